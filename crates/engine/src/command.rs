@@ -1,0 +1,101 @@
+//! What a room tells a shard and what a shard reports back.
+
+use rtp::negotiated::Negotiated;
+use rtp::srtp::KeyPair;
+use std::net::SocketAddr;
+
+/// A room, unique in the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RoomKey(pub u64);
+
+/// A participant's session, unique in the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PersonKey(pub u64);
+
+/// A published track, unique in the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TrackKey(pub u64);
+
+/// What a shard is told: by the room, in the order in which it decided; `Install` and `Move` by
+/// the control thread, after the lines they belong to.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// The lines a person agreed on; the first time this makes the person, later it adds lines.
+    Lines {
+        /// Whose.
+        person: PersonKey,
+        /// In which room.
+        room: RoomKey,
+        /// All lines, old and new.
+        negotiated: Negotiated,
+    },
+    /// ICE and DTLS are up.
+    Install {
+        /// Whose.
+        person: PersonKey,
+        /// SRTP keys, seen from this side.
+        keys: Box<KeyPair>,
+        /// Where media goes and comes from.
+        remote: SocketAddr,
+    },
+    /// A person's address changed.
+    Move {
+        /// Whose.
+        person: PersonKey,
+        /// The new address.
+        remote: SocketAddr,
+    },
+    /// A line that a person sends on is a track from now on.
+    AddTrack {
+        /// The track.
+        track: TrackKey,
+        /// Who publishes it.
+        person: PersonKey,
+        /// On which line.
+        mid: String,
+    },
+    /// A track ended; slots that carry it fall silent.
+    RemoveTrack {
+        /// Which.
+        track: TrackKey,
+    },
+    /// What a slot carries from now on.
+    Map {
+        /// Whose slot.
+        person: PersonKey,
+        /// The slot's line.
+        mid: String,
+        /// The track, or none for an empty slot.
+        track: Option<TrackKey>,
+    },
+    /// A person is gone with his tracks and slots.
+    Remove {
+        /// Who.
+        person: PersonKey,
+    },
+}
+
+/// What a shard reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// A video slot switched to its new track with this packet.
+    Switched {
+        /// Whose slot.
+        person: PersonKey,
+        /// In which room.
+        room: RoomKey,
+        /// The slot's line.
+        mid: String,
+        /// The track.
+        track: TrackKey,
+        /// The first RTP timestamp of the new content, as the subscriber sees it.
+        rtp_timestamp: u32,
+    },
+    /// Who speaks in a room, loudest first; at most 5 a second.
+    Speakers {
+        /// Which room.
+        room: RoomKey,
+        /// Who, with the level in −dBov.
+        speakers: Vec<(PersonKey, u8)>,
+    },
+}

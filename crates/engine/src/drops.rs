@@ -1,0 +1,130 @@
+//! Why packets were discarded. Every discarded packet has one of these reasons, and is counted.
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// All reasons, in the order of their counters.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The reason as it stands in metrics.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a datagram that came in was discarded.
+    InDrop {
+        /// It is none of STUN, DTLS, SRTP and SRTCP.
+        NotMedia => "not_media",
+        /// It came from an address that belongs to nobody.
+        UnknownSource => "unknown_source",
+        /// It came before the keys.
+        NoKeys => "no_keys",
+        /// Its header cannot be read.
+        Malformed => "malformed",
+        /// Its tag does not fit.
+        AuthenticationFailed => "authentication_failed",
+        /// It was seen before.
+        Replayed => "replayed",
+        /// It is older than the replay window.
+        TooOld => "too_old",
+        /// Its sender uses too many SSRCs.
+        TooManyStreams => "too_many_streams",
+        /// Its SSRC was not offered.
+        UnknownSsrc => "unknown_ssrc",
+        /// It is longer than what is forwarded.
+        TooLong => "too_long",
+        /// Only padding, sent to probe the path.
+        PaddingOnly => "padding_only",
+        /// A retransmission of a packet that had come already.
+        Duplicate => "duplicate",
+        /// Its control packets cannot be read.
+        MalformedRtcp => "malformed_rtcp",
+    }
+}
+
+reasons! {
+    /// Why a copy for a subscriber was discarded.
+    OutDrop {
+        /// The slot has no index space: its keys are of another session.
+        NotConnected => "not_connected",
+        /// The packet is from before the slot switched to this track.
+        BeforeSwitch => "before_switch",
+        /// The send buffer is full.
+        SendBufferFull => "send_buffer_full",
+        /// Its index was sealed already, or lies too far back to know.
+        SealRefused => "seal_refused",
+        /// It does not fit into a datagram.
+        TooLong => "too_long",
+        /// Asked for again, but no longer kept.
+        NotKept => "not_kept",
+    }
+}
+
+/// Counters of one kind of reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counters<const N: usize>([u64; N]);
+
+impl<const N: usize> Default for Counters<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> Counters<N> {
+    /// Sum over all reasons.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// Counters of datagrams that came in and were discarded.
+pub type InDrops = Counters<13>;
+/// Counters of copies that were discarded.
+pub type OutDrops = Counters<6>;
+
+impl InDrops {
+    /// Counts one.
+    pub fn add(&mut self, reason: InDrop) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// How many were discarded for this reason.
+    pub fn get(&self, reason: InDrop) -> u64 {
+        self.0[reason as usize]
+    }
+}
+
+impl OutDrops {
+    /// Counts one.
+    pub fn add(&mut self, reason: OutDrop) {
+        self.0[reason as usize] += 1;
+    }
+
+    /// How many were discarded for this reason.
+    pub fn get(&self, reason: OutDrop) -> u64 {
+        self.0[reason as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_counter() {
+        let (mut ins, mut outs) = (InDrops::default(), OutDrops::default());
+        InDrop::ALL.iter().for_each(|reason| ins.add(*reason));
+        OutDrop::ALL.iter().for_each(|reason| outs.add(*reason));
+        assert!(InDrop::ALL.iter().all(|reason| ins.get(*reason) == 1));
+        assert!(OutDrop::ALL.iter().all(|reason| outs.get(*reason) == 1));
+        assert_eq!((ins.total(), outs.total()), (ins.0.len() as u64, outs.0.len() as u64));
+    }
+}

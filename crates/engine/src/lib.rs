@@ -1,0 +1,17 @@
+//! The media core, sans-IO: no clock, no socket, no JSON, no str0m.
+//!
+//! [`room`] is the pure state machine that runs once a room: roster, tracks, slots. [`shard`] is
+//! what one media thread runs: packets. Commands travel from room to shard ([`command`]), reports
+//! back; datagrams come in batches and leave through a [`Sink`] that lends its send buffer.
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod drops;
+pub mod limits;
+pub mod room;
+pub mod shard;
+mod sink;
+
+pub use command::{Command, PersonKey, Report, RoomKey, TrackKey};
+pub use shard::{Handled, Shard};
+pub use sink::{Now, Sink};

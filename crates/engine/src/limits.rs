@@ -1,0 +1,28 @@
+//! Every bound of the engine in one place.
+
+use std::time::Duration;
+
+/// Longest datagram sent, in bytes: the Ethernet MTU less IPv6 and UDP headers, rounded up.
+pub const MAX_DATAGRAM: usize = 1500;
+/// Longest plaintext packet kept, in bytes.
+pub const MAX_PACKET: usize = 1460;
+/// Packets of a publisher's video kept for resending, a power of two.
+pub const HISTORY_PACKETS: usize = 512;
+/// Least time between two keyframe requests to one publisher.
+pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
+/// Time after which a keyframe that did not come is asked for again.
+pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
+/// Period of receiver and sender reports.
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Period of transport-wide feedback to publishers.
+pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
+/// Period of the shard's own work: missing packets, keyframes, reports that are due.
+pub const TICK: Duration = Duration::from_millis(10);
+/// Least time between two reports of who speaks.
+pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
+/// Slots are asked for in steps of this many.
+pub const SLOT_STEP: u32 = 8;
+/// Tracks one participant may publish.
+pub const MAX_TRACKS_EACH: usize = 8;
+/// Least time between two resends of the same packet to one subscriber.
+pub const RESEND_INTERVAL: Duration = Duration::from_millis(20);

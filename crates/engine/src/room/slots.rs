@@ -1,0 +1,301 @@
+//! What is received where. Until a person says what he wants, the room fills his slots: as long
+//! as they suffice each track has one; then those who spoke last keep theirs.
+
+use super::{Effects, Notice, Person, Refusal, Room, SlotChange};
+use crate::command::{Command, PersonKey, TrackKey};
+use crate::limits::SLOT_STEP;
+use rtp::negotiated::Kind;
+
+/// A person's slots of one kind.
+#[derive(Debug, Default)]
+pub(super) struct SlotPool {
+    slots: Vec<Slot>,
+    /// The person fills them himself.
+    manual: bool,
+    /// How many slots were asked for last.
+    asked: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    mid: String,
+    /// What the person was told it carries.
+    content: Option<TrackKey>,
+    /// What it shall carry from its next keyframe on.
+    next: Option<TrackKey>,
+}
+
+impl Slot {
+    fn target(&self) -> Option<TrackKey> {
+        self.next.or(self.content)
+    }
+}
+
+impl SlotPool {
+    /// Adds a slot, once.
+    pub(super) fn add(&mut self, mid: &str) {
+        if !self.slots.iter().any(|slot| slot.mid == mid) {
+            self.slots.push(Slot { mid: mid.to_owned(), content: None, next: None });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn contents(&self) -> impl Iterator<Item = (&str, Option<TrackKey>)> {
+        self.slots.iter().map(|slot| (slot.mid.as_str(), slot.target()))
+    }
+
+    fn carries(&self, track: TrackKey) -> bool {
+        self.slots.iter().any(|slot| slot.target() == Some(track))
+    }
+}
+
+/// A slot gets another content; says what the person is told at once.
+fn map(
+    person: PersonKey,
+    slot: &mut Slot,
+    kind: Kind,
+    to: Option<(PersonKey, TrackKey)>,
+    effects: &mut Effects,
+) -> Option<SlotChange> {
+    let track = to.map(|(_, track)| track);
+    if slot.target() == track {
+        return None;
+    }
+    effects.commands.push(Command::Map { person, mid: slot.mid.clone(), track });
+    if track.is_some() && track == slot.content {
+        slot.next = None;
+        return None;
+    }
+    // A picture is replaced when its keyframe is there: told then. All else is told now.
+    if kind == Kind::Video && track.is_some() && slot.content.is_some() {
+        slot.next = track;
+        return None;
+    }
+    slot.content = track;
+    slot.next = None;
+    Some(SlotChange { mid: slot.mid.clone(), content: to, rtp_timestamp: None })
+}
+
+const KINDS: [Kind; 2] = [Kind::Audio, Kind::Video];
+
+impl Room {
+    /// A person says what he wants where: (line of the slot, track or none). Errors: no such slot
+    /// or track; nothing is changed then.
+    pub fn want(
+        &mut self,
+        key: PersonKey,
+        want: &[(String, Option<TrackKey>)],
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let person = self.person(key).ok_or(Refusal::UnknownPerson)?;
+        let mut moves = Vec::new();
+        for (mid, track) in want {
+            let kind = *KINDS
+                .iter()
+                .find(|kind| person.slot_contents(**kind).any(|(slot, _)| slot == mid))
+                .ok_or(Refusal::UnknownSlot)?;
+            let to = match track {
+                None => None,
+                Some(track) => {
+                    let (owner, known) = self.owner(*track).ok_or(Refusal::UnknownTrack)?;
+                    if known.kind != kind || owner.key == key {
+                        return Err(Refusal::UnknownTrack);
+                    }
+                    Some((owner.key, *track))
+                }
+            };
+            moves.push((kind, mid, to));
+        }
+        let person = self.person_mut(key)?;
+        let mut changes = Vec::new();
+        for (kind, mid, to) in moves {
+            let pool = person.pool(kind);
+            pool.manual = true;
+            // A track is in one slot at most: it moves there.
+            for slot in &mut pool.slots {
+                let take_away = to.is_some_and(|(_, track)| slot.target() == Some(track));
+                if slot.mid == *mid {
+                    changes.extend(map(key, slot, kind, to, effects));
+                } else if take_away {
+                    changes.extend(map(key, slot, kind, None, effects));
+                }
+            }
+        }
+        tell(key, changes, effects);
+        Ok(())
+    }
+
+    /// Puts tracks that have no slot yet into free ones, for everyone, and asks for more slots
+    /// where they are short.
+    pub(super) fn fill_slots(&mut self, effects: &mut Effects) {
+        for kind in KINDS {
+            let tracks: Vec<(PersonKey, TrackKey)> = self
+                .people
+                .iter()
+                .flat_map(|person| {
+                    let of_kind = person.tracks.iter().filter(|track| track.kind == kind);
+                    of_kind.map(|track| (person.key, track.key))
+                })
+                .collect();
+            for person in &mut self.people {
+                let key = person.key;
+                let pool = person.pool(kind);
+                if pool.manual {
+                    continue;
+                }
+                let mut changes = Vec::new();
+                let mut free = pool.slots.iter().filter(|slot| slot.target().is_none()).count();
+                for &(owner, track) in tracks.iter().filter(|(owner, _)| *owner != key) {
+                    if free == 0 {
+                        break;
+                    }
+                    if pool.carries(track) {
+                        continue;
+                    }
+                    let slot = pool.slots.iter_mut().find(|slot| slot.target().is_none());
+                    let Some(slot) = slot else { break };
+                    changes.extend(map(key, slot, kind, Some((owner, track)), effects));
+                    free -= 1;
+                }
+                tell(key, changes, effects);
+            }
+        }
+        self.ask_for_slots(effects);
+    }
+
+    fn ask_for_slots(&mut self, effects: &mut Effects) {
+        let count = |kind| {
+            let tracks = self.people.iter().flat_map(|person| &person.tracks);
+            tracks.filter(|track| track.kind == kind).count() as u32
+        };
+        let (audio, video) = (count(Kind::Audio), count(Kind::Video));
+        let limits = self.limits;
+        for person in &mut self.people {
+            if person.audio.slots.is_empty() && person.video.slots.is_empty() {
+                continue; // He has not offered yet, or only sends.
+            }
+            let wanted = |person: &Person, kind, all: u32, most: u32| {
+                let own = person.tracks.iter().filter(|track| track.kind == kind).count() as u32;
+                let pool = if kind == Kind::Audio { &person.audio } else { &person.video };
+                let (need, have) = (all - own, pool.slots.len() as u32);
+                if pool.manual || need <= have || have == 0 {
+                    return have;
+                }
+                (have + (need - have).next_multiple_of(SLOT_STEP)).min(most).max(have)
+            };
+            let a = wanted(person, Kind::Audio, audio, limits.audio_slots);
+            let v = wanted(person, Kind::Video, video, limits.video_slots);
+            let more_audio = a > (person.audio.slots.len() as u32).max(person.audio.asked);
+            let more_video = v > (person.video.slots.len() as u32).max(person.video.asked);
+            if more_audio || more_video {
+                (person.audio.asked, person.video.asked) = (a, v);
+                let wanted = Notice::SlotsWanted { person: person.key, audio: a, video: v };
+                effects.notices.push(wanted);
+            }
+        }
+    }
+
+    /// Tracks are gone: their slots are empty, and may be filled with others.
+    pub(super) fn tracks_ended(&mut self, ended: &[TrackKey], effects: &mut Effects) {
+        for person in &mut self.people {
+            let mut changes = Vec::new();
+            for kind in KINDS {
+                for slot in &mut person.pool(kind).slots {
+                    slot.next.take_if(|next| ended.contains(next));
+                    if slot.content.take_if(|content| ended.contains(content)).is_some() {
+                        // The shard emptied it with the track; what was to come is told now.
+                        let change = SlotChange {
+                            mid: slot.mid.clone(),
+                            content: None,
+                            rtp_timestamp: None,
+                        };
+                        changes.push(change);
+                    }
+                }
+            }
+            let key = person.key;
+            tell(key, changes, effects);
+        }
+        self.fill_slots(effects);
+    }
+
+    /// A video slot switched.
+    pub(super) fn switched(
+        &mut self,
+        key: PersonKey,
+        mid: &str,
+        track: TrackKey,
+        rtp_timestamp: u32,
+        effects: &mut Effects,
+    ) {
+        let Some(owner) = self.owner(track).map(|(owner, _)| owner.key) else { return };
+        let Ok(person) = self.person_mut(key) else { return };
+        let slot = person.video.slots.iter_mut().find(|slot| slot.mid == mid);
+        // A report on its way while the slot got something else again says nothing any more.
+        let Some(slot) = slot.filter(|slot| slot.next == Some(track)) else { return };
+        slot.content = slot.next.take();
+        let change = SlotChange {
+            mid: slot.mid.clone(),
+            content: Some((owner, track)),
+            rtp_timestamp: Some(rtp_timestamp),
+        };
+        tell(key, vec![change], effects);
+    }
+
+    /// Where slots are short, who speaks takes the place of who was silent longest.
+    pub(super) fn prefer_speakers(
+        &mut self,
+        speakers: &[(PersonKey, u8)],
+        effects: &mut Effects,
+    ) {
+        let spoke: Vec<(TrackKey, u64)> = self
+            .people
+            .iter()
+            .flat_map(|person| person.tracks.iter().map(|track| (track.key, person.spoke)))
+            .collect();
+        let when = |track: TrackKey| spoke.iter().find(|(t, _)| *t == track).map_or(0, |(_, n)| *n);
+        for kind in KINDS {
+            let loud: Vec<(PersonKey, TrackKey)> = speakers
+                .iter()
+                .filter_map(|(speaker, _)| self.person(*speaker))
+                .flat_map(|person| {
+                    let of_kind = person.tracks.iter().filter(|track| track.kind == kind);
+                    of_kind.map(|track| (person.key, track.key))
+                })
+                .collect();
+            for person in &mut self.people {
+                let key = person.key;
+                let pool = person.pool(kind);
+                if pool.manual {
+                    continue;
+                }
+                let mut changes = Vec::new();
+                for &(owner, track) in loud.iter().filter(|(owner, _)| *owner != key) {
+                    if pool.carries(track) {
+                        continue;
+                    }
+                    let silent = pool
+                        .slots
+                        .iter_mut()
+                        .filter(|slot| {
+                            slot.target().is_none_or(|t| !loud.iter().any(|(_, l)| *l == t))
+                        })
+                        .min_by_key(|slot| slot.target().map_or(0, |track| 1 + when(track)));
+                    let Some(slot) = silent else { break };
+                    changes.extend(map(key, slot, kind, Some((owner, track)), effects));
+                }
+                tell(key, changes, effects);
+            }
+        }
+    }
+}
+
+fn tell(person: PersonKey, changes: Vec<SlotChange>, effects: &mut Effects) {
+    if !changes.is_empty() {
+        effects.notices.push(Notice::Slots { person, changes });
+    }
+}
+

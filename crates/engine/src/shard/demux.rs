@@ -1,0 +1,49 @@
+//! Step 1: what a datagram is (RFC 7983) and whose.
+
+use super::{Inbound, Shard};
+use crate::drops::InDrop;
+use crate::sink::{Now, Sink};
+use rtp::header::{self, Kind};
+
+/// What became of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handled {
+    /// Handed up to the control thread.
+    Control,
+    /// A packet of sound, forwarded to whoever wants it.
+    Audio,
+    /// A packet of video, likewise.
+    Video,
+    /// A compound of control packets.
+    Rtcp,
+    /// Discarded and counted.
+    Dropped(InDrop),
+}
+
+impl Shard {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Now,
+        datagram: &Inbound<'_>,
+        sink: &mut impl Sink,
+    ) -> Handled {
+        let outcome = match datagram.data {
+            [first, second, ..] => match header::classify(*first) {
+                Kind::Stun | Kind::Dtls => {
+                    sink.control(datagram.source, datagram.data);
+                    Ok(Handled::Control)
+                }
+                Kind::SrtpOrSrtcp if header::is_rtcp(*second) => {
+                    self.handle_rtcp(now, datagram, sink)
+                }
+                Kind::SrtpOrSrtcp => self.handle_rtp(now, datagram, sink),
+                _ => Err(InDrop::NotMedia),
+            },
+            _ => Err(InDrop::NotMedia),
+        };
+        outcome.unwrap_or_else(|reason| {
+            self.stats.in_drops.add(reason);
+            Handled::Dropped(reason)
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Step 4: control packets in both directions (RFC 3550, RFC 4585, transport-wide feedback).
+
+use super::person::{Person, PersonIndex, TrackIndex};
+use super::track::Track;
+use super::{Handled, Inbound, Shard};
+use crate::drops::InDrop;
+use crate::limits::{FEEDBACK_INTERVAL, MAX_PACKET, REPORT_INTERVAL};
+use crate::sink::{Now, Sink};
+use rtp::report::{Ntp, rtt_ms};
+use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
+use std::time::Duration;
+
+/// The SSRC that our control packets come from; media has others.
+const CONTROL_SSRC: u32 = 1;
+/// Control packets are cut into datagrams of about this many bytes.
+const COMPOUND_BYTES: usize = 1100;
+/// The canonical name in our source descriptions.
+const CNAME: &str = "moim";
+
+impl Shard {
+    pub(super) fn handle_rtcp(
+        &mut self,
+        now: Now,
+        datagram: &Inbound<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<Handled, InDrop> {
+        self.stats.rtcp_in += 1;
+        let index =
+            *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
+        let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
+        let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.resize(MAX_PACKET, 0);
+        let outcome = secure
+            .opener
+            .open_rtcp(datagram.data, &mut plain)
+            .map_err(InDrop::from)
+            .and_then(|len| self.read_compound(index, &plain[..len], now, datagram, sink));
+        self.plain = plain;
+        outcome.map(|()| Handled::Rtcp)
+    }
+
+    fn read_compound(
+        &mut self,
+        from: PersonIndex,
+        compound: &[u8],
+        now: Now,
+        datagram: &Inbound<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), InDrop> {
+        for packet in rtcp::parse(compound) {
+            match packet.map_err(|_| InDrop::MalformedRtcp)? {
+                Packet::SenderReport(report) => {
+                    self.sender_report(from, &report, now, datagram);
+                    self.report_blocks(from, report.blocks(), now);
+                }
+                Packet::ReceiverReport(report) => self.report_blocks(from, report.blocks(), now),
+                Packet::Nack(nack) => {
+                    let slot = self.people[from].as_ref().and_then(|p| p.slot_by_ssrc(nack.media));
+                    if let Some(slot) = slot {
+                        for sequence in nack.lost() {
+                            self.resend(from, slot, sequence, now, sink);
+                        }
+                    }
+                }
+                Packet::Pli { media, .. } => self.want_keyframe(from, media),
+                Packet::Fir(fir) => {
+                    for (media, _) in fir.requests() {
+                        self.want_keyframe(from, media);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.ask_publishers(now, sink);
+        Ok(())
+    }
+
+    fn sender_report(
+        &mut self,
+        from: PersonIndex,
+        report: &SenderReport<'_>,
+        now: Now,
+        datagram: &Inbound<'_>,
+    ) {
+        let Some(person) = self.people[from].as_mut() else { return };
+        let Some(super::Source::Media(track)) = person.source(report.ssrc) else { return };
+        let Some(track) = self.tracks[track].as_mut() else { return };
+        track.receive.on_sender_report(report.info.ntp, datagram.arrival);
+        track.last_report = Some(report.info);
+        if let Some(theirs) = report.info.ntp.to_unix() {
+            let offset = now.unix.as_nanos() as i128 - theirs.as_nanos() as i128;
+            // The least offset seen holds the least delay: both tracks of a person share it.
+            let least = person.clock_offset_ns.map_or(offset, |old| old.min(offset));
+            person.clock_offset_ns = Some(least);
+        }
+    }
+
+    fn report_blocks(
+        &mut self,
+        from: PersonIndex,
+        blocks: impl Iterator<Item = ReportBlock>,
+        now: Now,
+    ) {
+        let Some(person) = self.people[from].as_mut() else { return };
+        for block in blocks {
+            if person.slot_by_ssrc(block.ssrc).is_some()
+                && let Some(rtt) = rtt_ms(&block, Ntp::from_unix(now.unix))
+            {
+                person.rtt_ms = Some(rtt);
+            }
+        }
+    }
+
+    /// A subscriber needs a keyframe of what flows in his slot; an empty slot needs none.
+    fn want_keyframe(&mut self, from: PersonIndex, media: u32) {
+        let Some(person) = self.people[from].as_ref() else { return };
+        let Some(slot) = person.slot_by_ssrc(media) else { return };
+        let Some(current) = person.slots[slot].current else { return };
+        if let Some(track) = self.tracks[current].as_mut() {
+            track.keyframe.want();
+        }
+    }
+
+    /// Asks publishers for keyframes and for packets that are missing.
+    pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) {
+        for index in 0..self.tracks.len() {
+            let Some(track) = self.tracks[index].as_mut() else { continue };
+            if !track.is_video() {
+                continue;
+            }
+            let Some(ids) = track.ids else { continue };
+            let waits = track.subscriptions.iter().any(|subscription| {
+                self.people[subscription.person]
+                    .as_ref()
+                    .is_some_and(|person| person.slots[subscription.slot].pending == Some(index))
+            });
+            let Some(person) = self.people[track.publisher].as_mut() else { continue };
+            if person.secure.is_none() {
+                continue;
+            }
+            self.rtcp.clear();
+            self.sequences.clear();
+            if track.line.nack {
+                track.missing.due(now.at, &mut self.sequences);
+                let count = self.sequences.len() as u64;
+                rtcp::nack(
+                    &mut self.rtcp,
+                    CONTROL_SSRC,
+                    ids.ssrc,
+                    self.sequences.iter().copied(),
+                );
+                self.stats.nacked += count;
+                if track.missing.take_keyframe_needed() && !track.subscriptions.is_empty() {
+                    track.keyframe.want();
+                }
+            }
+            if track.keyframe.ask(now.at, waits) {
+                rtcp::pli(&mut self.rtcp, CONTROL_SSRC, ids.ssrc);
+                self.stats.keyframes_asked += 1;
+            }
+            if !self.rtcp.is_empty() {
+                let sent = send_rtcp(person, &self.rtcp, sink);
+                self.stats.count_rtcp(sent);
+            }
+        }
+    }
+
+    /// Sends each person the reports and the feedback that are due.
+    pub(super) fn send_reports(&mut self, now: Now, sink: &mut impl Sink) {
+        for index in 0..self.people.len() {
+            let Some(person) = self.people[index].as_mut() else { continue };
+            if person.secure.is_none() {
+                continue;
+            }
+            if now.at >= person.feedback_due {
+                person.feedback_due = now.at + FEEDBACK_INTERVAL;
+                let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
+                loop {
+                    self.rtcp.clear();
+                    if !person.arrivals.build(CONTROL_SSRC, media, &mut self.rtcp) {
+                        break;
+                    }
+                    let sent = send_rtcp(person, &self.rtcp, sink);
+                    self.stats.count_rtcp(sent);
+                }
+            }
+            if now.at >= person.report_due {
+                person.report_due = now.at + REPORT_INTERVAL;
+                self.receiver_report(index, now, sink);
+                self.sender_reports(index, now, sink);
+            }
+        }
+    }
+
+    /// What came of his tracks, for the publisher.
+    fn receiver_report(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) {
+        let Some(person) = self.people[index].as_mut() else { return };
+        let mut blocks = Vec::new();
+        for track in &person.tracks {
+            let track = self.tracks[*track].as_mut();
+            blocks.extend(track.and_then(|track| track.receive.report_block(now.at)));
+        }
+        if blocks.is_empty() {
+            return;
+        }
+        self.rtcp.clear();
+        rtcp::receiver_report(&mut self.rtcp, CONTROL_SSRC, &blocks);
+        rtcp::sdes_cname(&mut self.rtcp, CONTROL_SSRC, CNAME);
+        let sent = send_rtcp(person, &self.rtcp, sink);
+        self.stats.count_rtcp(sent);
+    }
+
+    /// What his slots sent, on the server's clock, so that sound and picture stay together.
+    fn sender_reports(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) {
+        self.rtcp.clear();
+        let count = self.people[index].as_ref().map_or(0, |person| person.slots.len());
+        let mut last_ssrc = None;
+        for slot_index in 0..count {
+            let Some(person) = self.people[index].as_ref() else { return };
+            let slot = &person.slots[slot_index];
+            if let Some(info) = slot.current.filter(|_| slot.packets > 0).and_then(|track| {
+                let timestamp = self.source_timestamp(track, now)?;
+                Some(SenderInfo {
+                    ntp: Ntp::from_unix(now.unix),
+                    rtp_timestamp: timestamp.wrapping_add(slot.rewrite.timestamp_offset()),
+                    packet_count: slot.packets,
+                    octet_count: slot.octets,
+                })
+            }) {
+                last_ssrc = Some(slot.ssrc());
+                rtcp::sender_report(&mut self.rtcp, slot.ssrc(), &info, &[]);
+            }
+            let full = self.rtcp.len() > COMPOUND_BYTES || slot_index + 1 == count;
+            if let Some(ssrc) = last_ssrc.filter(|_| full) {
+                rtcp::sdes_cname(&mut self.rtcp, ssrc, CNAME);
+                let Some(person) = self.people[index].as_mut() else { return };
+                let sent = send_rtcp(person, &self.rtcp, sink);
+                self.stats.count_rtcp(sent);
+                self.rtcp.clear();
+                last_ssrc = None;
+            }
+        }
+    }
+
+    /// The publisher's timestamp at this moment of the server's clock.
+    fn source_timestamp(&self, track: TrackIndex, now: Now) -> Option<u32> {
+        let track = self.tracks[track].as_ref()?;
+        let publisher = self.people[track.publisher].as_ref()?;
+        let reported = track.last_report.as_ref().and_then(|report| {
+            let theirs = report.ntp.to_unix()?.as_nanos() as i128 + publisher.clock_offset_ns?;
+            Some((report.rtp_timestamp, theirs))
+        });
+        let (timestamp, at_ns) = reported.or_else(|| arrived(track))?;
+        let passed_ns = now.unix.as_nanos() as i128 - at_ns;
+        let ticks = passed_ns * i128::from(track.line.codec.clock_rate()) / 1_000_000_000;
+        Some(timestamp.wrapping_add(ticks as u32))
+    }
+}
+
+/// Before the publisher's first report: by when its newest packet came.
+fn arrived(track: &Track) -> Option<(u32, i128)> {
+    let (timestamp, at): (u32, Duration) = track.newest?;
+    Some((timestamp, at.as_nanos() as i128))
+}
+
+impl super::Stats {
+    fn count_rtcp(&mut self, sent: bool) {
+        if sent {
+            self.rtcp_out += 1;
+        } else {
+            self.rtcp_not_sent += 1;
+        }
+    }
+}
+
+/// Seals a compound into the send buffer; says whether there was room.
+fn send_rtcp(person: &mut Person, compound: &[u8], sink: &mut impl Sink) -> bool {
+    let Some(secure) = person.secure.as_mut() else { return false };
+    let Some(buffer) = sink.slot(secure.remote) else { return false };
+    let Some(place) = buffer.get_mut(..compound.len()) else { return false };
+    place.copy_from_slice(compound);
+    match secure.sealer.seal_rtcp(buffer, compound.len()) {
+        Ok(len) => {
+            sink.commit(len);
+            true
+        }
+        Err(_) => false,
+    }
+}

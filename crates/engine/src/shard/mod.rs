@@ -1,0 +1,331 @@
+//! What one media thread runs: the way of a packet.
+//!
+//! 1. [`demux`]: a datagram is STUN or DTLS (handed up to the control thread), SRTP or SRTCP; its
+//!    source address tells whose it is.
+//! 2. [`incoming`]: it is opened once with the sender's keys into plaintext; its SSRC tells the
+//!    track; retransmissions become the original again; arrivals, losses and levels are noted.
+//! 3. [`forward`]: for each subscription of the track the slot decides (make before break: a video
+//!    slot switches with a keyframe), [`rewrite`] continues the slot's own counters, and the packet
+//!    is built and sealed in the buffer that the sink lends.
+//! 4. [`history`] keeps video in plaintext once a publisher; [`feedback`] answers who asks again,
+//!    and sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
+//! 5. [`speaker`] tells who speaks; [`stats`] and [`crate::drops`] count everything.
+
+mod demux;
+mod feedback;
+mod forward;
+mod history;
+mod incoming;
+mod person;
+mod rewrite;
+mod slot;
+mod speaker;
+mod stats;
+mod track;
+
+pub use demux::Handled;
+pub use stats::Stats;
+
+use crate::command::{Command, PersonKey, Report, TrackKey};
+use crate::limits::{SPEAKER_INTERVAL, TICK};
+use crate::sink::{Now, Sink};
+use person::{Person, PersonIndex, Source, TrackIndex};
+use speaker::Speakers;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+use track::{Subscription, Track};
+
+/// A datagram that came in.
+#[derive(Debug)]
+pub struct Inbound<'a> {
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// Its bytes.
+    pub data: &'a [u8],
+    /// When it arrived, as exactly as known.
+    pub arrival: Instant,
+}
+
+/// The people, tracks and subscriptions of one media thread.
+#[derive(Default)]
+pub struct Shard {
+    people: Vec<Option<Person>>,
+    tracks: Vec<Option<Track>>,
+    // Looked up, never iterated over: a seed must repeat byte for byte.
+    person_by_key: HashMap<PersonKey, PersonIndex>,
+    person_by_address: HashMap<SocketAddr, PersonIndex>,
+    track_by_key: HashMap<TrackKey, TrackIndex>,
+    free_people: Vec<PersonIndex>,
+    free_tracks: Vec<TrackIndex>,
+    speakers: Speakers,
+    reports: Vec<Report>,
+    plain: Vec<u8>,
+    rtcp: Vec<u8>,
+    sequences: Vec<u16>,
+    next_tick: Option<Instant>,
+    speakers_due: Option<Instant>,
+    stats: Stats,
+}
+
+impl Shard {
+    /// An empty shard.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Takes what is to be reported to rooms.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    /// When [`Shard::handle_timeout`] wants to run next; never where nobody is here.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// How many people, tracks and subscriptions are here.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        let subscriptions =
+            self.tracks.iter().flatten().map(|track| track.subscriptions.len()).sum();
+        (self.person_by_key.len(), self.track_by_key.len(), subscriptions)
+    }
+
+    /// The round-trip time to a person in milliseconds, where his reports told it.
+    pub fn rtt_ms(&self, person: PersonKey) -> Option<f64> {
+        self.people[*self.person_by_key.get(&person)?].as_ref()?.rtt_ms
+    }
+
+    /// A batch of datagrams came in.
+    pub fn handle_batch<'a>(
+        &mut self,
+        now: Now,
+        batch: impl IntoIterator<Item = Inbound<'a>>,
+        sink: &mut impl Sink,
+        mut handled: impl FnMut(&Inbound<'_>, Handled),
+    ) {
+        for datagram in batch {
+            let outcome = self.handle_datagram(now, &datagram, sink);
+            handled(&datagram, outcome);
+        }
+    }
+
+    /// The periodic work that is due.
+    pub fn handle_timeout(&mut self, now: Now, sink: &mut impl Sink) {
+        if self.next_tick.is_none_or(|at| now.at < at) {
+            return;
+        }
+        self.next_tick = Some(now.at + TICK);
+        self.ask_publishers(now, sink);
+        self.send_reports(now, sink);
+        if self.speakers_due.is_none_or(|at| now.at >= at) {
+            self.speakers_due = Some(now.at + SPEAKER_INTERVAL);
+            self.tell_speakers();
+        }
+    }
+
+    fn tell_speakers(&mut self) {
+        let speaking = self.tracks.iter().flatten().filter_map(|track| {
+            let level = track.voice.level_dbov()?;
+            let person = self.people[track.publisher].as_ref()?;
+            Some((person.room, person.key, level))
+        });
+        self.speakers.changes(speaking.collect(), &mut self.reports);
+    }
+
+    /// A room's command.
+    pub fn command(&mut self, command: Command, now: Now) {
+        let done = match command {
+            Command::Lines { person, room, negotiated } => {
+                let index = self.person_entry(person, room, now);
+                self.people[index].as_mut().map(|person| person.add_lines(&negotiated))
+            }
+            Command::Install { person, keys, remote } => self.install(person, &keys, remote),
+            Command::Move { person, remote } => self.move_person(person, remote),
+            Command::AddTrack { track, person, mid } => self.add_track(track, person, &mid),
+            Command::RemoveTrack { track } => self.remove_track(track),
+            Command::Map { person, mid, track } => self.map_slot(person, &mid, track),
+            Command::Remove { person } => self.remove_person(person),
+        };
+        if done.is_none() {
+            self.stats.stale_commands += 1;
+        }
+    }
+
+    fn person_entry(
+        &mut self,
+        key: PersonKey,
+        room: crate::RoomKey,
+        now: Now,
+    ) -> PersonIndex {
+        if let Some(index) = self.person_by_key.get(&key) {
+            return *index;
+        }
+        let person = Some(Person::new(key, room, now.at));
+        let index = match self.free_people.pop() {
+            Some(index) => {
+                self.people[index] = person;
+                index
+            }
+            None => {
+                self.people.push(person);
+                self.people.len() - 1
+            }
+        };
+        self.person_by_key.insert(key, index);
+        self.next_tick.get_or_insert(now.at + TICK);
+        index
+    }
+
+    fn install(
+        &mut self,
+        person: PersonKey,
+        keys: &rtp::srtp::KeyPair,
+        remote: SocketAddr,
+    ) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let person = self.people[index].as_mut()?;
+        person.install(keys, remote);
+        // An address can be taken over: NAT gives a port of someone gone to someone new.
+        self.person_by_address.insert(remote, index);
+        for slot in &person.slots {
+            let wanted = slot.pending.filter(|_| slot.is_video());
+            if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
+                track.keyframe.want();
+            }
+        }
+        Some(())
+    }
+
+    fn move_person(&mut self, person: PersonKey, remote: SocketAddr) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let secure = self.people[index].as_mut()?.secure.as_mut()?;
+        let old = std::mem::replace(&mut secure.remote, remote);
+        if self.person_by_address.get(&old) == Some(&index) {
+            self.person_by_address.remove(&old);
+        }
+        self.person_by_address.insert(remote, index);
+        Some(())
+    }
+
+    fn add_track(&mut self, key: TrackKey, person: PersonKey, mid: &str) -> Option<()> {
+        let publisher = *self.person_by_key.get(&person)?;
+        let person = self.people[publisher].as_mut()?;
+        let line = person.sending.iter().find(|line| line.mid == mid)?.clone();
+        let track = Track::new(key, publisher, line);
+        let ids = track.ids;
+        let index = match self.free_tracks.pop() {
+            Some(index) => {
+                self.tracks[index] = Some(track);
+                index
+            }
+            None => {
+                self.tracks.push(Some(track));
+                self.tracks.len() - 1
+            }
+        };
+        person.tracks.push(index);
+        if let Some(ids) = ids {
+            person.sources.push((ids.ssrc, Source::Media(index)));
+            person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
+        }
+        self.track_by_key.insert(key, index);
+        Some(())
+    }
+
+    fn remove_track(&mut self, key: TrackKey) -> Option<()> {
+        let index = self.track_by_key.remove(&key)?;
+        let track = self.tracks[index].take()?;
+        self.free_tracks.push(index);
+        for subscription in &track.subscriptions {
+            let Some(person) = self.people[subscription.person].as_mut() else { continue };
+            let slot = &mut person.slots[subscription.slot];
+            slot.current.take_if(|current| *current == index);
+            slot.pending.take_if(|pending| *pending == index);
+        }
+        if let Some(publisher) = self.people[track.publisher].as_mut() {
+            publisher.tracks.retain(|track| *track != index);
+            publisher.sources.retain(|(_, source)| {
+                !matches!(source, Source::Media(track) | Source::Rtx(track) if *track == index)
+            });
+        }
+        Some(())
+    }
+
+    fn map_slot(&mut self, person: PersonKey, mid: &str, track: Option<TrackKey>) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let slot_index = self.people[index].as_ref()?.slot(mid)?;
+        let wanted = match track {
+            Some(key) => Some(*self.track_by_key.get(&key)?),
+            None => None,
+        };
+        let subscription = Subscription { person: index, slot: slot_index };
+        let slot = &mut self.people[index].as_mut()?.slots[slot_index];
+        if wanted.is_some() && (slot.pending == wanted || slot.current == wanted) {
+            // Back to what flows: a pending switch is called off.
+            if slot.current == wanted {
+                let called_off = slot.pending.take();
+                self.unsubscribe(called_off, subscription);
+            }
+            return Some(());
+        }
+        let video = slot.is_video();
+        let (mut dropped, current) = (slot.pending.take(), slot.current);
+        match wanted {
+            None => {
+                slot.current = None;
+                self.unsubscribe(current, subscription);
+            }
+            // Make before break: the old picture flows until the new one can be decoded. Sound
+            // needs no keyframe: its first packet switches.
+            Some(new) => {
+                slot.pending = Some(new);
+                let track = self.tracks[new].as_mut()?;
+                track.subscriptions.push(subscription);
+                if video {
+                    track.keyframe.want();
+                }
+                dropped = dropped.filter(|old| *old != new);
+            }
+        }
+        self.unsubscribe(dropped, subscription);
+        Some(())
+    }
+
+    fn unsubscribe(&mut self, track: Option<TrackIndex>, subscription: Subscription) {
+        if let Some(track) = track.and_then(|index| self.tracks[index].as_mut()) {
+            track.subscriptions.retain(|known| *known != subscription);
+        }
+    }
+
+    fn remove_person(&mut self, key: PersonKey) -> Option<()> {
+        let index = *self.person_by_key.get(&key)?;
+        let tracks = self.people[index].as_ref()?.tracks.clone();
+        for track in tracks {
+            let key = self.tracks[track].as_ref()?.key;
+            self.remove_track(key);
+        }
+        let person = self.people[index].take()?;
+        for (slot_index, slot) in person.slots.iter().enumerate() {
+            let subscription = Subscription { person: index, slot: slot_index };
+            self.unsubscribe(slot.current, subscription);
+            self.unsubscribe(slot.pending, subscription);
+        }
+        if let Some(secure) = person.secure
+            && self.person_by_address.get(&secure.remote) == Some(&index)
+        {
+            self.person_by_address.remove(&secure.remote);
+        }
+        self.person_by_key.remove(&key);
+        self.free_people.push(index);
+        if self.person_by_key.is_empty() {
+            self.next_tick = None;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,128 @@
+//! A participant as a shard knows him: keys, lines, what he publishes, what his slots carry.
+
+use super::slot::Slot;
+use crate::command::{PersonKey, RoomKey};
+use crate::limits::MAX_TRACKS_EACH;
+use rtp::negotiated::{Direction, Line, Negotiated};
+use rtp::srtp::{KeyPair, Opener, Sealer};
+use rtp::twcc::FeedbackBuilder;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Index of a person in the shard.
+pub(crate) type PersonIndex = usize;
+/// Index of a track in the shard.
+pub(crate) type TrackIndex = usize;
+
+/// The ends of a participant's SRTP session.
+pub(crate) struct Secure {
+    pub opener: Opener,
+    pub sealer: Sealer,
+    pub remote: SocketAddr,
+}
+
+/// What an incoming SSRC is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A track's media.
+    Media(TrackIndex),
+    /// A track's retransmissions.
+    Rtx(TrackIndex),
+}
+
+/// A participant's session.
+pub(crate) struct Person {
+    pub key: PersonKey,
+    pub room: RoomKey,
+    pub secure: Option<Secure>,
+    /// Lines that the participant sends on.
+    pub sending: Vec<Line>,
+    /// Lines that he receives on.
+    pub slots: Vec<Slot>,
+    /// (SSRC of a slot, its index), sorted.
+    slot_by_ssrc: Vec<(u32, usize)>,
+    /// (SSRC that comes in, what it is): few, searched in order.
+    pub sources: Vec<(u32, Source)>,
+    pub tracks: Vec<TrackIndex>,
+    /// Which packets of his came when.
+    pub arrivals: FeedbackBuilder,
+    pub feedback_due: Instant,
+    pub report_due: Instant,
+    /// Server clock less publisher clock in nanoseconds: the least seen.
+    pub clock_offset_ns: Option<i128>,
+    /// Round-trip time, from his reports on what he receives.
+    pub rtt_ms: Option<f64>,
+}
+
+impl Person {
+    pub(crate) fn new(key: PersonKey, room: RoomKey, now: Instant) -> Self {
+        Self {
+            key,
+            room,
+            secure: None,
+            sending: Vec::new(),
+            slots: Vec::new(),
+            slot_by_ssrc: Vec::new(),
+            sources: Vec::new(),
+            tracks: Vec::new(),
+            arrivals: FeedbackBuilder::new(),
+            feedback_due: now,
+            report_due: now,
+            clock_offset_ns: None,
+            rtt_ms: None,
+        }
+    }
+
+    /// Takes lines that are new; those known stay as they are.
+    pub(crate) fn add_lines(&mut self, negotiated: &Negotiated) {
+        for line in &negotiated.lines {
+            match line.direction {
+                Direction::Receive | Direction::Both => {
+                    let known = self.sending.iter().any(|old| old.mid == line.mid);
+                    if !known && self.sending.len() < MAX_TRACKS_EACH {
+                        self.sending.push(line.clone());
+                    }
+                }
+                Direction::Send if line.local.is_some() => {
+                    if self.slot(&line.mid).is_none() {
+                        self.slots.push(Slot::new(line.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(secure) = &mut self.secure {
+            self.slots.iter_mut().for_each(|slot| slot.connect(&mut secure.sealer));
+        }
+        self.slot_by_ssrc.clear();
+        self.slot_by_ssrc.extend(self.slots.iter().enumerate().map(|(i, slot)| (slot.ssrc(), i)));
+        self.slot_by_ssrc.sort_unstable();
+    }
+
+    /// Keys are there: packets can be opened and sealed. Keys already in use stay.
+    pub(crate) fn install(&mut self, keys: &KeyPair, remote: SocketAddr) {
+        if let Some(secure) = &mut self.secure {
+            secure.remote = remote;
+            return;
+        }
+        let mut sealer = Sealer::new(&keys.local);
+        self.slots.iter_mut().for_each(|slot| slot.connect(&mut sealer));
+        self.secure = Some(Secure { opener: Opener::new(&keys.remote), sealer, remote });
+    }
+
+    /// Index of the slot on this line.
+    pub(crate) fn slot(&self, mid: &str) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.line.mid == mid)
+    }
+
+    /// Index of the slot that sends with this SSRC.
+    pub(crate) fn slot_by_ssrc(&self, ssrc: u32) -> Option<usize> {
+        let at = self.slot_by_ssrc.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc).ok()?;
+        Some(self.slot_by_ssrc[at].1)
+    }
+
+    /// What this SSRC of his is.
+    pub(crate) fn source(&self, ssrc: u32) -> Option<Source> {
+        self.sources.iter().find(|(known, _)| *known == ssrc).map(|(_, source)| *source)
+    }
+}

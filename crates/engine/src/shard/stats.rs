@@ -1,0 +1,39 @@
+//! A shard's counters: plain numbers of the thread that owns it, read out by the shell.
+
+use crate::drops::{InDrops, OutDrops};
+
+/// Totals since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// SRTP datagrams that came in.
+    pub rtp_in: u64,
+    /// Their bytes.
+    pub rtp_in_bytes: u64,
+    /// SRTCP datagrams that came in.
+    pub rtcp_in: u64,
+    /// Copies made for slots in which the track flows: `rtp_out` + Σ `out_drops`.
+    pub copies: u64,
+    /// Packets that a slot did not take because its track does not flow yet: it waits for a
+    /// keyframe, or its receiver is not connected.
+    pub waiting: u64,
+    /// Copies handed to the sink, resent ones included.
+    pub rtp_out: u64,
+    /// Their bytes.
+    pub rtp_out_bytes: u64,
+    /// SRTCP datagrams handed to the sink.
+    pub rtcp_out: u64,
+    /// SRTCP datagrams that found the send buffer full.
+    pub rtcp_not_sent: u64,
+    /// Packets resent on request; part of `copies` and `rtp_out`.
+    pub resent: u64,
+    /// Packets asked of publishers again.
+    pub nacked: u64,
+    /// Keyframes asked of publishers.
+    pub keyframes_asked: u64,
+    /// What came in and was discarded.
+    pub in_drops: InDrops,
+    /// What was to go out and was discarded.
+    pub out_drops: OutDrops,
+    /// Commands that named a person, track or line which is not there.
+    pub stale_commands: u64,
+}

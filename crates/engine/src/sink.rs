@@ -1,0 +1,34 @@
+//! The engine's view of the outside: time as an argument, and a place for datagrams.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// The time, read once a batch by whoever drives the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic time.
+    pub at: Instant,
+    /// Wall clock since the Unix epoch; stands in sender reports.
+    pub unix: Duration,
+}
+
+impl Now {
+    /// This time and a span more.
+    pub fn plus(self, span: Duration) -> Self {
+        Self { at: self.at + span, unix: self.unix + span }
+    }
+}
+
+/// Where datagrams leave. The packet is built and sealed in the slot that the sink lends: nothing
+/// is copied after the seal.
+pub trait Sink {
+    /// Lends a slot of at least [`crate::limits::MAX_DATAGRAM`] bytes for a datagram to
+    /// `destination`; none where the send buffer is full. A slot not committed is lent again.
+    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]>;
+
+    /// The first `len` bytes of the slot lent last are the datagram.
+    fn commit(&mut self, len: usize);
+
+    /// A STUN or DTLS datagram: for the control thread.
+    fn control(&mut self, source: SocketAddr, data: &[u8]);
+}

@@ -1,0 +1,326 @@
+//! The runtime of the bots: threads `bots-0`, `bots-1`… that own their sockets, ICE, DTLS and
+//! media, driven by the earliest deadline and by what arrives. Nothing on them ever blocks.
+
+mod peer;
+mod worker;
+
+use super::fixtures::Fixtures;
+use crate::bots::{
+    BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool, VideoSource,
+};
+use hdrhistogram::Histogram;
+use net::Waker;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use wire::QualitySample;
+use wire::event::SlotChange;
+use wire::room::{Answer, VideoCodec};
+
+/// Most commands that wait for one thread.
+const MAX_COMMANDS: usize = 4096;
+
+/// How the bots are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads; the bots are spread over them.
+    pub threads: usize,
+    /// An address of the target's: bots bind to the local address that reaches it. None: loopback.
+    pub target: Option<SocketAddr>,
+    /// Everything random of the bots' media comes from this.
+    pub seed: u64,
+    /// ICE and DTLS must be done so long after the answer.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: 1, target: None, seed: 1, connect_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// How the bots' threads themselves fared: a verdict needs it.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// How late timers were, in µs.
+    pub timer_lag_us: Histogram<u64>,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams not sent, not taken, or dropped by the kernel, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+impl Health {
+    fn new() -> Self {
+        let timer_lag_us = Histogram::new_with_bounds(1, 60_000_000, 2);
+        Self {
+            timer_lag_us: timer_lag_us.expect("the bounds are constants and fit"),
+            sent: 0,
+            received: 0,
+            drops: BTreeMap::new(),
+        }
+    }
+
+    /// Timers were no later than this in 99 of 100 cases, in ms; None where none has run.
+    pub fn timer_lag_ms_p99(&self) -> Option<f64> {
+        let lag = &self.timer_lag_us;
+        (!lag.is_empty()).then(|| lag.value_at_quantile(0.99) as f64 / 1000.0)
+    }
+
+    fn drop(&mut self, reason: &'static str, count: u64) {
+        if count > 0 {
+            *self.drops.entry(reason).or_default() += count;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        // Both have the same bounds.
+        let _ = self.timer_lag_us.add(&other.timer_lag_us);
+        self.sent += other.sent;
+        self.received += other.received;
+        other.drops.iter().for_each(|(reason, count)| self.drop(reason, *count));
+    }
+}
+
+type Reply<T> = oneshot::Sender<Result<T, BotError>>;
+
+enum Command {
+    Add { bot: u64, spec: Box<BotSpec>, joined: Instant },
+    Offer { bot: u64, reply: Reply<BotOffer> },
+    Answer { bot: u64, answer: Answer, reply: Reply<()> },
+    Slots { bot: u64, changes: Vec<SlotChange> },
+    Grow { bot: u64, pool: SlotPool },
+    Do { bot: u64, command: BotCommand },
+    Connected { bot: u64, reply: Reply<()> },
+    Sample { bot: u64, reply: Reply<QualitySample> },
+    Remove { bot: u64 },
+}
+
+/// What all threads share.
+#[derive(Debug)]
+struct Common {
+    fixtures: Arc<Fixtures>,
+    transport: transport::Shared,
+    local_ip: IpAddr,
+    seed: u64,
+    connect_timeout: Duration,
+    stop: AtomicBool,
+}
+
+/// The way to a thread.
+#[derive(Clone)]
+struct Line {
+    commands: SyncSender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl Line {
+    fn send(&self, command: Command) -> Result<(), BotError> {
+        self.commands.try_send(command).map_err(|error| {
+            BotError::new(match error {
+                TrySendError::Full(_) => {
+                    "the bots' thread is so far behind that it takes no command"
+                }
+                TrySendError::Disconnected(_) => "the bots' thread has ended",
+            })
+        })?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Command) -> Result<T, BotError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(make(reply))?;
+        answer.await.unwrap_or_else(|_| Err(BotError::new("the bots' thread has ended")))
+    }
+}
+
+struct Thread {
+    line: Line,
+    health: Arc<Mutex<Health>>,
+    join: Option<JoinHandle<()>>,
+}
+
+/// All bots' threads. Dropping it ends them.
+pub struct Driver {
+    common: Arc<Common>,
+    threads: Vec<Thread>,
+    next: AtomicU64,
+}
+
+/// A bot on one of the threads.
+pub struct Handle {
+    bot: u64,
+    line: Line,
+    /// A message that could not be given to the thread: the bot is not what it should be.
+    failed: Mutex<Option<BotError>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The own address that reaches `target`.
+fn local_ip(target: Option<SocketAddr>) -> io::Result<IpAddr> {
+    let any: IpAddr = match target {
+        None => return Ok(Ipv4Addr::LOCALHOST.into()),
+        Some(address) if address.ip().is_loopback() => return Ok(address.ip()),
+        Some(SocketAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+        Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let probe = UdpSocket::bind((any, 0))?;
+    probe.connect(target.unwrap_or_else(|| SocketAddr::from((any, 9))))?;
+    Ok(probe.local_addr()?.ip())
+}
+
+impl Driver {
+    /// Starts the threads. Errors: the fixtures are damaged, the target cannot be reached from any
+    /// own address, or the system gives no thread.
+    pub fn start(options: &Options) -> Result<Self, BotError> {
+        let error =
+            |what: &str, why: &dyn std::fmt::Display| BotError::new(format!("{what}: {why}"));
+        let fixtures = Fixtures::embedded().map_err(|why| error("the bots' media", &why))?;
+        let transport = transport::Shared::new().map_err(|why| error("the bots' DTLS", &why))?;
+        let local_ip = local_ip(options.target)
+            .map_err(|why| error("no own address reaches the target", &why))?;
+        let common = Arc::new(Common {
+            fixtures,
+            transport,
+            local_ip,
+            seed: options.seed,
+            connect_timeout: options.connect_timeout,
+            stop: AtomicBool::new(false),
+        });
+        let mut driver = Self { common, threads: Vec::new(), next: AtomicU64::new(1) };
+        for number in 0..options.threads.max(1) {
+            let thread = driver.thread(number).map_err(|why| error("a bots' thread", &why))?;
+            driver.threads.push(thread);
+        }
+        Ok(driver)
+    }
+
+    fn thread(&self, number: usize) -> io::Result<Thread> {
+        let (commands, incoming): (_, Receiver<Command>) = sync_channel(MAX_COMMANDS);
+        let waker = Arc::new(Waker::new()?);
+        let health = Arc::new(Mutex::new(Health::new()));
+        let worker =
+            worker::Worker::new(self.common.clone(), incoming, waker.clone(), health.clone())?;
+        let join = std::thread::Builder::new()
+            .name(format!("bots-{number}"))
+            .spawn(move || worker.run())?;
+        Ok(Thread { line: Line { commands, waker }, health, join: Some(join) })
+    }
+
+    /// How the threads fared so far.
+    pub fn health(&self) -> Health {
+        let mut all = Health::new();
+        self.threads.iter().for_each(|thread| all.add(&lock(&thread.health)));
+        all
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.common.stop.store(true, Ordering::Release);
+        for thread in &mut self.threads {
+            thread.line.waker.wake();
+            if let Some(join) = thread.join.take() {
+                // A panic on the thread has been told by the panic itself.
+                let _ = join.join();
+            }
+        }
+    }
+}
+
+impl BotDriver for Driver {
+    type Handle = Handle;
+
+    fn add(&self, spec: BotSpec) -> Result<Handle, BotError> {
+        let joined = Instant::now();
+        if spec.video_codec == VideoCodec::H264 && spec.media.video != VideoSource::None {
+            return Err(BotError::new(
+                "native bots show VP8 only: in an H.264 room give them `video: none`, or use \
+                 chromium people",
+            ));
+        }
+        let bot = self.next.fetch_add(1, Ordering::Relaxed);
+        let line = self.threads[bot as usize % self.threads.len()].line.clone();
+        line.send(Command::Add { bot, spec: Box::new(spec), joined })?;
+        Ok(Handle { bot, line, failed: Mutex::new(None) })
+    }
+
+    fn timer_lag_ms_p99(&self) -> Option<f64> {
+        self.health().timer_lag_ms_p99()
+    }
+
+    fn drops(&self) -> BTreeMap<&'static str, u64> {
+        self.health().drops
+    }
+}
+
+impl Handle {
+    /// Sends what has no answer; a failure is told by the next call that has one.
+    fn tell(&self, command: Command) {
+        if let Err(error) = self.line.send(command) {
+            lock(&self.failed).get_or_insert(error);
+        }
+    }
+
+    fn check(&self) -> Result<(), BotError> {
+        lock(&self.failed).clone().map_or(Ok(()), Err)
+    }
+}
+
+impl BotHandle for Handle {
+    async fn offer(&self) -> Result<BotOffer, BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Offer { bot: self.bot, reply }).await
+    }
+
+    async fn answer(&self, answer: Answer) -> Result<(), BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Answer { bot: self.bot, answer, reply }).await
+    }
+
+    fn slots(&self, changes: Vec<SlotChange>) {
+        self.tell(Command::Slots { bot: self.bot, changes });
+    }
+
+    fn grow(&self, audio: u32, video: u32) {
+        self.tell(Command::Grow { bot: self.bot, pool: SlotPool { audio, video } });
+    }
+
+    fn command(&self, command: BotCommand) {
+        self.tell(Command::Do { bot: self.bot, command });
+    }
+
+    async fn connected(&self) -> Result<(), BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Connected { bot: self.bot, reply }).await
+    }
+
+    async fn sample(&self) -> Result<QualitySample, BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Sample { bot: self.bot, reply }).await
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // This one must arrive: the thread drains its commands all the time, or is gone.
+        if self.line.commands.send(Command::Remove { bot: self.bot }).is_ok() {
+            self.line.waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! What bots say and show: Opus speech from Ogg files and VP8 clips from IVF files, read once and
+//! shared by all bots.
+
+use crate::bots::VideoSource;
+use std::fmt;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// How the fixtures are made; named in every error about them.
+const CURE: &str = "scripts/media.sh makes them";
+
+macro_rules! embedded {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../../../media/", $name)).as_slice())
+    };
+}
+
+const VOICES: [(&str, &[u8]); 8] = [
+    embedded!("speech-1.ogg"),
+    embedded!("speech-2.ogg"),
+    embedded!("speech-3.ogg"),
+    embedded!("speech-4.ogg"),
+    embedded!("speech-5.ogg"),
+    embedded!("speech-6.ogg"),
+    embedded!("speech-7.ogg"),
+    embedded!("speech-8.ogg"),
+];
+const CLIPS: [(&str, &[u8]); 3] =
+    [embedded!("video-360p.ivf"), embedded!("video-480p.ivf"), embedded!("video-1080p.ivf")];
+
+/// Why a fixture cannot be used, with its name and the cure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixtureError {
+    file: String,
+    why: String,
+}
+
+impl FixtureError {
+    fn new(file: &str, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), why: why.to_string() }
+    }
+}
+
+impl fmt::Display for FixtureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({CURE})", self.file, self.why)
+    }
+}
+
+impl std::error::Error for FixtureError {}
+
+/// 20 ms of a voice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpusPacket {
+    /// The packet.
+    pub data: Vec<u8>,
+    /// The level of what it decodes to, in −dBov (RFC 6464).
+    pub level_dbov: u8,
+}
+
+/// Speech, to be played in a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Voice {
+    /// Its packets, 20 ms each.
+    pub packets: Vec<OpusPacket>,
+}
+
+/// One frame of a clip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClipFrame {
+    /// The VP8 frame.
+    pub data: Vec<u8>,
+    /// Whether it can be decoded by itself.
+    pub keyframe: bool,
+}
+
+/// A VP8 clip, to be played in a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clip {
+    /// Its frames; the first is a keyframe.
+    pub frames: Vec<ClipFrame>,
+    /// Frames a second, as numerator and denominator.
+    pub rate: (u32, u32),
+    /// Picture width, in pixels.
+    pub width: u32,
+    /// Picture height, in pixels.
+    pub height: u32,
+}
+
+impl Clip {
+    /// Index of the first keyframe at or after `index`, around the end.
+    pub fn keyframe_from(&self, index: usize) -> usize {
+        let len = self.frames.len();
+        (0..len).map(|step| (index + step) % len).find(|at| self.frames[*at].keyframe).unwrap_or(0)
+    }
+}
+
+/// All voices and clips.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixtures {
+    voices: Vec<Arc<Voice>>,
+    clips: [Arc<Clip>; 3],
+}
+
+impl Fixtures {
+    /// The fixtures of this build, read on first use. Errors: they are damaged.
+    pub fn embedded() -> Result<Arc<Self>, FixtureError> {
+        static EMBEDDED: OnceLock<Result<Arc<Fixtures>, FixtureError>> = OnceLock::new();
+        EMBEDDED
+            .get_or_init(|| {
+                let named = VOICES.iter().chain(&CLIPS).map(|(name, data)| (*name, data.to_vec()));
+                Self::parse(named.collect()).map(Arc::new)
+            })
+            .clone()
+    }
+
+    /// The fixtures of a directory, under the names of those in `media/`. Errors: one is missing
+    /// or damaged.
+    pub fn load(dir: &Path) -> Result<Arc<Self>, FixtureError> {
+        let read = |name: &'static str| {
+            let path = dir.join(name);
+            std::fs::read(&path)
+                .map(|data| (name, data))
+                .map_err(|error| FixtureError::new(&path.display().to_string(), error))
+        };
+        let names = VOICES.iter().chain(&CLIPS).map(|(name, _)| *name);
+        Self::parse(names.map(read).collect::<Result<_, _>>()?).map(Arc::new)
+    }
+
+    fn parse(mut files: Vec<(&'static str, Vec<u8>)>) -> Result<Self, FixtureError> {
+        let clips = files.split_off(VOICES.len());
+        let voices = files.iter().map(|(name, data)| read_voice(name, data).map(Arc::new));
+        let voices = voices.collect::<Result<_, _>>()?;
+        let clip = |at: usize| {
+            let (name, data): &(&str, Vec<u8>) = &clips[at];
+            read_clip(name, data).map(Arc::new)
+        };
+        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?] })
+    }
+
+    /// The voice of a bot.
+    pub fn voice(&self, bot: u32) -> Arc<Voice> {
+        self.voices[bot as usize % self.voices.len()].clone()
+    }
+
+    /// The clip of a source; none where nothing is shown.
+    pub fn clip(&self, source: VideoSource) -> Option<Arc<Clip>> {
+        let at = match source {
+            VideoSource::None => return None,
+            VideoSource::P360 => 0,
+            VideoSource::P480 => 1,
+            VideoSource::P1080 => 2,
+        };
+        Some(self.clips[at].clone())
+    }
+}
+
+/// Reads Opus in Ogg (RFC 7845): identification header, comment header, then packets of 20 ms.
+fn read_voice(name: &str, data: &[u8]) -> Result<Voice, FixtureError> {
+    let error = |why: &dyn fmt::Display| FixtureError::new(name, why);
+    let mut reader = ogg::PacketReader::new(Cursor::new(data));
+    let mut next = || reader.read_packet().map_err(|why| error(&why));
+    let head = next()?.ok_or_else(|| error(&"the file is empty"))?;
+    if !head.data.starts_with(b"OpusHead") {
+        return Err(error(&"not Opus in Ogg"));
+    }
+    next()?;
+    let channels = audio::Channels::Mono;
+    let mut decoder = audio::opus::Decoder::new(channels).map_err(|why| error(&why))?;
+    let mut samples = vec![0.0; audio::opus::MAX_PACKET_SAMPLES];
+    let mut packets = Vec::new();
+    while let Some(packet) = next()? {
+        let decoded =
+            decoder.decode(Some(&packet.data), &mut samples).map_err(|why| error(&why))?;
+        if decoded != audio::FRAME_SAMPLES {
+            return Err(error(&format!("a packet of {decoded} samples, not of 20 ms")));
+        }
+        let level_dbov = audio::level_dbov(&samples[..decoded]);
+        packets.push(OpusPacket { data: packet.data, level_dbov });
+    }
+    if packets.is_empty() {
+        return Err(error(&"no packets"));
+    }
+    Ok(Voice { packets })
+}
+
+/// Reads VP8 in IVF: a header of 32 bytes, then frames, each with a header of 12 bytes.
+fn read_clip(name: &str, data: &[u8]) -> Result<Clip, FixtureError> {
+    let error = |why: &str| FixtureError::new(name, why);
+    let (head, mut rest) =
+        data.split_first_chunk::<32>().ok_or_else(|| error("shorter than an IVF header"))?;
+    if &head[..4] != b"DKIF" || &head[8..12] != b"VP80" {
+        return Err(error("not VP8 in IVF"));
+    }
+    let u16_at = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let u32_at =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let rate = (u32_at(16), u32_at(20));
+    let fps = f64::from(rate.0) / f64::from(rate.1);
+    if !(1.0..=120.0).contains(&fps) {
+        return Err(error(&format!("{}/{} frames a second", rate.0, rate.1)));
+    }
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let (head, tail) =
+            rest.split_first_chunk::<12>().ok_or_else(|| error("cut inside a frame header"))?;
+        let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let (frame, tail) =
+            tail.split_at_checked(len).ok_or_else(|| error("cut inside a frame"))?;
+        let keyframe = frame.first().is_some_and(|tag| tag & 1 == 0); // RFC 6386 §9.1
+        if !frame.is_empty() {
+            frames.push(ClipFrame { data: frame.to_vec(), keyframe });
+        }
+        rest = tail;
+    }
+    if !frames.first().is_some_and(|frame| frame.keyframe) {
+        return Err(error("it does not begin with a keyframe"));
+    }
+    Ok(Clip { frames, rate, width: u16_at(12), height: u16_at(14) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_fixtures_are_whole() {
+        let fixtures = Fixtures::embedded().unwrap();
+        for bot in 0..8 {
+            let voice = fixtures.voice(bot);
+            assert!(voice.packets.len() > 250, "voice {bot}: {} packets", voice.packets.len());
+            let loudest = voice.packets.iter().map(|packet| packet.level_dbov).min().unwrap();
+            let quietest = voice.packets.iter().map(|packet| packet.level_dbov).max().unwrap();
+            assert!(loudest < 30, "voice {bot} is loudest at -{loudest} dBov");
+            assert!(quietest > 50, "voice {bot} never pauses: -{quietest} dBov");
+        }
+        assert_eq!(fixtures.voice(8), fixtures.voice(0));
+        assert_ne!(fixtures.voice(1), fixtures.voice(0));
+        for (source, width, fps) in [
+            (VideoSource::P360, 640, 20),
+            (VideoSource::P480, 848, 25),
+            (VideoSource::P1080, 1920, 30),
+        ] {
+            let clip = fixtures.clip(source).unwrap();
+            assert_eq!((clip.width, clip.rate.0 / clip.rate.1), (width, fps));
+            let keyframes = clip.frames.iter().filter(|frame| frame.keyframe).count();
+            assert!(keyframes >= 2, "{source:?} has {keyframes} keyframes");
+        }
+        assert!(fixtures.clip(VideoSource::None).is_none());
+    }
+
+    #[test]
+    fn what_is_missing_or_damaged_is_named_with_the_cure() {
+        let error = Fixtures::load(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/speech-1.ogg") && error.contains("scripts/media.sh"));
+        assert!(read_voice("a.ogg", b"").unwrap_err().to_string().contains("a.ogg"));
+        assert!(read_voice("a.ogg", &[0; 500]).is_err());
+        let clip = CLIPS[0].1;
+        assert!(read_clip("a.ivf", clip).is_ok());
+        for (damaged, why) in [
+            (&clip[..10], "shorter"),
+            (&clip[..40], "frame header"),
+            (&clip[..50], "inside a frame"),
+            (&clip[..32], "keyframe"),
+            (&[0; 64][..], "not VP8"),
+        ] {
+            let error = read_clip("a.ivf", damaged).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_next_keyframe_is_found_around_the_end() {
+        let frame = |keyframe: bool| ClipFrame { data: vec![u8::from(!keyframe)], keyframe };
+        let frames = [true, false, true, false].map(frame).to_vec();
+        let clip = Clip { frames, rate: (20, 1), width: 1, height: 1 };
+        assert_eq!([0, 1, 2, 3].map(|at| clip.keyframe_from(at)), [0, 2, 2, 0]);
+    }
+}

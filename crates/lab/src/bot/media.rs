@@ -1,0 +1,620 @@
+//! One bot's media, sans-IO: what it sends, what it receives, and what it makes of both.
+//!
+//! Time is an argument and randomness comes from a seed, so the same calls make the same bytes.
+//! [`BotMedia::agreed`] takes what SDP agreed on, [`BotMedia::install`] the keys; from then on
+//! [`BotMedia::poll`] sends what is due and [`BotMedia::next_deadline`] says when to call it next.
+
+use super::SplitMix;
+use super::fixtures::{Clip, Voice};
+use super::outgoing::{Outgoing, Sending, Source};
+use super::rtcp::Compounds;
+use super::slot::{Heard, Slot};
+use super::source::{AudioSource, VideoSource};
+use rtp::RtpHeader;
+use rtp::negotiated::{Direction, Kind, Line, Negotiated};
+use rtp::rtcp::{self, Packet};
+use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
+use rtp::twcc::FeedbackBuilder;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::QualitySample;
+use wire::event::SlotChange;
+
+pub use super::outgoing::Clock;
+
+/// Time between two reports (Chromium's for video).
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time until the first report: lip-sync waits for it.
+const FIRST_REPORT: Duration = Duration::from_millis(100);
+/// Time between two transport-wide feedbacks.
+const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
+/// Report blocks in one datagram: 576 bytes.
+const BLOCKS_PER_COMPOUND: usize = 24;
+/// Most changes kept for slots whose answer has not come yet.
+const MAX_EARLY: usize = 1024;
+/// Longest datagram that is opened.
+const MAX_RECEIVED: usize = 2048;
+
+/// What a bot's media is.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// Canonical name in RTCP.
+    pub cname: String,
+    /// What it says.
+    pub voice: Option<Arc<Voice>>,
+    /// What it shows.
+    pub clip: Option<Arc<Clip>>,
+    /// When it asked to join: samples count from here.
+    pub joined: Instant,
+    /// The wall clock.
+    pub clock: Clock,
+}
+
+/// Why a datagram was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It came before the keys.
+    NoKeys,
+    /// It is longer than any packet of this session.
+    TooLong,
+    /// It could not be opened.
+    Srtp(SrtpError),
+    /// Nobody knows its SSRC.
+    UnknownSource,
+    /// It was opened and is no packet of its format.
+    Malformed,
+}
+
+impl Dropped {
+    /// The reason's name, for counters.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoKeys => "no_keys",
+            Self::TooLong => "too_long",
+            Self::Srtp(SrtpError::Replayed | SrtpError::TooOld) => "srtp_replayed",
+            Self::Srtp(_) => "srtp_refused",
+            Self::UnknownSource => "unknown_source",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+/// What a bot has done since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// RTP packets received, copies and those sent again not among them.
+    pub received: u64,
+    /// Packets received that were sent again.
+    pub received_rtx: u64,
+    /// RTP packets received in a slot that had no track (yet).
+    pub received_unmapped: u64,
+    /// Packets asked for again.
+    pub nacked: u64,
+    /// Keyframes asked for.
+    pub keyframes_asked: u64,
+    /// Keyframes sent.
+    pub keyframes_sent: u64,
+    /// Packets that could not be sealed: a fault of our own.
+    pub seal_errors: u64,
+    /// Datagrams dropped, by [`Dropped::as_str`].
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// Where an SSRC belongs.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slot: usize,
+    rtx: bool,
+}
+
+#[derive(Debug, Default)]
+struct Rtt {
+    sum_ms: f64,
+    count: u32,
+}
+
+/// Keys, once they are there.
+struct Secured {
+    profile: Profile,
+    sealer: Sealer,
+    opener: Opener,
+}
+
+/// One bot's media.
+pub struct BotMedia {
+    config: Config,
+    random: SplitMix,
+    secured: Option<Secured>,
+    lines: Vec<Line>,
+    /// Track ids by mid.
+    tracks: BTreeMap<String, String>,
+    sent: Vec<Outgoing>,
+    slots: Vec<Slot>,
+    /// What is in slots that are not known yet: the message overtook the answer.
+    early: Vec<SlotChange>,
+    places: BTreeMap<u32, Place>,
+    transport_sequence: u16,
+    feedback: FeedbackBuilder,
+    feedback_due: Option<Instant>,
+    last_media_ssrc: u32,
+    own_ssrc: u32,
+    report_due: Option<Instant>,
+    sample_begin: Instant,
+    rtt: Rtt,
+    first_audio: Option<Instant>,
+    first_frame: Option<Instant>,
+    first_told: (bool, bool),
+    stopped: [bool; 2],
+    leaving: bool,
+    gone: bool,
+    counters: Counters,
+}
+
+impl BotMedia {
+    /// A bot that neither sends nor receives yet.
+    pub fn new(config: Config) -> Self {
+        let mut random = SplitMix(config.seed);
+        let own_ssrc = random.next() as u32 | 1;
+        Self {
+            random,
+            secured: None,
+            lines: Vec::new(),
+            tracks: BTreeMap::new(),
+            sent: Vec::new(),
+            slots: Vec::new(),
+            early: Vec::new(),
+            places: BTreeMap::new(),
+            transport_sequence: 1,
+            feedback: FeedbackBuilder::new(),
+            feedback_due: None,
+            last_media_ssrc: 0,
+            own_ssrc,
+            report_due: None,
+            sample_begin: config.joined,
+            rtt: Rtt::default(),
+            first_audio: None,
+            first_frame: None,
+            first_told: (false, false),
+            stopped: [false; 2],
+            leaving: false,
+            gone: false,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Takes what the first or a later negotiation agreed on, and the ids of the own tracks
+    /// (mid, track). Lines that are known stay as they are.
+    pub fn agreed(&mut self, negotiated: &Negotiated, tracks: &[(String, String)], now: Instant) {
+        self.tracks.extend(tracks.iter().cloned());
+        for line in &negotiated.lines {
+            if self.lines.iter().any(|known| known.mid == line.mid) {
+                continue;
+            }
+            self.lines.push(line.clone());
+            if matches!(line.direction, Direction::Receive | Direction::Both) {
+                self.add_slot(line);
+            }
+        }
+        let early = std::mem::take(&mut self.early);
+        self.map_slots(&early, now);
+        self.start_streams(now);
+    }
+
+    /// ICE and DTLS are done: media begins.
+    pub fn install(&mut self, keys: &KeyPair, now: Instant) {
+        if self.secured.is_some() {
+            return;
+        }
+        self.secured = Some(Secured {
+            profile: keys.local.profile(),
+            sealer: Sealer::new(&keys.local),
+            opener: Opener::new(&keys.remote),
+        });
+        self.report_due = Some(now + FIRST_REPORT);
+        self.start_streams(now);
+    }
+
+    fn add_slot(&mut self, line: &Line) {
+        let slot = Slot::new(line);
+        let index = self.slots.len();
+        let ssrcs = slot.ssrc.map(|ssrc| (ssrc, false)).into_iter();
+        for (ssrc, rtx) in ssrcs.chain(slot.rtx_ssrc.map(|ssrc| (ssrc, true))) {
+            self.places.insert(ssrc, Place { slot: index, rtx });
+        }
+        self.slots.push(slot);
+    }
+
+    /// Begins to send on lines that have no stream yet, one of each kind.
+    fn start_streams(&mut self, now: Instant) {
+        let Some(secured) = &mut self.secured else { return };
+        for line in &self.lines {
+            let kind = line.codec.kind();
+            let sends = matches!(line.direction, Direction::Send | Direction::Both);
+            if !sends || self.sent.iter().any(|outgoing| outgoing.kind == kind) {
+                continue;
+            }
+            let random = &mut self.random;
+            let source = match (line.codec, &self.config.voice, &self.config.clip) {
+                (rtp::negotiated::Codec::Opus, Some(voice), _) => {
+                    Source::Audio(AudioSource::new(voice.clone(), random, now))
+                }
+                (rtp::negotiated::Codec::Vp8, _, Some(clip)) => {
+                    Source::Video(Box::new(VideoSource::new(clip.clone(), random, now)))
+                }
+                _ => continue,
+            };
+            match Outgoing::new(line, source, &mut secured.sealer, random, now) {
+                Ok(Some(mut outgoing)) => {
+                    outgoing.stopped = self.stopped[kind as usize];
+                    self.sent.push(outgoing);
+                }
+                Ok(None) => {}
+                Err(_) => self.counters.seal_errors += 1,
+            }
+        }
+    }
+
+    /// Tells what is in which slot from now on. Changes of slots that no answer has agreed on yet
+    /// wait for it.
+    pub fn map_slots(&mut self, changes: &[SlotChange], now: Instant) {
+        for change in changes {
+            let Some(slot) = self.slots.iter_mut().find(|slot| slot.line.mid == change.slot) else {
+                if self.early.len() < MAX_EARLY {
+                    self.early.push(change.clone());
+                } else {
+                    *self.counters.drops.entry("early_slot_change").or_default() += 1;
+                }
+                continue;
+            };
+            let content = change.participant.clone().zip(change.track.clone());
+            slot.map(content, change.rtp_timestamp, now);
+        }
+    }
+
+    /// Sends no more of one kind, and tells nobody.
+    pub fn stop(&mut self, kind: Kind) {
+        self.stopped[kind as usize] = true;
+        for outgoing in self.sent.iter_mut().filter(|outgoing| outgoing.kind == kind) {
+            outgoing.stopped = true;
+        }
+    }
+
+    /// Says goodbye with the next [`BotMedia::poll`] and sends nothing from then on.
+    pub fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Whether goodbye has been said.
+    pub fn left(&self) -> bool {
+        self.gone
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        counters.keyframes_sent = self
+            .sent
+            .iter()
+            .map(|outgoing| match &outgoing.source {
+                Source::Video(video) => video.keyframes(),
+                Source::Audio(_) => 0,
+            })
+            .sum();
+        counters
+    }
+
+    /// Takes an SRTP or SRTCP datagram that arrived at `now`. Errors: why it was dropped; it is
+    /// counted.
+    pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Dropped> {
+        let taken = self.take_datagram(now, datagram);
+        if let Err(dropped) = taken {
+            *self.counters.drops.entry(dropped.as_str()).or_default() += 1;
+        }
+        taken
+    }
+
+    fn take_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Dropped> {
+        let secured = self.secured.as_mut().ok_or(Dropped::NoKeys)?;
+        let mut buffer = [0; MAX_RECEIVED];
+        if datagram.len() > buffer.len() {
+            return Err(Dropped::TooLong);
+        }
+        if datagram.get(1).is_some_and(|byte| rtp::header::is_rtcp(*byte)) {
+            let len = secured.opener.open_rtcp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
+            return self.on_rtcp(now, &buffer[..len]);
+        }
+        let opened = secured.opener.open_rtp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
+        let header = opened.header;
+        let packet = &buffer[..opened.len];
+        let place = match self.places.get(&header.ssrc) {
+            Some(place) => *place,
+            None => self.place_by_mid(&header, packet).ok_or(Dropped::UnknownSource)?,
+        };
+        let slot = &mut self.slots[place.slot];
+        let extensions = slot.line.extensions;
+        let transport_sequence = extensions
+            .transport_sequence
+            .filter(|_| slot.line.transport_cc)
+            .and_then(|id| rtp::header::transport_sequence(header.find_extension(packet, id)?));
+        if let Some(sequence) = transport_sequence {
+            self.feedback.record(sequence, now);
+            self.last_media_ssrc = header.ssrc;
+            self.feedback_due.get_or_insert(now + FEEDBACK_INTERVAL);
+        }
+        let heard = if place.rtx {
+            self.counters.received_rtx += 1;
+            let (Some(ssrc), payload_type) = (slot.ssrc, slot.line.payload_type) else {
+                return Err(Dropped::UnknownSource);
+            };
+            let unwrapped = rtp::rtx::unwrap(&mut buffer, opened.len, ssrc, payload_type);
+            let Some(len) = unwrapped.map_err(|_| Dropped::Malformed)? else { return Ok(()) };
+            let header = RtpHeader::parse(&buffer[..len]).map_err(|_| Dropped::Malformed)?;
+            slot.on_repaired(&header, &buffer[header.header_len..len], now)
+        } else {
+            self.counters.received += 1;
+            let payload = header.payload_range(packet).map_err(|_| Dropped::Malformed)?;
+            slot.on_packet(&header, &packet[payload], now)
+        };
+        self.note(heard.map_err(|_| Dropped::Malformed)?, now);
+        Ok(())
+    }
+
+    fn note(&mut self, heard: Heard, now: Instant) {
+        self.counters.received_unmapped += u64::from(heard.unmapped);
+        if heard.audio {
+            self.first_audio.get_or_insert(now);
+        }
+        if heard.frame {
+            self.first_frame.get_or_insert(now);
+        }
+    }
+
+    /// A sender that announced no SSRC is known by the `mid` extension (RFC 9143 §9.2).
+    fn place_by_mid(&mut self, header: &RtpHeader, packet: &[u8]) -> Option<Place> {
+        let (index, rtx) = self.slots.iter().enumerate().find_map(|(index, slot)| {
+            let value = header.find_extension(packet, slot.line.extensions.mid?)?;
+            let rtx = Some(header.payload_type) == slot.line.rtx_payload_type;
+            (rtp::header::text(value) == Some(&slot.line.mid)).then_some((index, rtx))
+        })?;
+        let slot = &mut self.slots[index];
+        match (rtx, slot.ssrc) {
+            (false, None) => slot.bind(header.ssrc, slot.rtx_ssrc),
+            (true, _) if slot.rtx_ssrc.is_none() => slot.rtx_ssrc = Some(header.ssrc),
+            _ => return None,
+        }
+        let place = Place { slot: index, rtx };
+        self.places.insert(header.ssrc, place);
+        Some(place)
+    }
+
+    fn on_rtcp(&mut self, now: Instant, compound: &[u8]) -> Result<(), Dropped> {
+        for packet in rtcp::parse(compound) {
+            match packet.map_err(|_| Dropped::Malformed)? {
+                Packet::SenderReport(report) => {
+                    if let Some(place) = self.places.get(&report.ssrc) {
+                        self.slots[place.slot].on_sender_report(report.info.ntp, now);
+                    }
+                    report.blocks().for_each(|block| self.on_block(&block, now));
+                }
+                Packet::ReceiverReport(report) => {
+                    report.blocks().for_each(|block| self.on_block(&block, now));
+                }
+                Packet::Nack(nack) => {
+                    if let Some(outgoing) = self.outgoing(nack.media) {
+                        outgoing.on_nack(nack.lost());
+                    }
+                }
+                Packet::Pli { media, .. } => {
+                    if let Some(outgoing) = self.outgoing(media) {
+                        outgoing.on_keyframe_request(None);
+                    }
+                }
+                Packet::Fir(fir) => {
+                    for (media, request) in fir.requests() {
+                        if let Some(outgoing) = self.outgoing(media) {
+                            outgoing.on_keyframe_request(Some(request));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn outgoing(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
+        self.sent.iter_mut().find(|outgoing| outgoing.ssrc == ssrc)
+    }
+
+    fn on_block(&mut self, block: &rtcp::ReportBlock, now: Instant) {
+        let ntp = self.config.clock.ntp_at(now);
+        let Some(outgoing) = self.outgoing(block.ssrc) else { return };
+        outgoing.on_report(block);
+        if let Some(rtt_ms) = rtp::report::rtt_ms(block, ntp) {
+            self.rtt.sum_ms += rtt_ms;
+            self.rtt.count += 1;
+            let rtt = Duration::from_secs_f64(rtt_ms / 1000.0);
+            self.slots.iter_mut().for_each(|slot| slot.set_rtt(rtt));
+        }
+    }
+
+    /// When [`BotMedia::poll`] has something to do next; None before the keys and after leaving.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.secured.is_none() || self.gone {
+            return None;
+        }
+        if self.leaving {
+            return Some(self.config.joined);
+        }
+        let sent = self.sent.iter().filter_map(Outgoing::next_due);
+        let slots = self.slots.iter().filter_map(Slot::next_due);
+        let timers = [self.report_due, self.feedback_due].into_iter().flatten();
+        sent.chain(slots).chain(timers).min()
+    }
+
+    /// Sends all that is due at `now`, one datagram a call of `sink`.
+    pub fn poll(&mut self, now: Instant, sink: &mut dyn FnMut(&[u8])) {
+        if self.gone || self.try_poll(now, sink).is_ok() {
+            return;
+        }
+        self.counters.seal_errors += 1;
+    }
+
+    fn try_poll(&mut self, now: Instant, sink: &mut dyn FnMut(&[u8])) -> Result<(), SrtpError> {
+        let Some(secured) = &mut self.secured else { return Ok(()) };
+        if self.leaving {
+            self.gone = true;
+            let ssrcs: Vec<u32> = self.sent.iter().map(|outgoing| outgoing.ssrc).collect();
+            let mut bye = Vec::new();
+            rtcp::receiver_report(&mut bye, ssrcs.first().copied().unwrap_or(self.own_ssrc), &[]);
+            let ssrcs = if ssrcs.is_empty() { vec![self.own_ssrc] } else { ssrcs };
+            rtcp::bye(&mut bye, &ssrcs);
+            let mut compounds = Compounds::new(&mut secured.sealer, sink);
+            compounds.add(&bye)?;
+            return compounds.flush();
+        }
+        let mut sending = Sending {
+            sealer: &secured.sealer,
+            clock: self.config.clock,
+            transport_sequence: &mut self.transport_sequence,
+            now,
+            sink: &mut *sink,
+        };
+        for outgoing in &mut self.sent {
+            outgoing.poll(&mut sending)?;
+        }
+        self.poll_feedback(now, sink)?;
+        if self.report_due.is_some_and(|due| due <= now) {
+            self.report_due = Some(now + REPORT_INTERVAL);
+            self.report(now, sink)?;
+        }
+        Ok(())
+    }
+
+    fn sender_ssrc(&self) -> u32 {
+        self.sent.first().map_or(self.own_ssrc, |outgoing| outgoing.ssrc)
+    }
+
+    /// NACKs, keyframe requests and transport-wide feedback, in reduced size (RFC 5506).
+    fn poll_feedback(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SrtpError> {
+        let sender = self.sender_ssrc();
+        let Some(secured) = &mut self.secured else { return Ok(()) };
+        let mut compounds = Compounds::new(&mut secured.sealer, sink);
+        let mut packet = Vec::new();
+        let mut lost = Vec::new();
+        for slot in &mut self.slots {
+            let Some(media) = slot.ssrc else { continue };
+            slot.nacks_due(now, &mut lost);
+            if !lost.is_empty() {
+                self.counters.nacked += lost.len() as u64;
+                rtcp::nack(&mut packet, sender, media, lost.drain(..));
+            }
+            if slot.keyframe_request_due(now) {
+                self.counters.keyframes_asked += 1;
+                rtcp::pli(&mut packet, sender, media);
+            }
+            if !packet.is_empty() {
+                compounds.add(&packet)?;
+                packet.clear();
+            }
+        }
+        if self.feedback_due.is_some_and(|due| due <= now) {
+            self.feedback_due = None;
+            while self.feedback.build(sender, self.last_media_ssrc, &mut packet) {
+                compounds.add(&packet)?;
+                packet.clear();
+            }
+        }
+        compounds.flush()
+    }
+
+    /// Sender and receiver reports with the canonical name (RFC 3550 §6.1).
+    fn report(&mut self, now: Instant, sink: &mut dyn FnMut(&[u8])) -> Result<(), SrtpError> {
+        let sender = self.sender_ssrc();
+        let ntp = self.config.clock.ntp_at(now);
+        let Some(secured) = &mut self.secured else { return Ok(()) };
+        let blocks: Vec<_> =
+            self.slots.iter_mut().filter_map(|slot| slot.report_block(now)).collect();
+        let infos: Vec<_> = self
+            .sent
+            .iter()
+            .filter_map(|sent| Some((sent.ssrc, sent.stats.sender_info(now, ntp)?)))
+            .collect();
+        let mut compounds = Compounds::new(&mut secured.sealer, sink);
+        let mut packet = Vec::new();
+        let (first, rest) = blocks.split_at(blocks.len().min(BLOCKS_PER_COMPOUND));
+        match infos.split_first() {
+            Some(((ssrc, info), others)) => {
+                rtcp::sender_report(&mut packet, *ssrc, info, first);
+                for (ssrc, info) in others {
+                    rtcp::sender_report(&mut packet, *ssrc, info, &[]);
+                }
+            }
+            None => rtcp::receiver_report(&mut packet, sender, first),
+        }
+        rtcp::sdes_cname(&mut packet, sender, &self.config.cname);
+        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != sender) {
+            rtcp::sdes_cname(&mut packet, *ssrc, &self.config.cname);
+        }
+        compounds.add(&packet)?;
+        for more in rest.chunks(BLOCKS_PER_COMPOUND) {
+            compounds.flush()?;
+            packet.clear();
+            rtcp::receiver_report(&mut packet, sender, more);
+            rtcp::sdes_cname(&mut packet, sender, &self.config.cname);
+            compounds.add(&packet)?;
+        }
+        compounds.flush()
+    }
+
+    /// The sample of the interval since the last one (or since joining).
+    pub fn sample(&mut self, now: Instant) -> QualitySample {
+        let begin = std::mem::replace(&mut self.sample_begin, now);
+        let interval = now.saturating_duration_since(begin);
+        let joined = self.config.joined;
+        let since_join = |at: Instant| at.saturating_duration_since(joined).as_secs_f64() * 1000.0;
+        let rtt = std::mem::take(&mut self.rtt);
+        let mut sample = QualitySample {
+            at_ms: now.saturating_duration_since(joined).as_millis() as u64,
+            interval_ms: interval.as_millis() as u64,
+            rtt_ms: (rtt.count > 0).then(|| rtt.sum_ms / f64::from(rtt.count)),
+            srtp_cipher: self.secured.as_ref().map(|secured| cipher_name(secured.profile).into()),
+            ..QualitySample::default()
+        };
+        if let (Some(at), false) = (self.first_audio, self.first_told.0) {
+            self.first_told.0 = true;
+            sample.join_to_first_audio_ms = Some(since_join(at));
+        }
+        if let (Some(at), false) = (self.first_frame, self.first_told.1) {
+            self.first_told.1 = true;
+            sample.join_to_first_frame_ms = Some(since_join(at));
+        }
+        for outgoing in &mut self.sent {
+            if let Some(track) = self.tracks.get(outgoing.mid()) {
+                sample.sent.push(outgoing.sample(track, interval));
+            }
+        }
+        for slot in &mut self.slots {
+            slot.sample(begin, now, &mut sample.received);
+        }
+        crate::mos::fill(&mut sample);
+        sample
+    }
+}
+
+/// The profile's name in the registry of DTLS-SRTP, as browsers tell it.
+fn cipher_name(profile: Profile) -> &'static str {
+    match profile {
+        Profile::AeadAes256Gcm => "AEAD_AES_256_GCM",
+        Profile::AeadAes128Gcm => "AEAD_AES_128_GCM",
+        Profile::Aes128CmHmacSha1_80 => "AES_CM_128_HMAC_SHA1_80",
+    }
+}

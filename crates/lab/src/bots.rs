@@ -1,0 +1,166 @@
+//! The boundary to the native bots: what the lab asks of a bot, and what a bot hands back.
+//!
+//! A bot is a participant without a browser. Signaling is the lab's ([`crate::person`]); media,
+//! from the SDP offer to the sample, is the driver's, one thread that owns all bots' sockets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use wire::QualitySample;
+use wire::event::SlotChange;
+use wire::room::{Answer, OfferedTrack, VideoCodec};
+
+/// What a bot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AudioSource {
+    /// No audio track.
+    None,
+    /// Recorded speech, each bot with a voice and offset of its own.
+    #[default]
+    Speech,
+}
+
+/// What a bot shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VideoSource {
+    /// No video track.
+    None,
+    /// 640×360, 0.6 Mbit/s.
+    #[default]
+    P360,
+    /// 848×480, 1.0 Mbit/s.
+    P480,
+    /// 1920×1080, 1.46 Mbit/s.
+    P1080,
+}
+
+/// What a participant sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Media {
+    /// Audio.
+    pub audio: AudioSource,
+    /// Video.
+    pub video: VideoSource,
+}
+
+/// A pool of slots: `recvonly` lines of the offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotPool {
+    /// Audio slots.
+    pub audio: u32,
+    /// Video slots.
+    pub video: u32,
+}
+
+impl Default for SlotPool {
+    fn default() -> Self {
+        Self { audio: 4, video: 12 }
+    }
+}
+
+/// What a bot is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BotSpec {
+    /// Its name, such as `bot-3`.
+    pub name: String,
+    /// Its number over all rooms, from 1: chooses voice and offset.
+    pub index: u32,
+    /// What it sends.
+    pub media: Media,
+    /// The codec of what it sends and receives as video.
+    pub video_codec: VideoCodec,
+    /// Its first slots.
+    pub slots: SlotPool,
+}
+
+/// A bot's SDP offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BotOffer {
+    /// The SDP.
+    pub sdp: String,
+    /// Which line sends which track.
+    pub tracks: Vec<OfferedTrack>,
+}
+
+/// What a scenario can make a bot do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BotCommand {
+    /// Send no more video, and tell nobody.
+    StopVideo,
+    /// Send no more audio, and tell nobody.
+    StopAudio,
+    /// Leave: send no more media and close the sockets.
+    Leave,
+}
+
+/// A bot's media failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BotError(String);
+
+impl BotError {
+    /// An error with its cause in words.
+    pub fn new(cause: impl Into<String>) -> Self {
+        Self(cause.into())
+    }
+}
+
+impl fmt::Display for BotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BotError {}
+
+/// The thread that owns all bots.
+pub trait BotDriver: Send + Sync + 'static {
+    /// A bot.
+    type Handle: BotHandle;
+
+    /// Makes a bot. Its clock (`at_ms`, `join_to_first_…_ms`) starts here: call it at the moment
+    /// of asking to join.
+    fn add(&self, spec: BotSpec) -> Result<Self::Handle, BotError>;
+
+    /// How late the timers of its threads were so far (p99), in ms; none where it has no timers.
+    /// A verdict needs it: late bots measure themselves.
+    fn timer_lag_ms_p99(&self) -> Option<f64> {
+        None
+    }
+
+    /// What it could not send, take or open so far, by reason.
+    fn drops(&self) -> BTreeMap<&'static str, u64> {
+        BTreeMap::new()
+    }
+}
+
+/// A bot; dropping the handle ends it.
+pub trait BotHandle: Send + Sync + 'static {
+    /// Makes an SDP offer; only one may be pending.
+    fn offer(&self) -> impl Future<Output = Result<BotOffer, BotError>> + Send;
+    /// Takes the answer to the pending offer, with the ids of the own tracks.
+    fn answer(&self, answer: Answer) -> impl Future<Output = Result<(), BotError>> + Send;
+    /// Tells what is in which slot from now on.
+    fn slots(&self, changes: Vec<SlotChange>);
+    /// Asks for this many slots in all; they are in the next offer.
+    fn grow(&self, audio: u32, video: u32);
+    /// Makes the bot do something.
+    fn command(&self, command: BotCommand);
+    /// Waits until ICE and DTLS are done.
+    fn connected(&self) -> impl Future<Output = Result<(), BotError>> + Send;
+    /// The sample of the interval since the last call; `participant` is left empty.
+    fn sample(&self) -> impl Future<Output = Result<QualitySample, BotError>> + Send;
+}
+
+/// The driver of this build.
+pub type Driver = crate::bot::driver::Driver;
+
+/// Starts the driver's thread, for a target on the loopback.
+pub fn start() -> Result<Driver, BotError> {
+    Driver::start(&crate::bot::driver::Options::default())
+}
+
+/// Starts the driver's thread; bots bind to the own address that reaches `target`.
+pub fn start_for(target: SocketAddr) -> Result<Driver, BotError> {
+    let options = crate::bot::driver::Options::default();
+    Driver::start(&crate::bot::driver::Options { target: Some(target), ..options })
+}

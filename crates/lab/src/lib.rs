@@ -1,0 +1,94 @@
+//! The load lab: scenario → people (bots, browsers) → samples → verdict → report.
+//!
+//! It measures from outside, as a client does. [`load`] runs a scenario, [`check`] only reads it,
+//! [`render`] makes the report of an old run again. All give the exit code of the command
+//! ([`summary::exit`]).
+
+pub mod bot;
+pub mod bots;
+pub mod canary;
+pub mod checks;
+mod http;
+pub mod metrics;
+mod monitor;
+pub mod mos;
+mod person;
+pub mod proc;
+mod progress;
+pub mod record;
+pub mod report;
+pub mod roster;
+mod run;
+pub mod scenario;
+mod serve;
+pub mod signaling;
+mod stage;
+pub mod summary;
+#[cfg(test)]
+mod testing;
+pub mod threshold;
+
+pub use run::LoadOptions;
+use std::path::Path;
+use summary::exit;
+
+/// Runs a scenario, prints its summary and writes its record and report.
+pub fn load(options: &LoadOptions) -> u8 {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("lab")
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("threads cannot be started: {error}");
+            return exit::GENERATOR_LIMIT;
+        }
+    };
+    let result = runtime.block_on(run::run(options, run::bots_of_this_build, run::interrupted()));
+    match result {
+        Ok(run) => {
+            print!("{}", summary::table(&run.summary, &run.meta));
+            println!("report: {}", run.dir.join("report.html").display());
+            run.summary.exit_code
+        }
+        Err(no_run) => {
+            eprintln!("{no_run}");
+            no_run.code()
+        }
+    }
+}
+
+/// Reads a scenario and tells all that is wrong with it.
+pub fn check(path: &Path) -> u8 {
+    match scenario::Scenario::read(path) {
+        Ok(scenario) => {
+            let (bots, chromium) = (scenario.bots(), scenario.chromium());
+            let seconds = scenario.duration.as_secs_f64();
+            println!(
+                "{}: {bots} bots and {chromium} chromium people for {seconds} s",
+                scenario.name
+            );
+            exit::PASS
+        }
+        Err(problems) => {
+            eprintln!("{problems}");
+            exit::BAD_CONFIGURATION
+        }
+    }
+}
+
+/// Makes the report of a run again from its record.
+pub fn render(run_dir: &Path) -> u8 {
+    match report::render(run_dir) {
+        Ok(path) => {
+            println!("report: {}", path.display());
+            exit::PASS
+        }
+        Err(error) => {
+            eprintln!("no report: {error}");
+            exit::BAD_CONFIGURATION
+        }
+    }
+}

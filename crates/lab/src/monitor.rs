@@ -1,0 +1,334 @@
+//! Watches server and generator: CPU by thread, memory, traffic, drops, and how late timers fire.
+
+use crate::http;
+use crate::proc::{self, ThreadTimes};
+use crate::record::{GeneratorUsage, MachineRecord, ServerUsage};
+use crate::scenario::Url;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// The period of the timer whose lag is measured.
+const TICK: Duration = Duration::from_millis(10);
+/// The server has so long to tell its metrics.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a server's metrics say so far; null where it has no such series.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counters {
+    packets_in: Option<f64>,
+    packets_out: Option<f64>,
+    bytes_in: Option<f64>,
+    bytes_out: Option<f64>,
+    /// By `where/reason`.
+    drops: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Reads Prometheus text; series of one name are added up, what is unknown is skipped.
+    pub fn parse(text: &str) -> Self {
+        let mut counters = Self::default();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let sum = match name {
+                "moim_media_packets_in_total" => &mut counters.packets_in,
+                "moim_media_packets_out_total" => &mut counters.packets_out,
+                "moim_media_bytes_in_total" => &mut counters.bytes_in,
+                "moim_media_bytes_out_total" => &mut counters.bytes_out,
+                "moim_dropped_total" => {
+                    let reason = format!("{}/{}", label(labels, "where"), label(labels, "reason"));
+                    *counters.drops.entry(reason).or_default() += value as u64;
+                    continue;
+                }
+                _ => continue,
+            };
+            *sum = Some(sum.unwrap_or(0.0) + value);
+        }
+        counters
+    }
+}
+
+fn label<'a>(labels: &'a str, name: &str) -> &'a str {
+    let start = labels.find(&format!("{name}=\"")).map(|at| &labels[at + name.len() + 2..]);
+    start.and_then(|rest| rest.split('"').next()).unwrap_or("unknown")
+}
+
+/// Rate of a counter that may be unknown; one that fell (a restart) is unknown too.
+fn rate(before: Option<f64>, after: Option<f64>, wall_s: f64) -> Option<f64> {
+    let delta = after? - before?;
+    (delta >= 0.0 && wall_s > 0.0).then_some(delta / wall_s)
+}
+
+/// Measures how late a 10 ms timer fires, on a thread of its own (`lab-timer`).
+#[derive(Debug)]
+pub struct TimerLag {
+    lags: Arc<Mutex<Lags>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Lags {
+    window_us: Histogram<u64>,
+    all_us: Histogram<u64>,
+}
+
+fn lock(lags: &Mutex<Lags>) -> MutexGuard<'_, Lags> {
+    lags.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn p99_ms(histogram_us: &Histogram<u64>) -> f64 {
+    histogram_us.value_at_quantile(0.99) as f64 / 1000.0
+}
+
+impl TimerLag {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start() -> std::io::Result<Self> {
+        let histogram = || Histogram::new(3).map_err(std::io::Error::other);
+        let lags = Lags { window_us: histogram()?, all_us: histogram()? };
+        let (lags, stop) = (Arc::new(Mutex::new(lags)), Arc::new(AtomicBool::new(false)));
+        let (shared, stopped) = (Arc::clone(&lags), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("lab-timer".into()).spawn(move || {
+            let mut next = Instant::now() + TICK;
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+                let now = Instant::now();
+                let lag_us = now.saturating_duration_since(next).as_micros() as u64;
+                let mut lags = lock(&shared);
+                lags.window_us.saturating_record(lag_us);
+                lags.all_us.saturating_record(lag_us);
+                // Ticks that were slept through are one late tick, not many.
+                next = (next + TICK).max(now);
+            }
+        })?;
+        Ok(Self { lags, stop, thread: Some(thread) })
+    }
+
+    /// 99th percentile since the last call, in milliseconds.
+    pub fn take_window_p99_ms(&self) -> f64 {
+        let mut lags = lock(&self.lags);
+        let p99_ms = p99_ms(&lags.window_us);
+        lags.window_us.reset();
+        p99_ms
+    }
+
+    /// 99th percentile since the start, in milliseconds.
+    pub fn p99_ms(&self) -> f64 {
+        p99_ms(&lock(&self.lags).all_us)
+    }
+
+    /// Forgets what was measured before: the load begins now.
+    pub fn reset(&self) {
+        let mut lags = lock(&self.lags);
+        lags.window_us.reset();
+        lags.all_us.reset();
+    }
+}
+
+impl Drop for TimerLag {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Watches one server and this process.
+#[derive(Debug)]
+pub struct Monitor {
+    url: Url,
+    server_pid: Option<u32>,
+    browser_pid: Option<u32>,
+    timer: TimerLag,
+    at: Instant,
+    server_times: ThreadTimes,
+    counters: Option<Counters>,
+    own_times: ThreadTimes,
+    browser_time: Duration,
+}
+
+impl Monitor {
+    /// Begins to watch. `server_pid`: none where the server is on another machine.
+    ///
+    /// # Errors
+    /// The timer's thread cannot be started.
+    pub async fn start(
+        url: Url,
+        server_pid: Option<u32>,
+        browser_pid: Option<u32>,
+    ) -> std::io::Result<Self> {
+        let mut monitor = Self {
+            url,
+            server_pid,
+            browser_pid,
+            timer: TimerLag::start()?,
+            at: Instant::now(),
+            server_times: ThreadTimes::default(),
+            counters: None,
+            own_times: ThreadTimes::default(),
+            browser_time: Duration::ZERO,
+        };
+        monitor.record(0).await;
+        monitor.timer.reset();
+        Ok(monitor)
+    }
+
+    /// What was used since the last call.
+    pub async fn record(&mut self, t_ms: u64) -> MachineRecord {
+        let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
+        let now = Instant::now();
+        let wall = now.saturating_duration_since(self.at);
+        self.at = now;
+        let counters = text.map(|text| Counters::parse(&text));
+        let server = self.server(counters, wall);
+        MachineRecord { t_ms, server, generator: self.generator(wall) }
+    }
+
+    fn server(&mut self, counters: Option<Counters>, wall: Duration) -> Option<ServerUsage> {
+        let times = self.server_pid.and_then(proc::thread_times);
+        if times.is_none() && counters.is_none() {
+            return None;
+        }
+        let mut usage = ServerUsage::default();
+        if let Some(times) = times {
+            let used = proc::usage(&self.server_times, &times, wall);
+            usage.cpu_cores = Some(used.cores);
+            usage.threads = used.threads;
+            usage.rss_mib = self.server_pid.and_then(proc::rss_mib);
+            self.server_times = times;
+        }
+        let Some(after) = counters else { return Some(usage) };
+        let before = self.counters.take().unwrap_or_default();
+        let wall_s = wall.as_secs_f64();
+        let mbit = |before, after| rate(before, after, wall_s).map(|bytes| bytes * 8.0 / 1e6);
+        usage.packets_in_per_s = rate(before.packets_in, after.packets_in, wall_s);
+        usage.packets_out_per_s = rate(before.packets_out, after.packets_out, wall_s);
+        usage.mbit_in_per_s = mbit(before.bytes_in, after.bytes_in);
+        usage.mbit_out_per_s = mbit(before.bytes_out, after.bytes_out);
+        for (reason, count) in &after.drops {
+            let new = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));
+            if new > 0 {
+                usage.drops.insert(reason.clone(), new);
+            }
+        }
+        self.counters = Some(after);
+        Some(usage)
+    }
+
+    fn generator(&mut self, wall: Duration) -> GeneratorUsage {
+        let times = proc::thread_times(std::process::id()).unwrap_or_default();
+        let used = proc::usage(&self.own_times, &times, wall);
+        self.own_times = times;
+        let mut usage = GeneratorUsage {
+            cpu_cores: used.cores,
+            threads: used.threads,
+            busiest_thread: used.busiest,
+            timer_lag_ms_p99: self.timer.take_window_p99_ms(),
+        };
+        if let Some(pid) = self.browser_pid {
+            let time = proc::family_time(pid);
+            // A browser process that ended took its time along: then nothing is known.
+            let spent = time.saturating_sub(self.browser_time).as_secs_f64();
+            let cores = spent / wall.as_secs_f64().max(1e-9);
+            self.browser_time = time;
+            usage.cpu_cores += cores;
+            usage.threads.insert("chromium".into(), cores);
+        }
+        usage
+    }
+
+    /// How late timers fired since the start: 99th percentile, in milliseconds.
+    pub fn timer_lag_ms_p99(&self) -> f64 {
+        self.timer.p99_ms()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const TEXT: &str = "\
+# HELP moim_media_packets_in_total Packets received, by thread.
+# TYPE moim_media_packets_in_total counter
+moim_media_packets_in_total{thread=\"media-0\"} 700
+moim_media_packets_in_total{thread=\"media-1\"} 300
+moim_media_packets_out_total{thread=\"media-0\"} 5000
+moim_media_bytes_out_total{thread=\"media-0\"} 1e6
+moim_dropped_total{where=\"media\",reason=\"replayed\"} 3
+moim_call_seconds_bucket{le=\"+Inf\"} 3
+nonsense
+";
+
+    #[test]
+    fn prometheus_text() {
+        let counters = Counters::parse(TEXT);
+        assert_eq!(counters.packets_in, Some(1000.0));
+        assert_eq!(counters.packets_out, Some(5000.0));
+        assert_eq!((counters.bytes_in, counters.bytes_out), (None, Some(1e6)));
+        assert_eq!(counters.drops, BTreeMap::from([("media/replayed".into(), 3)]));
+        assert_eq!(Counters::parse(""), Counters::default());
+        assert_eq!(rate(Some(10.0), Some(40.0), 3.0), Some(10.0));
+        assert_eq!(rate(Some(40.0), Some(10.0), 3.0), None, "a restart");
+        assert_eq!(rate(None, Some(10.0), 3.0), None);
+    }
+
+    #[tokio::test]
+    async fn a_server_on_this_machine() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let port = listener.local_addr().expect("address").port();
+        tokio::spawn(async move {
+            for round in 0u32.. {
+                let (mut stream, _) = listener.accept().await.expect("accept");
+                let mut buffer = [0u8; 512];
+                let _ = stream.read(&mut buffer).await;
+                let text = TEXT.replace(" 3\n", &format!(" {}\n", 3 + 2 * round));
+                let answer = format!("HTTP/1.1 200 OK\r\n\r\n{text}");
+                stream.write_all(answer.as_bytes()).await.expect("write");
+            }
+        });
+        let url = Url { host: "127.0.0.1".into(), port };
+        let pid = proc::listener(&url.host, port);
+        let mut monitor = Monitor::start(url, pid, None).await.expect("start");
+        let record = monitor.record(3_000).await;
+        let server = record.server.expect("local");
+        assert_eq!(server.packets_in_per_s, Some(0.0));
+        assert_eq!(server.mbit_in_per_s, None, "no such series: unknown, not 0");
+        assert_eq!(server.drops, BTreeMap::from([("media/replayed".into(), 2)]), "the interval's");
+        assert!(server.cpu_cores.is_some() && server.rss_mib.is_some());
+        assert!(record.generator.threads.contains_key("lab-timer"));
+        assert!(record.generator.busiest_thread.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_silent_and_elsewhere_is_null() {
+        let port = {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+            free.local_addr().expect("address").port()
+        };
+        let url = Url { host: "127.0.0.1".into(), port };
+        let mut monitor = Monitor::start(url, None, None).await.expect("start");
+        assert_eq!(monitor.record(3_000).await.server, None);
+    }
+
+    #[test]
+    fn lag_is_measured() {
+        let timer = TimerLag::start().expect("start");
+        while lock(&timer.lags).all_us.len() < 5 {
+            thread::sleep(TICK);
+        }
+        assert!(timer.p99_ms() < 60_000.0);
+        timer.take_window_p99_ms();
+        timer.reset();
+        assert!(lock(&timer.lags).all_us.len() < 5);
+    }
+}

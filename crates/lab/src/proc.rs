@@ -1,0 +1,215 @@
+//! What the kernel says about processes: CPU by thread, memory, who listens, what machine it is.
+
+use crate::record::MachineMeta;
+use procfs::process::{FDTarget, all_processes};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// CPU time of each thread of a process so far, with its name.
+#[derive(Debug, Clone, Default)]
+pub struct ThreadTimes(BTreeMap<i32, (String, Duration)>);
+
+/// What a process used in an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Usage {
+    /// Cores of all threads together.
+    pub cores: f64,
+    /// Cores by thread name; threads of one name are added up.
+    pub threads: BTreeMap<String, f64>,
+    /// The busiest single thread.
+    pub busiest: Option<(String, f64)>,
+}
+
+/// CPU time of all threads of a process; none if it is gone.
+pub fn thread_times(pid: u32) -> Option<ThreadTimes> {
+    let mut times = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let read = |file: &str| fs::read_to_string(entry.path().join(file));
+        // A thread may end while we look.
+        let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
+        if let Some(time) = on_cpu(&schedstat) {
+            times.insert(tid, (name.trim_end().to_owned(), time));
+        }
+    }
+    Some(ThreadTimes(times))
+}
+
+/// Time on the CPU: first field of `schedstat`, in ns.
+fn on_cpu(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// What was used between two readings.
+pub fn usage(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> Usage {
+    let mut usage = Usage::default();
+    let wall_s = wall.as_secs_f64();
+    if wall_s <= 0.0 {
+        return usage;
+    }
+    for (tid, (name, time)) in &after.0 {
+        // A new thread began at 0.
+        let since = before.0.get(tid).map_or(Duration::ZERO, |(_, time)| *time);
+        let cores = time.saturating_sub(since).as_secs_f64() / wall_s;
+        usage.cores += cores;
+        *usage.threads.entry(name.clone()).or_default() += cores;
+        if usage.busiest.as_ref().is_none_or(|(_, most)| cores > *most) {
+            usage.busiest = Some((name.clone(), cores));
+        }
+    }
+    usage
+}
+
+/// CPU time of all processes descended from one (and of itself) so far, those that live.
+pub fn family_time(root: u32) -> Duration {
+    let ticks = procfs::ticks_per_second().max(1);
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    let mut times: HashMap<i32, u64> = HashMap::new();
+    for stat in all_processes().into_iter().flatten().flatten().filter_map(|p| p.stat().ok()) {
+        children.entry(stat.ppid).or_default().push(stat.pid);
+        times.insert(stat.pid, stat.utime + stat.stime);
+    }
+    let mut total = 0;
+    let mut open = vec![root as i32];
+    while let Some(pid) = open.pop() {
+        total += times.get(&pid).copied().unwrap_or(0);
+        open.extend(children.remove(&pid).unwrap_or_default());
+    }
+    Duration::from_secs_f64(total as f64 / ticks as f64)
+}
+
+/// Resident memory of a process, in MiB.
+pub fn rss_mib(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+/// The process on this machine that listens on a TCP port at an address of ours.
+pub fn listener(host: &str, port: u16) -> Option<u32> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let wanted: IpAddr =
+        if host == "localhost" { Ipv4Addr::LOCALHOST.into() } else { host.parse().ok()? };
+    // Unspecified: listens on every address, and so on ours if it is one of this machine. Only
+    // for loopback can we tell that without asking the interfaces.
+    let any = |ip: IpAddr| ip == Ipv4Addr::UNSPECIFIED || ip == Ipv6Addr::UNSPECIFIED;
+    let entries = procfs::net::tcp().unwrap_or_default();
+    let entries = entries.into_iter().chain(procfs::net::tcp6().unwrap_or_default());
+    let inodes: HashSet<u64> = entries
+        .filter(|e| e.state == procfs::net::TcpState::Listen && e.local_address.port() == port)
+        .filter(|e| {
+            let ip = e.local_address.ip();
+            ip == wanted || (any(ip) && wanted.is_loopback())
+        })
+        .map(|e| e.inode)
+        .collect();
+    if inodes.is_empty() {
+        return None;
+    }
+    for process in all_processes().ok()?.flatten() {
+        let Ok(fds) = process.fd() else { continue };
+        let holds = |target: &FDTarget| matches!(target, FDTarget::Socket(i) if inodes.contains(i));
+        if fds.flatten().any(|fd| holds(&fd.target)) {
+            return u32::try_from(process.pid).ok();
+        }
+    }
+    None
+}
+
+/// This machine.
+pub fn machine() -> MachineMeta {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let cpu = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| line.split_once(':'))
+        .map_or("unknown", |(_, name)| name.trim());
+    let loads = read("/proc/loadavg");
+    MachineMeta {
+        cpu: cpu.to_owned(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        load_average: loads.split_whitespace().take(3).flat_map(str::parse).collect(),
+        versions: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    #[test]
+    fn a_busy_thread_is_named_with_what_it_used() {
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let pid = std::process::id();
+        let busy = std::thread::Builder::new()
+            .name("busy-one".into())
+            .spawn(|| {
+                while !STOP.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            })
+            .expect("thread");
+        let begin = Instant::now();
+        let before = thread_times(pid).expect("ourselves");
+        // Until it has really had some CPU: others may be using it.
+        let usage = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let after = thread_times(pid).expect("ourselves");
+            let usage = usage(&before, &after, begin.elapsed());
+            if usage.threads.get("busy-one").is_some_and(|cores| *cores > 0.02) {
+                break usage;
+            }
+        };
+        STOP.store(true, Ordering::Relaxed);
+        busy.join().expect("join");
+        assert!(usage.threads["busy-one"] <= 1.1, "one thread is one core at most: {usage:?}");
+        assert!(usage.cores >= usage.threads["busy-one"]);
+        assert!(usage.busiest.is_some());
+        assert!(rss_mib(pid).expect("ourselves") > 1.0);
+        assert!(family_time(pid) > Duration::ZERO);
+        assert!(thread_times(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn threads_of_one_name_are_added_and_new_ones_begin_at_zero() {
+        let ms = Duration::from_millis;
+        let times = |list: &[(i32, &str, u64)]| {
+            ThreadTimes(list.iter().map(|(t, n, v)| (*t, ((*n).to_owned(), ms(*v)))).collect())
+        };
+        let before = times(&[(1, "lab", 1000), (2, "gone", 50)]);
+        let after = times(&[(1, "lab", 1500), (3, "lab", 250), (4, "bots", 900)]);
+        let usage = usage(&before, &after, ms(1000));
+        assert_eq!(usage.threads, BTreeMap::from([("lab".into(), 0.75), ("bots".into(), 0.9)]));
+        assert_eq!(usage.busiest, Some(("bots".into(), 0.9)));
+        assert!((usage.cores - 1.65).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_listener_of_a_port_is_found() {
+        let listener_socket = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let port = listener_socket.local_addr().expect("address").port();
+        assert_eq!(listener("127.0.0.1", port), Some(std::process::id()));
+        assert_eq!(listener("localhost", port), Some(std::process::id()));
+        assert_eq!(listener("192.0.2.1", port), None);
+        drop(listener_socket);
+        assert_eq!(listener("127.0.0.1", port), None);
+    }
+
+    #[test]
+    fn this_machine() {
+        let machine = machine();
+        assert!(machine.cores >= 1 && !machine.kernel.is_empty());
+        assert_eq!(machine.load_average.len(), 3);
+        assert_eq!(on_cpu("12000000 5 9"), Some(Duration::from_millis(12)));
+        assert_eq!(on_cpu(""), None);
+    }
+}

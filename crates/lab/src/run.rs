@@ -1,0 +1,475 @@
+//! A run from the scenario to the report.
+
+use crate::bots::{self, BotCommand, BotDriver, BotError, BotSpec, SlotPool};
+use crate::canary::{self, Browser};
+use crate::checks;
+use crate::monitor::Monitor;
+use crate::person::{self, Place};
+use crate::proc;
+use crate::progress::{Progress, Status};
+use crate::record::{
+    Level, MachineRecord, Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta, Writer,
+};
+use crate::report;
+use crate::scenario::{Scenario, Target, Url};
+use crate::serve::OwnServer;
+use crate::signaling::Signaling;
+use crate::stage::Stage;
+use crate::summary::{self, Input, Summary, exit};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use wire::quality::SAMPLE_INTERVAL_MS;
+
+/// People have so long to leave at the end.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The target has so long to answer at all.
+const REACH_TIMEOUT: Duration = Duration::from_secs(4);
+/// How often the progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// What `moim load` is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// The scenario file.
+    pub scenario: PathBuf,
+    /// Where records go.
+    pub runs_dir: PathBuf,
+    /// The binary whose `serve` is started for `serve:` scenarios; none: this one.
+    pub server_exe: Option<PathBuf>,
+}
+
+/// Why there is no run at all.
+#[derive(Debug)]
+pub(crate) struct NoRun {
+    code: u8,
+    text: String,
+}
+
+impl NoRun {
+    fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for NoRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<io::Error> for NoRun {
+    fn from(error: io::Error) -> Self {
+        Self::new(exit::BAD_CONFIGURATION, error.to_string())
+    }
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) dir: PathBuf,
+    pub(crate) meta: Meta,
+    pub(crate) summary: Summary,
+}
+
+/// Runs a scenario; `interrupt` ends it early, with a full report.
+pub(crate) async fn run<D: BotDriver>(
+    options: &LoadOptions,
+    start_bots: impl FnOnce() -> Result<D, BotError>,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Run, NoRun> {
+    let scenario = Scenario::read(&options.scenario)
+        .map_err(|problems| NoRun::new(exit::BAD_CONFIGURATION, problems.to_string()))?;
+    if scenario.chromium() > 0 {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if canary::find("chromium", &path).is_none() {
+            let text = format!(
+                "the scenario has chromium people, and there is no chromium on PATH: {}",
+                canary::INSTALL
+            );
+            return Err(NoRun::new(exit::BAD_CONFIGURATION, text));
+        }
+    }
+    if let Target::Running(url) = &scenario.target {
+        reach(url).await?;
+    }
+    let started_at = SystemTime::now();
+    let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
+    let mut house = House::open(&scenario, options, writer.dir(), start_bots).await?;
+    let plan = plan(&scenario, started_at);
+    let meta = meta(&scenario, &house, &plan, started_at);
+    writer.meta(&meta)?;
+    let result = act(&scenario, &mut house, plan, meta, writer, interrupt).await;
+    house.close().await;
+    result
+}
+
+/// Whether the target speaks our protocol; else what is wrong and what helps.
+async fn reach(url: &Url) -> Result<(), NoRun> {
+    let error = match timeout(REACH_TIMEOUT, Signaling::connect(&url.socket())).await {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no answer in time".to_owned(),
+    };
+    let text = format!(
+        "the target {url} does not answer ({error}); start it with `moim serve`, check `target.url` \
+         in the scenario, or write `serve: {{}}` instead of `target`"
+    );
+    Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
+}
+
+/// What is started for a run and ended after it.
+struct House<D> {
+    url: Url,
+    server: Option<OwnServer>,
+    /// None where the scenario has none, or why they are missing.
+    bots: Option<Result<Arc<D>, String>>,
+    browser: Option<Result<Arc<Browser>, String>>,
+}
+
+impl<D: BotDriver> House<D> {
+    async fn open(
+        scenario: &Scenario,
+        options: &LoadOptions,
+        dir: &Path,
+        start_bots: impl FnOnce() -> Result<D, BotError>,
+    ) -> Result<Self, NoRun> {
+        let (url, server) = match &scenario.target {
+            Target::Running(url) => (url.clone(), None),
+            Target::Serve(serve) => {
+                let exe = options.server_exe.clone().map_or_else(std::env::current_exe, Ok)?;
+                let server = OwnServer::start(&exe, serve, dir).await.map_err(|error| {
+                    let text = format!("the server could not be started: {error}");
+                    NoRun::new(exit::TARGET_UNREACHABLE, text)
+                })?;
+                (server.url.clone(), Some(server))
+            }
+        };
+        let bots = (scenario.bots() > 0)
+            .then(|| start_bots().map(Arc::new).map_err(|error| error.to_string()));
+        let browser = match scenario.chromium() {
+            0 => None,
+            _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
+        };
+        Ok(Self { url, server, bots, browser })
+    }
+
+    fn server_pid(&self) -> Option<u32> {
+        let own = self.server.as_ref().map(OwnServer::pid);
+        own.or_else(|| proc::listener(&self.url.host, self.url.port))
+    }
+
+    fn browser(&self) -> Option<&Arc<Browser>> {
+        self.browser.as_ref()?.as_ref().ok()
+    }
+
+    async fn close(self) {
+        if let Some(Ok(browser)) = self.browser
+            && let Some(mut browser) = Arc::into_inner(browser)
+        {
+            browser.stop().await;
+        }
+        if let Some(mut server) = self.server {
+            server.stop().await;
+        }
+    }
+}
+
+/// One person of the plan.
+#[derive(Debug, Clone)]
+struct Planned {
+    name: String,
+    kind: PersonKind,
+    /// Number among its kind, from 1.
+    index: u32,
+    place: Place,
+}
+
+/// Everyone in the order of joining: in each room browsers first, since a page takes longest.
+fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> {
+    // Two runs on one server must not meet in a room.
+    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mark = since_epoch.as_millis() as u32 & 0xff_ffff;
+    let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
+    for group in &scenario.rooms {
+        for _ in 0..group.count {
+            rooms += 1;
+            let room = format!("{}-{rooms}-{mark:06x}", scenario.name);
+            let place = Place { room, group: group.clone() };
+            for _ in 0..group.chromium {
+                pages += 1;
+                let name = format!("chromium-{pages}");
+                let (kind, place) = (PersonKind::Chromium, place.clone());
+                people.push(Planned { name, kind, index: pages, place });
+            }
+            for _ in 0..group.bots {
+                bots += 1;
+                let (name, place) = (format!("bot-{bots}"), place.clone());
+                people.push(Planned { name, kind: PersonKind::Bot, index: bots, place });
+            }
+        }
+    }
+    people
+}
+
+fn meta<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    plan: &[Planned],
+    started_at: SystemTime,
+) -> Meta {
+    let mut machine = proc::machine();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    machine.versions.insert("moim".into(), version.clone());
+    if let Some(browser) = house.browser() {
+        machine.versions.insert("chromium".into(), browser.version().to_owned());
+    }
+    let people = plan.iter().map(|planned| PersonMeta {
+        name: planned.name.clone(),
+        kind: planned.kind,
+        room: planned.place.room.clone(),
+        participant: None,
+    });
+    Meta {
+        schema: SCHEMA,
+        name: scenario.name.clone(),
+        started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+        duration_s: scenario.duration.as_secs_f64(),
+        target: TargetMeta { adapter: "moim".into(), url: house.url.to_string() },
+        version,
+        scenario: scenario.text.clone(),
+        people: people.collect(),
+        machine,
+    }
+}
+
+/// The load itself: people come, stay and leave; then the verdict and the report.
+async fn act<D: BotDriver>(
+    scenario: &Scenario,
+    house: &mut House<D>,
+    plan: Vec<Planned>,
+    mut meta: Meta,
+    writer: Writer,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Run, NoRun> {
+    let dir = writer.dir().to_owned();
+    let mut monitor = Monitor::start(
+        house.url.clone(),
+        house.server_pid(),
+        house.browser().map(|browser| browser.pid()),
+    )
+    .await?;
+    let stage = Arc::new(Stage::new(house.url.clone(), writer, meta.people.clone()));
+    if let Some(Err(cause)) = &house.bots {
+        stage.fault(None, format!("no bots: {cause}"));
+    }
+    if let Some(Err(cause)) = &house.browser {
+        stage.fault(None, format!("no browser: {cause}"));
+    }
+    let (mut tasks, commands) = invite(scenario, house, &stage, plan);
+    let mut watch = Watch {
+        scenario,
+        stage: &stage,
+        monitor: &mut monitor,
+        server: house.server.as_mut(),
+        commands,
+        machine: Vec::new(),
+        progress: Progress::new(scenario.duration),
+    };
+    let interrupted = watch.until_the_end(interrupt).await;
+    let end_ms = stage.now_ms();
+    watch.record(end_ms).await;
+    stage.finish();
+    watch.progress.finish();
+    let machine = watch.machine;
+    let left = timeout(LEAVE_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
+    if left.is_err() {
+        tasks.shutdown().await;
+    }
+
+    let outcome = stage.outcome(end_ms);
+    let failures = checks::subscriptions(&outcome.expected, &outcome.samples);
+    meta.people = outcome.people;
+    let summary = summary::summarize(&Input {
+        meta: &meta,
+        samples: &outcome.samples,
+        machine: &machine,
+        timer_lag_ms_p99: monitor.timer_lag_ms_p99(),
+        join_to_connected_ms: &outcome.join_to_connected_ms,
+        thresholds: &scenario.thresholds,
+        faults: &outcome.faults,
+        subscriptions: &failures,
+        duration_s: end_ms as f64 / 1000.0,
+        interrupted,
+    });
+    for failure in &failures {
+        stage.event(Level::Error, None, failure.text.clone());
+    }
+    stage.writer.meta(&meta)?;
+    stage.writer.summary(&summary)?;
+    if let Some(fault) = stage.writer.take_fault() {
+        return Err(NoRun::new(
+            exit::BAD_CONFIGURATION,
+            format!("the record is not whole: {fault}"),
+        ));
+    }
+    report::render(&dir)?;
+    Ok(Run { dir, meta, summary })
+}
+
+/// Starts everyone's task at his time; the bots take commands by their number.
+fn invite<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    stage: &Arc<Stage>,
+    plan: Vec<Planned>,
+) -> (JoinSet<()>, BTreeMap<u32, mpsc::Sender<BotCommand>>) {
+    let mut tasks = JoinSet::new();
+    let mut commands = BTreeMap::new();
+    let begin = Instant::now();
+    for (position, planned) in plan.into_iter().enumerate() {
+        let at = begin + Duration::from_secs_f64(position as f64 / scenario.join_per_second);
+        let stage = Arc::clone(stage);
+        let Planned { name, kind, index, place } = planned;
+        match kind {
+            PersonKind::Bot => {
+                let Some(Ok(driver)) = house.bots.clone() else { continue };
+                let (sender, receiver) = mpsc::channel(8);
+                commands.insert(index, sender);
+                let spec = BotSpec {
+                    name,
+                    index,
+                    media: scenario.media,
+                    video_codec: place.group.video_codec,
+                    slots: SlotPool::default(),
+                };
+                tasks.spawn(async move {
+                    sleep_until(at).await;
+                    person::bot(stage, driver, spec, place, receiver).await;
+                });
+            }
+            PersonKind::Chromium => {
+                let Some(browser) = house.browser().cloned() else { continue };
+                let show = scenario.canary_show;
+                tasks.spawn(async move {
+                    sleep_until(at).await;
+                    person::canary(stage, browser, name, place, show).await;
+                });
+            }
+        }
+    }
+    (tasks, commands)
+}
+
+/// Watches the run: machine, progress, the scenario's events, and its end.
+struct Watch<'a> {
+    scenario: &'a Scenario,
+    stage: &'a Stage,
+    monitor: &'a mut Monitor,
+    server: Option<&'a mut OwnServer>,
+    commands: BTreeMap<u32, mpsc::Sender<BotCommand>>,
+    machine: Vec<MachineRecord>,
+    progress: Progress,
+}
+
+impl Watch<'_> {
+    /// Whether it was interrupted.
+    async fn until_the_end(&mut self, interrupt: impl Future<Output = ()>) -> bool {
+        let begin = Instant::now();
+        let end = begin + self.scenario.duration;
+        let mut interrupt = std::pin::pin!(interrupt);
+        let mut events = self.scenario.events.iter().peekable();
+        let mut next_record = begin + Duration::from_millis(SAMPLE_INTERVAL_MS);
+        let mut next_progress = begin;
+        loop {
+            let next_event = events.peek().map_or(end, |event| begin + event.at);
+            let wake = end.min(next_record).min(next_progress).min(next_event);
+            tokio::select! {
+                () = &mut interrupt => {
+                    self.stage.event(Level::Warn, None, "interrupted");
+                    return true;
+                }
+                () = sleep_until(wake) => {}
+            }
+            let now = Instant::now();
+            if now >= next_progress {
+                self.show(now - begin);
+                next_progress = now + PROGRESS_EVERY;
+            }
+            while let Some(event) = events.next_if(|event| begin + event.at <= now) {
+                self.command(event.bot, event.what);
+            }
+            // The last window is recorded by itself, at the end.
+            if now >= next_record && now < end {
+                self.record(self.stage.now_ms()).await;
+                next_record += Duration::from_millis(SAMPLE_INTERVAL_MS);
+            }
+            if let Some(status) = self.server.as_mut().and_then(|server| server.ended()) {
+                self.stage.fault(None, format!("the server ended in the middle ({status})"));
+                self.show(now - begin);
+                return false;
+            }
+            if now >= end {
+                self.show(now - begin);
+                return false;
+            }
+        }
+    }
+
+    fn show(&mut self, elapsed: Duration) {
+        for note in self.stage.take_notes() {
+            self.progress.note(&note);
+        }
+        let (connected, faults) = self.stage.standing();
+        let (duration, people) = (self.scenario.duration, self.stage.people().len());
+        self.progress.update(&Status { elapsed, duration, connected, people, faults });
+    }
+
+    fn command(&mut self, bot: u32, what: BotCommand) {
+        let sent = self.commands.get(&bot).map(|commands| commands.try_send(what));
+        if !matches!(sent, Some(Ok(()))) {
+            let text = format!("{what:?} could not be done: the bot is not there");
+            self.stage.fault(Some(&format!("bot-{bot}")), text);
+        }
+    }
+
+    async fn record(&mut self, t_ms: u64) {
+        let record = self.monitor.record(t_ms).await;
+        self.stage.writer.machine(&record);
+        self.machine.push(record);
+    }
+}
+
+/// Ctrl-C, or being asked to end.
+pub(crate) async fn interrupted() {
+    let terminated = async {
+        use tokio::signal::unix::{SignalKind, signal};
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+}
+
+/// Starts the bots of this build.
+pub(crate) fn bots_of_this_build() -> Result<bots::Driver, BotError> {
+    bots::start()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+use super::*;
+use crate::summary::Verdict;
+use crate::testing::bots::FakeDriver;
+use crate::testing::server::FakeServer;
+use std::fs;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    options: LoadOptions,
+}
+
+fn bench(url: &str, rest: &str) -> Bench {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let scenario = dir.path().join("x.yaml");
+    let text = format!("name: x\ntarget: {{ url: \"{url}\" }}\n{rest}");
+    fs::write(&scenario, text).expect("write");
+    let runs_dir = dir.path().join("runs");
+    Bench { options: LoadOptions { scenario, runs_dir, server_exe: None }, dir }
+}
+
+fn url(server: &FakeServer) -> String {
+    format!("http://127.0.0.1:{}", server.port)
+}
+
+async fn run_fake(bench: &Bench, driver: FakeDriver) -> Run {
+    let result = run(&bench.options, || Ok(driver), std::future::pending()).await;
+    result.expect("a run")
+}
+
+#[tokio::test]
+async fn a_closed_port_is_111_with_cause_and_cure() {
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        free.local_addr().expect("address").port()
+    };
+    let rest = "duration: 5s\nrooms: [{ people: { bot: 2 } }]\n";
+    let bench = bench(&format!("http://127.0.0.1:{port}"), rest);
+    let begin = Instant::now();
+    let driver = || Ok(FakeDriver::default());
+    let error = run(&bench.options, driver, std::future::pending()).await.expect_err("no target");
+    assert_eq!(error.code(), 111);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let text = error.to_string();
+    assert!(text.contains("refused") && text.contains("moim serve"), "{text}");
+    assert!(!bench.options.runs_dir.exists(), "no record of what was not run");
+}
+
+#[tokio::test]
+async fn a_silent_target_is_111_too() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    let rest = "duration: 5s\nrooms: [{ people: { bot: 2 } }]\n";
+    let bench = bench(&format!("http://127.0.0.1:{port}"), rest);
+    let driver = || Ok(FakeDriver::default());
+    let error = run(&bench.options, driver, std::future::pending()).await.expect_err("silence");
+    assert_eq!(error.code(), 111);
+    assert!(error.to_string().contains("no answer in time"), "{error}");
+}
+
+#[test]
+fn a_bad_scenario_is_104() {
+    let bench = bench("http://127.0.0.1:1", "duration: 5s\nroms: []\n");
+    assert_eq!(crate::check(&bench.options.scenario), 104);
+    assert_eq!(crate::load(&bench.options), 104);
+    assert_eq!(crate::render(bench.dir.path()), 104, "no record there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bot_that_stops_its_video_without_leaving_fails_the_run() {
+    let server = FakeServer::start().await;
+    let rest = "duration: 13s\nrooms: [{ people: { bot: 3 } }]\n\
+                events: [{ at: 4s, bot: 2, do: stop_video }]\n";
+    let bench = bench(&url(&server), rest);
+    let run = run_fake(&bench, FakeDriver::default()).await;
+    let summary = &run.summary;
+    assert_eq!(summary.failures.len(), 1, "{:?}", summary.failures);
+    let failure = &summary.failures[0];
+    assert!(failure.starts_with("nobody receives video of bot-2 since "), "{failure}");
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Fail, 99));
+    assert_eq!(summary.people, 3);
+    assert_eq!(summary.subscriptions, 12, "3 people, 2 others, 2 tracks");
+    assert!(server.with(|world| world.samples.len()) >= 9, "samples are posted too");
+    assert!(run.dir.join("report.html").exists());
+    let record = crate::record::read(&run.dir).expect("record");
+    assert_eq!(record.summary.failures, summary.failures);
+    assert_eq!(record.summary.metrics["loss_pct"], summary.metrics["loss_pct"]);
+    assert!(record.events.iter().any(|event| event.text == "StopVideo"));
+    assert!(record.machine.len() >= 4, "{}", record.machine.len());
+    assert!(record.meta.people.iter().all(|person| person.participant.is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_is_well_and_sockets_may_be_lost() {
+    let server = FakeServer::start().await;
+    let rest = "duration: 10s\nrooms: [{ people: { bot: 3 } }]\n\
+                thresholds: { loss_pct: [\"user_p95 < 1\"] }\n\
+                events: [{ at: 5s, bot: 3, do: leave }]\n";
+    let bench = bench(&url(&server), rest);
+    server.with(|world| world.cut.push("p1".into()));
+    let run = run_fake(&bench, FakeDriver::default()).await;
+    let summary = &run.summary;
+    assert_eq!(summary.failures, Vec::<String>::new());
+    let code = if summary.generator.healthy { 0 } else { 110 };
+    assert_eq!(summary.exit_code, code, "leaving is no failure, nor is a lost socket");
+    let record = crate::record::read(&run.dir).expect("record");
+    assert!(record.events.iter().any(|event| event.text == "socket resumed"));
+    let table = crate::summary::table(summary, &run.meta);
+    assert!(table.contains("3 of 3 joined"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_join_is_named_with_the_reason() {
+    let server = FakeServer::start().await;
+    server.with(|world| world.refuse.push("bot-2".into()));
+    let bench = bench(&url(&server), "duration: 2s\nrooms: [{ people: { bot: 3 } }]\n");
+    let driver = FakeDriver { mute_ice: vec!["bot-3".into()], ..FakeDriver::default() };
+    let run = run_fake(&bench, driver).await;
+    assert_eq!(run.summary.exit_code, 99);
+    let failures = run.summary.failures.join("\n");
+    assert!(failures.contains("bot-2 could not join: room_full: on purpose"), "{failures}");
+    assert!(failures.contains("bot-3 could not connect: DTLS failed on purpose"), "{failures}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_run_has_a_full_report() {
+    let server = FakeServer::start().await;
+    let bench = bench(&url(&server), "duration: 1h\nrooms: [{ people: { bot: 2 } }]\n");
+    let world = server.clone();
+    let interrupt = async move {
+        // Until the load has really begun.
+        while world.with(|world| world.samples.len()) < 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let driver = || Ok(FakeDriver::default());
+    let run = run(&bench.options, driver, interrupt).await.expect("a run");
+    assert_eq!((run.summary.verdict, run.summary.exit_code), (Verdict::Inconclusive, 105));
+    assert!(run.summary.duration_s < 3600.0 && run.dir.join("report.html").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_bots_in_the_build_is_a_failure_in_words() {
+    let server = FakeServer::start().await;
+    let bench = bench(&url(&server), "duration: 1s\nrooms: [{ people: { bot: 2 } }]\n");
+    let none = || Err::<FakeDriver, _>(BotError::new("not built in"));
+    let run = run(&bench.options, none, std::future::pending()).await.expect("a run");
+    assert_eq!((run.summary.people, run.summary.exit_code), (0, 99));
+    assert_eq!(run.summary.failures, ["no bots: not built in"]);
+}
+
+#[test]
+fn the_plan_numbers_people_over_all_rooms() {
+    let text = "name: x\nserve: {}\nduration: 5s\nrooms:\n\
+                - { count: 2, people: { bot: 2, chromium: 1 } }\n- { people: { bot: 1 } }\n";
+    let scenario = Scenario::parse(text, "x").expect("valid");
+    let plan = plan(&scenario, SystemTime::UNIX_EPOCH);
+    let names: Vec<&str> = plan.iter().map(|planned| planned.name.as_str()).collect();
+    let want = ["chromium-1", "bot-1", "bot-2", "chromium-2", "bot-3", "bot-4", "bot-5"];
+    assert_eq!(names, want);
+    let rooms: Vec<&str> = plan.iter().map(|planned| planned.place.room.as_str()).collect();
+    assert_eq!((rooms[0], rooms[3], rooms[6]), ("x-1-000000", "x-2-000000", "x-3-000000"));
+}

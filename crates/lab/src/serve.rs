@@ -1,0 +1,181 @@
+//! Starts a server of our own for a run, as a child of the same binary on ports of its own.
+
+use crate::http;
+use crate::scenario::{ServeOptions, Url};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
+
+/// The server has so long to answer after its start, and to end after being asked to.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server of our own.
+#[derive(Debug)]
+pub struct OwnServer {
+    child: Child,
+    pid: u32,
+    /// Where it answers.
+    pub url: Url,
+}
+
+impl OwnServer {
+    /// Starts `exe serve --config …` and waits until it answers. Its configuration and its output
+    /// are `server.yaml` and `server.log` in `dir`.
+    ///
+    /// # Errors
+    /// It cannot be started, ends at once or does not answer in time; with the end of its log.
+    pub async fn start(exe: &Path, options: &ServeOptions, dir: &Path) -> io::Result<Self> {
+        let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let media_port = free_media_ports(options.shards)?;
+        let config = dir.join("server.yaml");
+        fs::write(&config, configuration(options, http_port, media_port))?;
+        let log_path = dir.join("server.log");
+        let log = File::create(&log_path)?;
+        let child = Command::new(exe)
+            .arg("serve")
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // A group of its own: Ctrl-C is for the lab, which ends the server after the report.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
+        let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
+        let url = Url { host: "127.0.0.1".into(), port: http_port };
+        let mut server = Self { child, pid, url };
+        match server.wait_ready().await {
+            Ok(()) => Ok(server),
+            Err(error) => {
+                server.stop().await;
+                let log = fs::read_to_string(&log_path).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().rev().take(5).collect();
+                let tail: Vec<&str> = lines.into_iter().rev().collect();
+                Err(io::Error::other(format!("{error}; its log ends:\n{}", tail.join("\n"))))
+            }
+        }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    async fn wait_ready(&mut self) -> io::Result<()> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("the server ended at its start ({status})")));
+            }
+            if http::get(&self.url, "/healthz", Duration::from_secs(1)).await.is_ok() {
+                return Ok(());
+            }
+            if begin.elapsed() > START_TIMEOUT {
+                return Err(io::Error::other("the server did not answer in time"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Whether it has ended by itself, and how.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// Ends it: asks first, then kills.
+    pub async fn stop(&mut self) {
+        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) {
+            let _ = kill_process_group(pid, Signal::INT);
+        }
+        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+/// A base port whose neighbours (one a shard) are free for UDP and TCP.
+fn free_media_ports(shards: u16) -> io::Result<u16> {
+    for _ in 0..50 {
+        let base = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let Some(last) = base.checked_add(shards) else { continue };
+        let free = |port: u16| {
+            UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+                && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+        };
+        if (base..last).all(free) {
+            return Ok(base);
+        }
+    }
+    Err(io::Error::other("no free ports for media"))
+}
+
+fn configuration(options: &ServeOptions, http_port: u16, media_port: u16) -> String {
+    format!(
+        "http: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
+         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n\
+         threads: {{ control: {} }}\n",
+        options.shards, options.control
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A stand-in for the binary: a script in place of `moim serve --config FILE`.
+    fn script(dir: &Path, text: &str) -> std::path::PathBuf {
+        let path = dir.join("moim");
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("write");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        path
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_at_its_start_is_told_with_its_log() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let exe = script(dir.path(), "echo \"$1 $2\"; echo the reason >&2; exit 3");
+        let options = ServeOptions { shards: 2, control: 1 };
+        let error = OwnServer::start(&exe, &options, dir.path()).await.expect_err("ended");
+        let text = error.to_string();
+        assert!(text.contains("ended at its start") && text.contains("serve --config"), "{text}");
+        assert!(text.contains("the reason"), "{text}");
+        let config = fs::read_to_string(dir.path().join("server.yaml")).expect("config");
+        assert!(config.contains("shards: 2") && config.contains("http: { bind: \"127.0.0.1:"));
+        let missing = OwnServer::start(Path::new("/nowhere/moim"), &options, dir.path()).await;
+        assert!(missing.expect_err("missing").to_string().contains("/nowhere/moim"));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_is_ended_with_its_children() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let program = "import re,sys,http.server as h
+port=int(re.search('127.0.0.1:([0-9]+)',open(sys.argv[1]).read()).group(1))
+class H(h.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'ok')
+h.HTTPServer(('127.0.0.1',port),H).serve_forever()";
+        fs::write(dir.path().join("server.py"), program).expect("write");
+        let exe = script(dir.path(), "python3 \"$(dirname \"$0\")/server.py\" \"$3\"");
+        if std::process::Command::new("python3").arg("--version").output().is_err() {
+            eprintln!("skipped: no python3 to stand in for the server");
+            return;
+        }
+        let options = ServeOptions { shards: 1, control: 1 };
+        let mut server = OwnServer::start(&exe, &options, dir.path()).await.expect("starts");
+        assert_eq!(server.ended(), None);
+        let text = http::get(&server.url, "/healthz", Duration::from_secs(5)).await.expect("get");
+        assert_eq!(text, "ok");
+        server.stop().await;
+        assert!(server.ended().is_some());
+        assert!(http::get(&server.url, "/", Duration::from_secs(1)).await.is_err(), "all gone");
+    }
+}

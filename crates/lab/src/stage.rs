@@ -1,0 +1,176 @@
+//! What everyone in a run shares: the record, the roster, faults and the end.
+
+use crate::checks::{Expected, Listener};
+use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
+use crate::roster::Roster;
+use crate::scenario::Url;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::watch;
+use wire::{EventEnvelope, QualitySample};
+
+/// The run as its people see it.
+#[derive(Debug)]
+pub struct Stage {
+    /// What is tested.
+    pub target: Url,
+    /// The record on disk.
+    pub writer: Writer,
+    started: Instant,
+    end: watch::Sender<bool>,
+    kept: Mutex<Kept>,
+}
+
+/// What is kept in memory for the verdict.
+#[derive(Debug, Default)]
+struct Kept {
+    roster: Roster,
+    people: Vec<PersonMeta>,
+    connected: usize,
+    join_to_connected_ms: Vec<(String, f64)>,
+    samples: Vec<SampleRecord>,
+    faults: Vec<String>,
+    /// Lines to show that have not been shown yet.
+    notes: Vec<String>,
+}
+
+/// What the verdict needs of a [`Stage`].
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everyone.
+    pub people: Vec<PersonMeta>,
+    /// All samples, each person's in order.
+    pub samples: Vec<SampleRecord>,
+    /// What went wrong outside of samples.
+    pub faults: Vec<String>,
+    /// From asking to join until connected.
+    pub join_to_connected_ms: Vec<(String, f64)>,
+    /// What should have been received.
+    pub expected: Expected,
+}
+
+impl Stage {
+    /// A run that begins now.
+    pub fn new(target: Url, writer: Writer, people: Vec<PersonMeta>) -> Self {
+        let kept = Kept { people, ..Kept::default() };
+        let (started, end) = (Instant::now(), watch::Sender::new(false));
+        Self { target, writer, started, end, kept: Mutex::new(kept) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the start of the run.
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Becomes true when the run ends.
+    pub fn end(&self) -> watch::Receiver<bool> {
+        self.end.subscribe()
+    }
+
+    /// Ends the run for everyone.
+    pub fn finish(&self) {
+        self.end.send_replace(true);
+    }
+
+    /// Whether the run has ended: what fails from then on is no fault.
+    pub fn finished(&self) -> bool {
+        *self.end.borrow()
+    }
+
+    /// Records that something happened.
+    pub fn event(&self, level: Level, person: Option<&str>, text: impl Into<String>) {
+        let (t_ms, text) = (self.now_ms(), text.into());
+        if level != Level::Info {
+            let who = person.map(|name| format!("{name}: ")).unwrap_or_default();
+            self.kept().notes.push(format!("{:.1} s  {who}{text}", t_ms as f64 / 1000.0));
+        }
+        self.writer.event(&EventRecord { t_ms, text, person: person.map(str::to_owned), level });
+    }
+
+    /// Records a failure: it decides the verdict.
+    pub fn fault(&self, person: Option<&str>, text: impl Into<String>) {
+        if self.finished() {
+            return;
+        }
+        let text = text.into();
+        let who = person.map(|name| format!("{name} ")).unwrap_or_default();
+        self.kept().faults.push(format!("{who}{text}"));
+        self.event(Level::Error, person, text);
+    }
+
+    /// Works on the roster.
+    pub fn roster<T>(&self, work: impl FnOnce(&mut Roster) -> T) -> T {
+        work(&mut self.kept().roster)
+    }
+
+    /// Takes an event of a room.
+    pub fn room_event(&self, room: &str, event: &EventEnvelope) {
+        let t_ms = self.now_ms();
+        self.roster(|roster| roster.event(room, event, t_ms));
+    }
+
+    /// Someone's participant id became known: he joined.
+    pub fn joined(&self, person: &str, participant: &str) {
+        let mut kept = self.kept();
+        if let Some(meta) = kept.people.iter_mut().find(|meta| meta.name == person) {
+            meta.participant = Some(participant.to_owned());
+        }
+    }
+
+    /// Someone's media is connected.
+    pub fn connected(&self, listener: Listener, took_ms: u64) {
+        let text = format!("connected after {took_ms} ms");
+        self.event(Level::Info, Some(&listener.person), text);
+        let mut kept = self.kept();
+        kept.connected += 1;
+        kept.join_to_connected_ms.push((listener.person.clone(), took_ms as f64));
+        kept.roster.connected(listener);
+    }
+
+    /// Someone is gone: nothing is expected of him any more.
+    pub fn gone(&self, participant: &str) {
+        let t_ms = self.now_ms();
+        let mut kept = self.kept();
+        kept.connected = kept.connected.saturating_sub(1);
+        kept.roster.gone(participant, t_ms);
+    }
+
+    /// Records a sample.
+    pub fn sample(&self, person: &str, kind: PersonKind, sample: QualitySample) {
+        let record = SampleRecord { t_ms: self.now_ms(), person: person.to_owned(), kind, sample };
+        self.writer.sample(&record);
+        self.kept().samples.push(record);
+    }
+
+    /// People connected, and faults so far.
+    pub fn standing(&self) -> (usize, usize) {
+        let kept = self.kept();
+        (kept.connected, kept.faults.len())
+    }
+
+    /// Everyone, as far as known.
+    pub fn people(&self) -> Vec<PersonMeta> {
+        self.kept().people.clone()
+    }
+
+    /// Lines to show that have come since the last call.
+    pub fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.kept().notes)
+    }
+
+    /// What the verdict needs, up to `end_ms`.
+    pub fn outcome(&self, end_ms: u64) -> Outcome {
+        let mut kept = self.kept();
+        Outcome {
+            people: kept.people.clone(),
+            samples: std::mem::take(&mut kept.samples),
+            faults: kept.faults.clone(),
+            join_to_connected_ms: kept.join_to_connected_ms.clone(),
+            expected: kept.roster.expected(end_ms),
+        }
+    }
+}

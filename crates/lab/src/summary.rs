@@ -1,0 +1,501 @@
+//! The summary of a run: its verdict, and the figures that other programs read.
+
+use crate::metrics::{Collector, Reduced};
+use crate::record::{MachineMeta, MachineRecord, Meta, PersonKind, SCHEMA, SampleRecord};
+use crate::threshold::{Threshold, ThresholdResult};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Timer lag of the generator (99th percentile, ms) above which a run proves nothing.
+pub const TIMER_LAG_LIMIT_MS: f64 = 5.0;
+/// Share of a core of one generator thread from which on a run proves nothing.
+pub const THREAD_LIMIT_CORES: f64 = 0.95;
+/// At most so many failures are listed.
+const MAX_FAILURES: usize = 200;
+
+/// How a run ends, as the exit code of the command.
+pub mod exit {
+    /// All thresholds and checks hold.
+    pub const PASS: u8 = 0;
+    /// A threshold or a check failed.
+    pub const FAIL: u8 = 99;
+    /// The scenario is bad.
+    pub const BAD_CONFIGURATION: u8 = 104;
+    /// Interrupted; the record is complete up to then.
+    pub const INTERRUPTED: u8 = 105;
+    /// The generator was the limit: inconclusive.
+    pub const GENERATOR_LIMIT: u8 = 110;
+    /// The target does not answer.
+    pub const TARGET_UNREACHABLE: u8 = 111;
+}
+
+/// How a run came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything held.
+    Pass,
+    /// Something did not hold.
+    Fail,
+    /// The run proves nothing.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// A built-in check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// In words.
+    pub detail: String,
+}
+
+/// The first bottleneck.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// The earliest candidate that fired; null where none is known.
+    pub first: Option<String>,
+    /// The next.
+    pub second: Option<String>,
+    /// `suspected`, `proven` or null.
+    pub state: Option<String>,
+    /// What speaks for it.
+    pub evidence: Vec<String>,
+}
+
+/// The server over the whole run (after the first window).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSummary {
+    /// Mean CPU cores.
+    pub cpu_cores: Option<f64>,
+    /// Server CPU per packet sent, in µs.
+    pub us_per_packet_out: Option<f64>,
+    /// Mean CPU cores by thread name.
+    pub threads: BTreeMap<String, f64>,
+    /// Discarded over the run, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Largest memory, in MiB.
+    pub rss_mib: Option<f64>,
+}
+
+/// The generator over the whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorSummary {
+    /// Whether it was not the limit.
+    pub healthy: bool,
+    /// Mean CPU cores, browsers included.
+    pub cpu_cores: f64,
+    /// How late a 10 ms timer fires: 99th percentile over the run, in milliseconds.
+    pub timer_lag_ms_p99: f64,
+    /// Mean CPU cores by thread name.
+    pub threads: BTreeMap<String, f64>,
+    /// Why it was the limit.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+}
+
+/// What other programs read; keys are stable, more may be added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// The command's exit code, one of [`exit`].
+    pub exit_code: u8,
+    /// People who joined.
+    pub people: usize,
+    /// Tracks received at once, over all people, at the most.
+    pub subscriptions: usize,
+    /// How long the run really lasted, in seconds.
+    pub duration_s: f64,
+    /// By name; a metric that nobody could measure is null.
+    pub metrics: BTreeMap<String, Option<Reduced>>,
+    /// The scenario's thresholds.
+    pub thresholds: Vec<ThresholdResult>,
+    /// The first bottleneck.
+    pub bottleneck: Bottleneck,
+    /// The server; null for a remote target.
+    pub server: Option<ServerSummary>,
+    /// The generator.
+    pub generator: GeneratorSummary,
+    /// Where the load was made.
+    pub machine: MachineMeta,
+    /// Built-in checks.
+    pub checks: Vec<Check>,
+    /// All that failed, in words.
+    pub failures: Vec<String>,
+}
+
+/// All that a summary is made from.
+#[derive(Debug)]
+pub struct Input<'a> {
+    /// What was run.
+    pub meta: &'a Meta,
+    /// All samples, each person's in order.
+    pub samples: &'a [SampleRecord],
+    /// Usage of the machine.
+    pub machine: &'a [MachineRecord],
+    /// Timer lag over the whole run, 99th percentile in milliseconds.
+    pub timer_lag_ms_p99: f64,
+    /// Milliseconds from asking to join until connected, by person.
+    pub join_to_connected_ms: &'a [(String, f64)],
+    /// The scenario's thresholds.
+    pub thresholds: &'a [Threshold],
+    /// Everything that went wrong outside of samples: people who could not join, for example.
+    pub faults: &'a [String],
+    /// Subscriptions that were not alive.
+    pub subscriptions: &'a [crate::checks::Failure],
+    /// How long the run really lasted, in seconds.
+    pub duration_s: f64,
+    /// Whether it was interrupted.
+    pub interrupted: bool,
+}
+
+/// Makes the summary and with it the verdict.
+pub fn summarize(input: &Input<'_>) -> Summary {
+    let mut collector = Collector::default();
+    for record in input.samples {
+        collector.add(&record.person, &record.sample);
+    }
+    for (person, ms) in input.join_to_connected_ms {
+        collector.value(person, "join_to_connected_ms", Some(*ms));
+    }
+    let metrics = collector.reduce();
+    let thresholds: Vec<ThresholdResult> =
+        input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();
+    let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
+    let checks = checks(input, people);
+    let generator = generator(input);
+
+    let mut failures: Vec<String> = input.faults.to_vec();
+    failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
+    if people < input.meta.people.len() && input.faults.is_empty() {
+        failures.push(format!("{} of {} joined", people, input.meta.people.len()));
+    }
+    let checks_failed = !failures.is_empty();
+    for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
+        failures.push(match threshold.value {
+            Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
+            None => format!("{} does not hold: nobody could measure it", threshold.expr),
+        });
+    }
+    let more = failures.len().saturating_sub(MAX_FAILURES);
+    failures.truncate(MAX_FAILURES);
+    if more > 0 {
+        failures.push(format!("and {more} more"));
+    }
+    let (verdict, exit_code) = verdict(input, &generator, checks_failed, !failures.is_empty());
+    Summary {
+        schema: SCHEMA,
+        verdict,
+        exit_code,
+        people,
+        subscriptions: most_subscriptions(input.samples),
+        duration_s: input.duration_s,
+        metrics,
+        thresholds,
+        bottleneck: bottleneck(&generator),
+        server: server(input.machine),
+        generator,
+        machine: input.meta.machine.clone(),
+        checks,
+        failures,
+    }
+}
+
+/// The verdict. A generator at its limit proves nothing, with one exception: late timers alone
+/// (milliseconds) do not explain media that was gone for a whole window, so failed checks stand.
+fn verdict(
+    input: &Input<'_>,
+    generator: &GeneratorSummary,
+    checks_failed: bool,
+    failed: bool,
+) -> (Verdict, u8) {
+    let saturated = busiest_thread(input.machine).is_some_and(|(_, c)| c >= THREAD_LIMIT_CORES);
+    if input.interrupted {
+        let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
+        (verdict, exit::INTERRUPTED)
+    } else if checks_failed && !saturated {
+        (Verdict::Fail, exit::FAIL)
+    } else if !generator.healthy {
+        (Verdict::Inconclusive, exit::GENERATOR_LIMIT)
+    } else if failed {
+        (Verdict::Fail, exit::FAIL)
+    } else {
+        (Verdict::Pass, exit::PASS)
+    }
+}
+
+fn checks(input: &Input<'_>, people: usize) -> Vec<Check> {
+    let all = input.meta.people.len();
+    let missing = input.subscriptions.len();
+    let alive = if missing == 0 {
+        "every expected subscription was alive in every window".to_owned()
+    } else {
+        format!("{missing} failures")
+    };
+    vec![
+        Check {
+            name: "all joined".into(),
+            ok: people == all,
+            detail: format!("{people} of {all} joined"),
+        },
+        Check { name: "all subscriptions alive".into(), ok: missing == 0, detail: alive },
+        Check {
+            name: "no faults".into(),
+            ok: input.faults.is_empty(),
+            detail: match input.faults {
+                [] => "nobody failed on the way".into(),
+                [first, rest @ ..] => format!("{first}{}", others(rest.len())),
+            },
+        },
+    ]
+}
+
+fn others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" (and {count} more)") }
+}
+
+/// A number with few digits, for people.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Tracks received at once: for each person the most in one sample, added up.
+fn most_subscriptions(samples: &[SampleRecord]) -> usize {
+    let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+    for record in samples {
+        let alive = record.sample.received.iter().filter(|row| row.packets_received > 0).count();
+        let of = most.entry(&record.person).or_default();
+        *of = alive.max(*of);
+    }
+    most.values().sum()
+}
+
+/// The windows in steady state: all but the first, if there are more.
+fn steady(machine: &[MachineRecord]) -> &[MachineRecord] {
+    if machine.len() > 1 { &machine[1..] } else { machine }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// Mean by thread name; a thread that was not there in a window counts 0 in it.
+fn mean_threads<'a>(
+    windows: impl Iterator<Item = &'a BTreeMap<String, f64>>,
+) -> BTreeMap<String, f64> {
+    let (mut sums, mut count) = (BTreeMap::<String, f64>::new(), 0u32);
+    for threads in windows {
+        count += 1;
+        for (name, cores) in threads {
+            *sums.entry(name.clone()).or_default() += cores;
+        }
+    }
+    sums.values_mut().for_each(|sum| *sum /= f64::from(count.max(1)));
+    sums
+}
+
+fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
+    let all: Vec<_> = machine.iter().filter_map(|record| record.server.as_ref()).collect();
+    let steady: Vec<_> =
+        steady(machine).iter().filter_map(|record| record.server.as_ref()).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let mut drops = BTreeMap::new();
+    for (reason, count) in all.iter().flat_map(|server| &server.drops) {
+        *drops.entry(reason.clone()).or_default() += count;
+    }
+    let cpu_cores = mean(steady.iter().filter_map(|server| server.cpu_cores));
+    let packets = mean(steady.iter().filter_map(|server| server.packets_out_per_s));
+    Some(ServerSummary {
+        cpu_cores,
+        us_per_packet_out: match (cpu_cores, packets) {
+            (Some(cores), Some(packets)) if packets > 0.0 => Some(cores * 1e6 / packets),
+            _ => None,
+        },
+        threads: mean_threads(steady.iter().map(|server| &server.threads)),
+        drops,
+        rss_mib: all.iter().filter_map(|server| server.rss_mib).reduce(f64::max),
+    })
+}
+
+fn busiest_thread(machine: &[MachineRecord]) -> Option<(&str, f64)> {
+    let busiest = steady(machine).iter().filter_map(|r| r.generator.busiest_thread.as_ref());
+    busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, cores)| (name.as_str(), *cores))
+}
+
+/// The generator's health: its own threads and its timer. Browsers are shown, not judged: they
+/// share the machine's cores with everyone.
+fn generator(input: &Input<'_>) -> GeneratorSummary {
+    let windows = steady(input.machine);
+    let mut reasons = Vec::new();
+    if let Some((name, cores)) = busiest_thread(input.machine)
+        && cores >= THREAD_LIMIT_CORES
+    {
+        reasons.push(format!("thread {name} of the generator was busy {:.0} %", cores * 100.0));
+    }
+    if input.timer_lag_ms_p99 > TIMER_LAG_LIMIT_MS {
+        let lag = short(input.timer_lag_ms_p99);
+        reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
+    }
+    GeneratorSummary {
+        healthy: reasons.is_empty(),
+        cpu_cores: mean(windows.iter().map(|record| record.generator.cpu_cores)).unwrap_or(0.0),
+        timer_lag_ms_p99: input.timer_lag_ms_p99,
+        threads: mean_threads(windows.iter().map(|record| &record.generator.threads)),
+        reasons,
+    }
+}
+
+fn bottleneck(generator: &GeneratorSummary) -> Bottleneck {
+    if generator.healthy {
+        return Bottleneck::default();
+    }
+    Bottleneck {
+        first: Some("generator".into()),
+        second: None,
+        state: Some("suspected".into()),
+        evidence: generator.reasons.clone(),
+    }
+}
+
+/// The summary of a run that was killed: the metrics of what there is, and no verdict.
+pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRecord]) -> Summary {
+    let last_ms = samples.iter().map(|record| record.t_ms).max().unwrap_or(0);
+    let lag = machine.iter().map(|record| record.generator.timer_lag_ms_p99).fold(0.0, f64::max);
+    let mut summary = summarize(&Input {
+        meta,
+        samples,
+        machine,
+        timer_lag_ms_p99: lag,
+        join_to_connected_ms: &[],
+        thresholds: &[],
+        faults: &["the run ended before its summary was written: nothing was judged".into()],
+        subscriptions: &[],
+        duration_s: last_ms as f64 / 1000.0,
+        interrupted: true,
+    });
+    summary.verdict = Verdict::Inconclusive;
+    summary.checks.clear();
+    summary
+}
+
+/// The summary as an aligned table for a terminal.
+pub fn table(summary: &Summary, meta: &Meta) -> String {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let bots = meta.people.iter().filter(|p| p.kind == PersonKind::Bot).count();
+    let people = format!(
+        "{} of {} joined ({bots} bots, {} chromium)",
+        summary.people,
+        meta.people.len(),
+        meta.people.len() - bots
+    );
+    rows.push(("people".into(), people));
+    rows.push(("subscriptions".into(), summary.subscriptions.to_string()));
+    rows.push(("duration".into(), format!("{:.0} s", summary.duration_s)));
+    for (label, name, unit) in [
+        ("loss", "loss_pct", "%"),
+        ("jitter", "jitter_ms", "ms"),
+        ("rtt", "rtt_ms", "ms"),
+        ("frames", "frames_per_second", "fps"),
+        ("freeze ratio", "freeze_ratio", ""),
+        ("MOS-LQ", "mos_lq", ""),
+        ("MOS-CQ", "mos_cq", "(delay estimated)"),
+        ("join to audio", "join_to_first_audio_ms", "ms"),
+        ("join to frame", "join_to_first_frame_ms", "ms"),
+    ] {
+        let text = match summary.metrics.get(name).and_then(Option::as_ref) {
+            None => "not measured".to_owned(),
+            Some(m) => format!(
+                "median {}  p95 {}  max {}  people p5 {}  p95 {}  {unit}",
+                short(m.p50),
+                short(m.p95),
+                short(m.max),
+                short(m.user_p5),
+                short(m.user_p95)
+            ),
+        };
+        rows.push((label.into(), text.trim_end().into()));
+    }
+    let threads = |threads: &BTreeMap<String, f64>| {
+        let mut threads: Vec<_> = threads.iter().collect();
+        threads.sort_by(|a, b| b.1.total_cmp(a.1));
+        let shown: Vec<String> =
+            threads.iter().take(6).map(|(n, c)| format!("{n} {:.1} %", **c * 100.0)).collect();
+        shown.join("  ")
+    };
+    match &summary.server {
+        None => rows.push(("server".into(), "not on this machine".into())),
+        Some(server) => {
+            let known = |v: Option<f64>| v.map_or("unknown".to_owned(), short);
+            let text = format!(
+                "{} cores  {} µs a packet out  {} MiB",
+                known(server.cpu_cores),
+                known(server.us_per_packet_out),
+                known(server.rss_mib)
+            );
+            rows.push(("server".into(), text));
+            rows.push(("  threads".into(), threads(&server.threads)));
+            for (reason, count) in &server.drops {
+                rows.push(("  dropped".into(), format!("{count} {reason}")));
+            }
+        }
+    }
+    let generator = &summary.generator;
+    let health = if generator.healthy { "healthy" } else { "at its limit" };
+    let text = format!(
+        "{health}  {} cores  timer lag p99 {} ms",
+        short(generator.cpu_cores),
+        short(generator.timer_lag_ms_p99)
+    );
+    rows.push(("generator".into(), text));
+    rows.push(("  threads".into(), threads(&generator.threads)));
+    rows.extend(generator.reasons.iter().map(|reason| ("  limit".into(), reason.clone())));
+    for threshold in &summary.thresholds {
+        let value = threshold.value.map_or("not measured".to_owned(), short);
+        let mark = if threshold.ok { "ok" } else { "FAILED" };
+        rows.push(("threshold".into(), format!("{mark}  {}  ({value})", threshold.expr)));
+    }
+    for check in &summary.checks {
+        let mark = if check.ok { "ok" } else { "FAILED" };
+        rows.push(("check".into(), format!("{mark}  {}: {}", check.name, check.detail)));
+    }
+    let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (label, value) in rows {
+        text.push_str(&format!("{label:<width$}  {value}\n"));
+    }
+    text.push_str(&format!(
+        "\nverdict: {} (exit {})\n",
+        summary.verdict.as_str(),
+        summary.exit_code
+    ));
+    for failure in &summary.failures {
+        text.push_str(&format!("  - {failure}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use super::*;
+use crate::checks::Failure;
+use crate::record::tests::{meta, sample};
+use crate::record::{GeneratorUsage, ServerUsage};
+use crate::testing::audio_row;
+use crate::threshold::Condition;
+
+fn window(thread_cores: f64, packets: f64) -> MachineRecord {
+    MachineRecord {
+        t_ms: 3_000,
+        server: Some(ServerUsage {
+            cpu_cores: Some(0.5),
+            threads: BTreeMap::from([("media-0".into(), 0.4)]),
+            rss_mib: Some(20.0),
+            packets_out_per_s: Some(packets),
+            drops: BTreeMap::from([("slow".into(), 2)]),
+            ..Default::default()
+        }),
+        generator: GeneratorUsage {
+            cpu_cores: 1.0,
+            threads: BTreeMap::from([("bots".into(), thread_cores)]),
+            busiest_thread: Some(("bots".into(), thread_cores)),
+            timer_lag_ms_p99: 0.2,
+        },
+    }
+}
+
+struct Case {
+    thread_cores: f64,
+    lag_ms: f64,
+    faults: Vec<String>,
+    dead: bool,
+    limit: &'static str,
+    interrupted: bool,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        let limit = "user_p95 < 10";
+        Self {
+            thread_cores: 0.2,
+            lag_ms: 0.2,
+            faults: vec![],
+            dead: false,
+            limit,
+            interrupted: false,
+        }
+    }
+}
+
+fn run(case: Case) -> Summary {
+    let mut meta = meta();
+    meta.people[0].participant = Some("p1".into());
+    let mut samples = vec![sample(3_000), sample(6_000)];
+    samples[1].sample.received = vec![audio_row("p2", "t", 10), audio_row("p3", "u", 0)];
+    let machine = [window(9.0, 1.0), window(case.thread_cores, 100_000.0)];
+    let condition = Condition::parse(case.limit).expect("condition");
+    let thresholds = [Threshold { metric: "rtt_ms", condition }];
+    let dead = Failure {
+        listeners: vec![],
+        publisher: None,
+        kind: None,
+        since_ms: 0,
+        until_ms: None,
+        text: "nobody receives video of bot-7 since 21 s".into(),
+    };
+    let dead: Vec<Failure> = case.dead.then_some(dead).into_iter().collect();
+    summarize(&Input {
+        meta: &meta,
+        samples: &samples,
+        machine: &machine,
+        timer_lag_ms_p99: case.lag_ms,
+        join_to_connected_ms: &[("bot-1".into(), 120.0)],
+        thresholds: &thresholds,
+        faults: &case.faults,
+        subscriptions: &dead,
+        duration_s: 6.0,
+        interrupted: case.interrupted,
+    })
+}
+
+#[test]
+fn a_good_run_passes_with_its_figures() {
+    let summary = run(Case::default());
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Pass, 0), "{:?}", summary.failures);
+    assert_eq!((summary.people, summary.subscriptions), (1, 1));
+    let server = summary.server.as_ref().expect("local");
+    let us = server.us_per_packet_out.expect("known");
+    assert!((us - 5.0).abs() < 1e-9, "0.5 cores at 100 000 a second: {us}");
+    assert_eq!(server.drops["slow"], 4, "drops count in the first window too");
+    assert_eq!(summary.generator.threads["bots"], 0.2, "the first window is warm-up");
+    let connected = summary.metrics["join_to_connected_ms"].as_ref().expect("known");
+    assert_eq!(connected.max, 120.0);
+    assert!(summary.checks.iter().all(|check| check.ok));
+}
+
+#[test]
+fn thresholds_checks_and_faults_fail() {
+    let summary = run(Case { limit: "user_p95 < 1", ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Fail, 99));
+    assert_eq!(summary.failures, ["rtt_ms user_p95 < 1 does not hold: it was 1.50"]);
+
+    let summary = run(Case { dead: true, ..Case::default() });
+    assert_eq!(summary.exit_code, 99);
+    assert_eq!(summary.failures, ["nobody receives video of bot-7 since 21 s"]);
+    assert!(!summary.checks[1].ok);
+
+    let faults = vec!["bot-3 could not join: room_full: …".to_owned()];
+    let summary = run(Case { faults: faults.clone(), ..Case::default() });
+    assert_eq!((summary.exit_code, summary.failures), (99, faults));
+}
+
+#[test]
+fn a_generator_at_its_limit_is_never_a_pass() {
+    let summary = run(Case { lag_ms: 5.1, ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 110));
+    assert_eq!(summary.bottleneck.first.as_deref(), Some("generator"));
+    assert!(summary.generator.reasons[0].contains("5.10 ms late"));
+
+    let summary = run(Case { thread_cores: 0.95, ..Case::default() });
+    assert_eq!(summary.exit_code, 110);
+    // A failed threshold or check of a saturated generator proves nothing either …
+    let failed = Case { thread_cores: 0.99, dead: true, limit: "max < 1", ..Case::default() };
+    assert_eq!(run(failed).exit_code, 110);
+    assert_eq!(run(Case { lag_ms: 9.0, limit: "max < 1", ..Case::default() }).exit_code, 110);
+    // … but milliseconds of timer lag do not explain media that is gone.
+    assert_eq!(run(Case { lag_ms: 9.0, dead: true, ..Case::default() }).exit_code, 99);
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let summary = run(Case { interrupted: true, ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 105));
+}
+
+#[test]
+fn the_table_names_what_matters() {
+    let summary = run(Case { dead: true, ..Case::default() });
+    let text = table(&summary, &meta());
+    for part in [
+        "people         1 of 1 joined (1 bots, 0 chromium)",
+        "loss           not measured",
+        "rtt            median 1.50",
+        "  threads      media-0 40.0 %",
+        "threshold      ok  rtt_ms user_p95 < 10  (1.50)",
+        "check          FAILED  all subscriptions alive: 1 failures",
+        "verdict: fail (exit 99)",
+        "  - nobody receives video of bot-7 since 21 s",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}

@@ -1,0 +1,25 @@
+//! RTP and RTCP: views, rewriting, SRTP and the state machines around a stream.
+//!
+//! Nothing here reads a clock or owns a socket: time is an argument. The paths that run once a
+//! packet ([`header`], [`srtp`]) do not allocate.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod extended;
+pub mod h264;
+pub mod header;
+pub mod nack;
+pub mod negotiated;
+mod ntp;
+pub mod report;
+pub mod rtcp;
+pub mod rtx;
+pub mod srtp;
+pub mod twcc;
+pub mod vp8;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use error::{ParseError, WriteError};
+pub use header::{HeaderWriter, RtpHeader};

@@ -1,0 +1,126 @@
+//! What two peers agreed on: lines, codecs, payload types, header extensions, SSRCs.
+//!
+//! Directions and "local" are seen from the side that holds the value.
+
+/// Kind of media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Sound.
+    Audio,
+    /// Pictures.
+    Video,
+}
+
+/// A codec that packets are understood in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Opus (RFC 7587).
+    Opus,
+    /// VP8 (RFC 7741).
+    Vp8,
+    /// H.264 (RFC 6184).
+    H264,
+}
+
+impl Codec {
+    /// The codec's RTP clock rate, in Hz.
+    pub fn clock_rate(self) -> u32 {
+        match self {
+            Self::Opus => 48_000,
+            Self::Vp8 | Self::H264 => 90_000,
+        }
+    }
+
+    /// Audio or video.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Opus => Kind::Audio,
+            Self::Vp8 | Self::H264 => Kind::Video,
+        }
+    }
+
+    /// The name as it stands in SDP and statistics, in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Opus => "opus",
+            Self::Vp8 => "vp8",
+            Self::H264 => "h264",
+        }
+    }
+}
+
+/// Who sends on a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// This side.
+    Send,
+    /// The other side.
+    Receive,
+    /// Both.
+    Both,
+    /// Nobody.
+    Inactive,
+}
+
+/// Ids of the header extensions of a line; none where it was not negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extensions {
+    /// Client-to-mixer audio level (RFC 6464).
+    pub audio_level: Option<u8>,
+    /// Transport-wide sequence number.
+    pub transport_sequence: Option<u8>,
+    /// Absolute send time.
+    pub abs_send_time: Option<u8>,
+    /// Media identification (RFC 9143).
+    pub mid: Option<u8>,
+    /// Video orientation (3GPP TS 26.114).
+    pub orientation: Option<u8>,
+}
+
+/// An outgoing or incoming stream: its SSRC and that of its retransmissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamIds {
+    /// SSRC of the media.
+    pub ssrc: u32,
+    /// SSRC of its RTX stream (RFC 4588).
+    pub rtx: Option<u32>,
+}
+
+/// A negotiated m-line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its `a=mid`.
+    pub mid: String,
+    /// Who sends.
+    pub direction: Direction,
+    /// The codec.
+    pub codec: Codec,
+    /// The codec's payload type.
+    pub payload_type: u8,
+    /// The payload type of its retransmissions.
+    pub rtx_payload_type: Option<u8>,
+    /// Header extension ids.
+    pub extensions: Extensions,
+    /// What this side sends, where it does.
+    pub local: Option<StreamIds>,
+    /// What the other side announced to send, where it did.
+    pub remote: Option<StreamIds>,
+    /// Whether generic NACK (RFC 4585) was negotiated.
+    pub nack: bool,
+    /// Whether transport-wide feedback was negotiated.
+    pub transport_cc: bool,
+}
+
+/// All usable lines of a session, in the order of the SDP; rejected ones are left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Negotiated {
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+impl Negotiated {
+    /// The line with this `a=mid`.
+    pub fn line(&self, mid: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.mid == mid)
+    }
+}

@@ -1,0 +1,122 @@
+//! Opening what arrives.
+
+use super::cipher::Cipher;
+use super::replay::{Seen, Window, estimate_index};
+use super::{MasterKey, SrtpError};
+use crate::header::RtpHeader;
+
+/// Most sources of RTP, and most of RTCP, that one opener keeps a replay window for.
+pub const MAX_STREAMS: usize = 2048;
+
+/// An opened RTP packet; its bytes are in the output buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenedRtp {
+    /// Length of header and plaintext payload (with its padding, if any).
+    pub len: usize,
+    /// Rollover counter and sequence number: `ROC << 16 | SEQ`.
+    pub index: u64,
+    /// The packet's header.
+    pub header: RtpHeader,
+}
+
+/// Opens SRTP and SRTCP of one transport. State is made by authenticated packets alone.
+pub struct Opener {
+    rtp: Cipher,
+    rtcp: Cipher,
+    rtp_streams: Streams,
+    rtcp_streams: Streams,
+}
+
+impl Opener {
+    /// An opener of the remote side's master key.
+    pub fn new(key: &MasterKey) -> Self {
+        Self::of(key.rtp_cipher(), key.rtcp_cipher())
+    }
+
+    pub(super) fn of(rtp: Cipher, rtcp: Cipher) -> Self {
+        Self { rtp, rtcp, rtp_streams: Streams::default(), rtcp_streams: Streams::default() }
+    }
+
+    /// Opens an SRTP packet into `out`, which must hold the packet without its tag.
+    ///
+    /// # Errors
+    /// Any [`SrtpError`] of opening; `out` may have been written to.
+    #[inline]
+    pub fn open_rtp(&mut self, packet: &[u8], out: &mut [u8]) -> Result<OpenedRtp, SrtpError> {
+        let header = RtpHeader::parse(packet)?;
+        let place = self.rtp_streams.find(header.ssrc)?;
+        let index = match place {
+            // Nothing lies before index 0, so what seems to can only lie ahead.
+            Ok(at) => estimate_index(self.rtp_streams.window(at).highest(), header.sequence)
+                .unwrap_or(u64::from(header.sequence)),
+            Err(_) => u64::from(header.sequence),
+        };
+        self.rtp_streams.check(place, index)?;
+        let len = self.rtp.open_rtp(header.ssrc, index, packet, header.header_len, out)?;
+        self.rtp_streams.mark(place, header.ssrc, index);
+        Ok(OpenedRtp { len, index, header })
+    }
+
+    /// Opens an SRTCP packet into `out`; returns the length of the compound packet.
+    ///
+    /// # Errors
+    /// Any [`SrtpError`] of opening; `out` may have been written to.
+    pub fn open_rtcp(&mut self, packet: &[u8], out: &mut [u8]) -> Result<usize, SrtpError> {
+        let (ssrc, index) = self.rtcp.rtcp_index(packet)?;
+        // Each source counts its own SRTCP index (RFC 3711 §3.4).
+        let place = self.rtcp_streams.find(ssrc)?;
+        self.rtcp_streams.check(place, u64::from(index))?;
+        let len = self.rtcp.open_rtcp(packet, out)?;
+        self.rtcp_streams.mark(place, ssrc, u64::from(index));
+        Ok(len)
+    }
+
+    /// How many sources of RTP have been authenticated.
+    pub fn stream_count(&self) -> usize {
+        self.rtp_streams.ssrcs.len()
+    }
+}
+
+/// Replay windows by SSRC: a sorted list and its windows side by side.
+#[derive(Default)]
+struct Streams {
+    ssrcs: Vec<u32>,
+    windows: Vec<Window>,
+}
+
+/// Where a source is, or where it would be inserted.
+type Place = Result<usize, usize>;
+
+impl Streams {
+    fn find(&self, ssrc: u32) -> Result<Place, SrtpError> {
+        let place = self.ssrcs.binary_search(&ssrc);
+        if place.is_err() && self.ssrcs.len() >= MAX_STREAMS {
+            return Err(SrtpError::TooManyStreams);
+        }
+        Ok(place)
+    }
+
+    fn window(&self, at: usize) -> &Window {
+        &self.windows[at]
+    }
+
+    fn check(&self, place: Place, index: u64) -> Result<(), SrtpError> {
+        let Ok(at) = place else { return Ok(()) };
+        match self.windows[at].check(index) {
+            Seen::New => Ok(()),
+            Seen::Before => Err(SrtpError::Replayed),
+            Seen::TooOld => Err(SrtpError::TooOld),
+        }
+    }
+
+    /// Only after authentication.
+    fn mark(&mut self, place: Place, ssrc: u32, index: u64) {
+        match place {
+            Ok(at) => self.windows[at].mark(index),
+            Err(at) => {
+                self.ssrcs.insert(at, ssrc);
+                self.windows.insert(at, Window::new(index));
+            }
+        }
+    }
+}

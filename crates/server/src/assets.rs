@@ -1,0 +1,73 @@
+//! The call page, embedded by `build.rs`.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use include_dir::{Dir, include_dir};
+
+static APP: Dir<'static> = include_dir!("$OUT_DIR/app");
+
+/// Files whose names hold a hash of their content never change.
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// The call page itself.
+pub(crate) fn index() -> Response {
+    file("index.html")
+}
+
+/// An embedded file by its path under `web/app/dist`, or 404. Only embedded files can be
+/// reached: the path is looked up in a table, never in a file system.
+pub(crate) fn file(path: &str) -> Response {
+    let Some(file) = APP.get_file(path) else {
+        return (StatusCode::NOT_FOUND, "not found\n").into_response();
+    };
+    let caching = if path.starts_with("assets/") { IMMUTABLE } else { REVALIDATE };
+    let content_type = HeaderValue::from_static(content_type(path));
+    ([(CONTENT_TYPE, content_type), (CACHE_CONTROL, caching)], file.contents()).into_response()
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, extension)| extension).unwrap_or_default() {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "json" | "map" => "application/json",
+        "webmanifest" => "application/manifest+json",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "wasm" => "application/wasm",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_always_embedded() {
+        let page = APP.get_file("index.html").and_then(|file| file.contents_utf8()).unwrap();
+        assert!(page.contains("<html"));
+        assert_eq!(index().status(), StatusCode::OK);
+        assert_eq!(index().headers()[CACHE_CONTROL], "no-cache");
+    }
+
+    #[test]
+    fn nothing_but_the_page_can_be_reached() {
+        for path in ["", "nothing.js", "../../Cargo.toml", "/etc/passwd", "assets/../index.html"] {
+            assert_eq!(file(path).status(), StatusCode::NOT_FOUND, "{path}");
+        }
+    }
+
+    #[test]
+    fn content_types() {
+        assert_eq!(content_type("assets/index-Ab12.js"), "text/javascript; charset=utf-8");
+        assert_eq!(content_type("favicon.svg"), "image/svg+xml");
+        assert_eq!(content_type("strange"), "application/octet-stream");
+    }
+}

@@ -1,0 +1,388 @@
+//! The server's settings: from `--config moim.yaml`, or the development mode's.
+
+use settings::{
+    Problems, Section, ip_address, list_of, number, one_of, one_or_many, parsed, size,
+    socket_address, text,
+};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Everything that can be set. The doc of each field is the doc of its key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Started without a file: loopback only, and browsers only from pages of loopback hosts.
+    pub development: bool,
+    /// `http`: pages, sockets, metrics.
+    pub http: HttpConfig,
+    /// `media`: UDP and TCP of the media threads.
+    pub media: MediaConfig,
+    /// `tls`: HTTPS instead of HTTP.
+    pub tls: Option<TlsConfig>,
+    /// `origins`: whose pages may open sockets, besides those of the server's own host:
+    /// `https://call.example.org`.
+    pub origins: Vec<String>,
+    /// `limits`: bounds that keep one client, or too many, from harming the rest.
+    pub limits: Limits,
+    /// `log`.
+    pub log: LogConfig,
+    /// `threads`.
+    pub threads: Threads,
+}
+
+/// `http`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpConfig {
+    /// `bind`: one address or a list. Default 127.0.0.1:7880. Port 0 takes a free one.
+    pub bind: Vec<SocketAddr>,
+}
+
+/// `media`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MediaConfig {
+    /// `bind`: one local IPv4 address, one IPv6 address, or both; each becomes a candidate unless
+    /// `advertise` says otherwise. Default 127.0.0.1.
+    pub bind: Vec<IpAddr>,
+    /// `port` of the first shard, UDP and TCP; shard N takes `port + N`. 0 takes free ones.
+    /// Default 7882.
+    pub port: u16,
+    /// `shards`: media threads. Default 1.
+    pub shards: usize,
+    /// `advertise`: addresses that go into candidates instead of the bound ones, where the
+    /// server is behind a one-to-one NAT or bound to 0.0.0.0.
+    pub advertise: Vec<IpAddr>,
+}
+
+/// `tls`: PEM files, relative to the settings' own directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TlsConfig {
+    /// `cert`: the certificate chain.
+    pub cert: PathBuf,
+    /// `key`: its private key.
+    pub key: PathBuf,
+}
+
+/// `limits`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Most participants of a room.
+    pub participants_per_room: u32,
+    /// Most rooms.
+    pub rooms: u32,
+    /// Most audio slots of a participant.
+    pub audio_slots: u32,
+    /// Most video slots of a participant.
+    pub video_slots: u32,
+    /// Longest SDP offer, in bytes.
+    pub sdp_bytes: usize,
+    /// Most sockets at once.
+    pub sockets: usize,
+    /// Packets a second that one socket may send in the long run; twice as many at once.
+    pub requests_per_second: u32,
+    /// Most bytes that wait for one slow socket before it is closed.
+    pub outbox_bytes: usize,
+}
+
+/// `log`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogConfig {
+    /// `format`: `text` or `json`.
+    pub format: LogFormat,
+    /// `level`: `error`, `warn`, `info`, `debug`, `trace`, or directives by module such as
+    /// `info,server::socket=debug`.
+    pub level: String,
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// `threads`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Threads {
+    /// `control`: threads for SDP, ICE and DTLS. Default 1.
+    pub control: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            participants_per_room: 500,
+            rooms: 1000,
+            audio_slots: 16,
+            video_slots: 64,
+            sdp_bytes: 192 << 10,
+            sockets: 10_000,
+            requests_per_second: 200,
+            outbox_bytes: 1 << 20,
+        }
+    }
+}
+
+impl Default for MediaConfig {
+    fn default() -> Self {
+        let bind = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        Self { bind, port: 7882, shards: 1, advertise: Vec::new() }
+    }
+}
+
+impl Config {
+    /// What holds without a file: this machine only, no TLS.
+    pub fn development() -> Self {
+        Self {
+            development: true,
+            http: HttpConfig { bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 7880))] },
+            media: MediaConfig::default(),
+            tls: None,
+            origins: Vec::new(),
+            limits: Limits::default(),
+            log: LogConfig { format: LogFormat::Text, level: "info".into() },
+            threads: Threads { control: 1 },
+        }
+    }
+
+    /// The settings of a file, or [`Self::development`] without one.
+    ///
+    /// # Errors
+    /// All problems of the file at once; the command line exits with 104.
+    pub fn load(path: Option<&Path>) -> Result<Self, Problems> {
+        match path {
+            None => Ok(Self::development()),
+            Some(path) => {
+                let directory = path.parent().unwrap_or(Path::new(""));
+                settings::read_file(path, |root| decode(root, directory))
+            }
+        }
+    }
+
+    /// The settings in a text; `source` names it in messages, TLS files are sought relative to
+    /// `directory`.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub fn parse(text: &str, source: &str, directory: &Path) -> Result<Self, Problems> {
+        settings::read(text, source, |root| decode(root, directory))
+    }
+}
+
+fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
+    let default = Config::development();
+    let http = root.section("http", |http| HttpConfig {
+        bind: http.read("bind", one_or_many(socket_address(), 16)).or(default.http.bind),
+    });
+    let media = root.section("media", decode_media);
+    let tls = if root.has("tls") {
+        root.section("tls", |tls| decode_tls(tls, directory))
+    } else {
+        // So that it is among the valid keys.
+        root.section("tls", |_| None)
+    };
+    let origins = root.read("origins", list_of(origin(), 0..=100)).or_else(Vec::new);
+    let limits = root.section("limits", decode_limits);
+    let log = root.section("log", |log| LogConfig {
+        format: log
+            .read("format", one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]))
+            .or(default.log.format),
+        level: log.read("level", log_level()).or(default.log.level),
+    });
+    let threads = root.section("threads", |threads| Threads {
+        control: threads.read("control", number(1..=64)).or(default.threads.control),
+    });
+    Some(Config { development: false, http, media, tls, origins, limits, log, threads })
+}
+
+fn decode_media(media: &mut Section<'_>) -> MediaConfig {
+    let default = MediaConfig::default();
+    let config = MediaConfig {
+        bind: media.read("bind", one_or_many(ip_address(), 16)).or(default.bind),
+        port: media.read("port", number(0..=65535u16)).or(default.port),
+        shards: media.read("shards", number(1..=64usize)).or(default.shards),
+        advertise: media.read("advertise", one_or_many(ip_address(), 16)).or(default.advertise),
+    };
+    for v6 in [false, true] {
+        if config.bind.iter().filter(|address| address.is_ipv6() == v6).count() > 1 {
+            let cure = "bind 0.0.0.0 or :: and list the addresses under `advertise`";
+            media.fault("bind", "at most one IPv4 and one IPv6 address are taken", cure);
+        }
+    }
+    if config.advertise.is_empty() && config.bind.iter().any(IpAddr::is_unspecified) {
+        media.fault(
+            "bind",
+            "browsers cannot send to 0.0.0.0 or ::",
+            "write `advertise: [the address that they reach]` beside it, or bind that address",
+        );
+    }
+    if config.advertise.iter().any(IpAddr::is_unspecified) {
+        let cure = "write the address that browsers reach";
+        media.fault("advertise", "0.0.0.0 and :: are no destinations", cure);
+    }
+    if config.port != 0 && usize::from(config.port) + config.shards - 1 > 65535 {
+        let what = format!("{} shards need ports up to 65535 and beyond", config.shards);
+        media.fault("port", what, "write a lower port");
+    }
+    config
+}
+
+fn decode_tls(tls: &mut Section<'_>, directory: &Path) -> Option<TlsConfig> {
+    let mut path = |key| {
+        let path = directory.join(tls.read(key, text(1..=4096)).required()?);
+        if let Err(error) = std::fs::File::open(&path) {
+            let what = format!("{} cannot be read ({error})", path.display());
+            tls.fault(key, what, "write the path of a PEM file, relative to these settings");
+        }
+        Some(path)
+    };
+    let (cert, key) = (path("cert"), path("key"));
+    Some(TlsConfig { cert: cert?, key: key? })
+}
+
+fn decode_limits(limits: &mut Section<'_>) -> Limits {
+    let default = Limits::default();
+    Limits {
+        participants_per_room: limits
+            .read("participants_per_room", number(2..=100_000))
+            .or(default.participants_per_room),
+        rooms: limits.read("rooms", number(1..=1_000_000)).or(default.rooms),
+        audio_slots: limits.read("audio_slots", number(1..=64)).or(default.audio_slots),
+        video_slots: limits.read("video_slots", number(0..=256)).or(default.video_slots),
+        // A frame of the socket takes 256 KiB, and JSON makes the SDP's line ends longer.
+        sdp_bytes: limits.read("sdp_bytes", size(4096..=240 << 10)).or(default.sdp_bytes as u64)
+            as usize,
+        sockets: limits.read("sockets", number(1..=1_000_000)).or(default.sockets),
+        requests_per_second: limits
+            .read("requests_per_second", number(1..=1_000_000))
+            .or(default.requests_per_second),
+        outbox_bytes: limits
+            .read("outbox_bytes", size(64 << 10..=256 << 20))
+            .or(default.outbox_bytes as u64) as usize,
+    }
+}
+
+/// A page's origin as browsers send it: scheme, host, and the port unless it is the scheme's own.
+fn origin() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
+    parsed("an origin, such as https://call.example.org or http://192.0.2.1:8080", |text| {
+        let wrong = || format!("{text:?} is no origin");
+        let lower = text.to_ascii_lowercase();
+        let (scheme, host) = lower.split_once("://").ok_or_else(wrong)?;
+        let default_port = match scheme {
+            "http" => ":80",
+            "https" => ":443",
+            _ => return Err(wrong()),
+        };
+        let host = host.strip_suffix('/').unwrap_or(host);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+        if host.is_empty() || !host.chars().all(allowed) {
+            return Err(wrong());
+        }
+        Ok(format!("{scheme}://{}", host.strip_suffix(default_port).unwrap_or(host)))
+    })
+}
+
+fn log_level() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
+    parsed("error, warn, info, debug or trace", |text| {
+        // A bare word that is no level would be taken for a module's name.
+        let levels = ["off", "error", "warn", "info", "debug", "trace"];
+        let known = levels.contains(&text) || text.contains('=');
+        match tracing_subscriber::EnvFilter::try_new(text) {
+            Ok(_) if known => Ok(text.to_owned()),
+            _ => Err(format!("{text:?} is no log level")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, "moim.yaml", Path::new("")).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn development_is_loopback_only() {
+        let config = Config::load(None).unwrap();
+        assert!(config.development);
+        assert!(config.http.bind.iter().all(|address| address.ip().is_loopback()));
+        assert!(config.media.bind.iter().all(IpAddr::is_loopback));
+    }
+
+    #[test]
+    fn an_empty_file_has_the_same_values() {
+        let config = parse("# nothing yet\n").unwrap();
+        assert_eq!(config, Config { development: false, ..Config::development() });
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = parse(
+            r#"
+http: { bind: ["[::]:443", "0.0.0.0:443"] }
+media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, advertise: [192.0.2.7, 2001:db8::7] }
+origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
+limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
+  sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB }
+log: { format: json, level: "info,server=debug" }
+threads: { control: 2 }
+"#,
+        )
+        .unwrap();
+        assert_eq!(config.http.bind[0], "[::]:443".parse().unwrap());
+        assert_eq!(config.media.advertise[1], "2001:db8::7".parse::<IpAddr>().unwrap());
+        assert_eq!((config.media.port, config.media.shards), (9000, 4));
+        assert_eq!(config.origins, ["https://call.example.org", "http://10.0.0.1:8080"]);
+        assert_eq!(
+            config.limits,
+            Limits {
+                participants_per_room: 20,
+                rooms: 3,
+                audio_slots: 2,
+                video_slots: 5,
+                sdp_bytes: 65536,
+                sockets: 100,
+                requests_per_second: 9,
+                outbox_bytes: 131_072,
+            }
+        );
+        assert_eq!(config.log.format, LogFormat::Json);
+        assert_eq!(config.log.level, "info,server=debug");
+        assert_eq!(config.threads.control, 2);
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let told = parse(
+            "http: { bind: localhost }\nmedia: { bind: 0.0.0.0, prot: 1 }\ntls: { cert: no.pem }\n\
+             origins: [call.example.org]\nlimits: { rooms: 0 }\nlog: { level: loud }\nlimts: {}\n",
+        )
+        .unwrap_err();
+        for expected in [
+            "moim.yaml:1:15 http.bind: \"localhost\" is no IP address with a port",
+            "moim.yaml:2:16 media.bind: browsers cannot send to 0.0.0.0",
+            "moim.yaml:2:25 media.prot: unknown key; did you mean \"port\"?",
+            "moim.yaml:3:14 tls.cert: no.pem cannot be read (",
+            "tls.key: the key is missing",
+            "moim.yaml:4:11 origins[0]: \"call.example.org\" is no origin",
+            "moim.yaml:5:18 limits.rooms: 0 is out of range",
+            "moim.yaml:6:15 log.level: \"loud\" is no log level",
+            "moim.yaml:7:1 limts: unknown key; did you mean \"limits\"?",
+        ] {
+            assert!(told.contains(expected), "{expected}\nis missing in\n{told}");
+        }
+        assert_eq!(told.lines().count(), 9, "{told}");
+        let told = parse("media: { bind: [127.0.0.1, 127.0.0.2], port: 65535, shards: 2 }\n");
+        let told = told.unwrap_err();
+        assert!(told.contains("media.bind: at most one IPv4 and one IPv6 address"), "{told}");
+        assert!(told.contains("media.port: 2 shards need ports up to 65535"), "{told}");
+    }
+
+    #[test]
+    fn a_missing_file_is_told() {
+        let path = Path::new("/nonexistent/moim.yaml");
+        let told = Config::load(Some(path)).unwrap_err().to_string();
+        assert!(told.contains("/nonexistent/moim.yaml: the file cannot be read"), "{told}");
+    }
+}

@@ -1,0 +1,365 @@
+//! A control thread: ICE, DTLS and SDP of one shard's people, apart from their packets.
+//!
+//! It owns each participant's [`transport::IceDtls`]. Offers come from signaling with a place for
+//! the answer, STUN and DTLS from the media thread; what happened goes to the rooms.
+
+use crate::media::MediaHandle;
+use crate::metrics::{Counter, Gauge, Metrics};
+use crate::rooms::RoomInput;
+use engine::{Command, PersonKey};
+use net::UdpBatchSocket;
+use rtp::negotiated::Negotiated;
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use transport::{Event, IceDtls, Output, Shared, TransportError, VideoFormat};
+
+/// Inputs that may wait for a control thread.
+const INPUTS: usize = 8192;
+/// Inputs taken in a row before deadlines are looked at.
+const INPUTS_IN_A_ROW: usize = 64;
+/// A participant's source addresses that are remembered.
+const ADDRESSES_EACH: usize = 16;
+
+/// What a control thread is told.
+pub(crate) enum ControlInput {
+    /// A STUN or DTLS datagram.
+    Datagram {
+        /// Who sent it.
+        source: SocketAddr,
+        /// On which of the shard's sockets.
+        socket: usize,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
+    /// An offer; the first one makes the participant's transport.
+    Offer {
+        /// Whose.
+        person: PersonKey,
+        /// The SDP.
+        sdp: String,
+        /// The room's video codec, if it has video.
+        video: Option<VideoFormat>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<(String, Negotiated), TransportError>>,
+    },
+    /// A participant is gone.
+    Close {
+        /// Who.
+        person: PersonKey,
+    },
+    /// The thread shall end.
+    Stop,
+}
+
+struct Peer {
+    transport: IceDtls,
+    ufrag: String,
+    addresses: Vec<SocketAddr>,
+    deadline: Option<Instant>,
+}
+
+/// One control thread's state.
+pub(crate) struct ControlThread {
+    name: String,
+    inputs: Receiver<ControlInput>,
+    rooms: mpsc::Sender<RoomInput>,
+    media: MediaHandle,
+    shared: Shared,
+    sockets: Vec<UdpBatchSocket>,
+    /// What each socket is reached at.
+    candidates: Vec<SocketAddr>,
+    peers: HashMap<PersonKey, Peer>,
+    by_ufrag: HashMap<String, PersonKey>,
+    by_address: HashMap<SocketAddr, PersonKey>,
+    deadlines: BTreeSet<(Instant, PersonKey)>,
+    counts: Counts,
+}
+
+struct Counts {
+    unknown: Counter,
+    refused: Counter,
+    rooms_full: Counter,
+    send_failed: Counter,
+    leaks: Counter,
+    peers: Gauge,
+}
+
+/// The queue to a control thread.
+pub(crate) fn queue() -> (SyncSender<ControlInput>, Receiver<ControlInput>) {
+    sync_channel(INPUTS)
+}
+
+impl ControlThread {
+    /// The thread of shard `index`; `sockets` are the shard's own, each reached at the candidate
+    /// of the same place.
+    pub(crate) fn new(
+        index: usize,
+        inputs: Receiver<ControlInput>,
+        (rooms, media): (mpsc::Sender<RoomInput>, MediaHandle),
+        shared: Shared,
+        (sockets, candidates): (Vec<UdpBatchSocket>, Vec<SocketAddr>),
+        metrics: &Metrics,
+    ) -> Self {
+        Self {
+            name: format!("control-{index}"),
+            inputs,
+            rooms,
+            media,
+            shared,
+            sockets,
+            candidates,
+            peers: HashMap::new(),
+            by_ufrag: HashMap::new(),
+            by_address: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            counts: Counts {
+                unknown: metrics.drops("control", "unknown_peer"),
+                refused: metrics.drops("control", "bad_datagram"),
+                rooms_full: metrics.drops("control", "room_queue_full"),
+                send_failed: metrics.drops("control", "send_failed"),
+                leaks: metrics.drops("control", "media_from_transport"),
+                peers: metrics.registry.gauge("moim_transports", "Transports now.", &[]),
+            },
+        }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name(self.name.clone()).spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        loop {
+            let timeout = self.deadlines.first().map_or(Duration::from_secs(1), |(at, _)| {
+                at.saturating_duration_since(Instant::now())
+            });
+            let mut next = match self.inputs.recv_timeout(timeout) {
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for _ in 0..INPUTS_IN_A_ROW {
+                match next {
+                    Some(ControlInput::Stop) => return,
+                    Some(input) => self.input(input),
+                    None => break,
+                }
+                next = match self.inputs.try_recv() {
+                    Ok(input) => Some(input),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+                };
+            }
+            if let Some(ControlInput::Stop) = next {
+                return;
+            }
+            if let Some(input) = next {
+                self.input(input);
+            }
+            self.run_deadlines();
+        }
+    }
+
+    fn input(&mut self, input: ControlInput) {
+        match input {
+            ControlInput::Datagram { source, socket, data } => {
+                self.datagram(source, socket, &data);
+            }
+            ControlInput::Offer { person, sdp, video, reply } => {
+                let answer = self.offer(person, &sdp, video);
+                // Who asked may be gone.
+                let _ = reply.send(answer);
+                self.drive(person);
+            }
+            ControlInput::Close { person } => self.close(person),
+            ControlInput::Stop => {}
+        }
+    }
+
+    fn offer(
+        &mut self,
+        person: PersonKey,
+        sdp: &str,
+        video: Option<VideoFormat>,
+    ) -> Result<(String, Negotiated), TransportError> {
+        let known = self.peers.contains_key(&person);
+        if !known {
+            let transport =
+                IceDtls::server(&self.shared, video, &self.candidates, Instant::now())?;
+            let peer =
+                Peer { transport, ufrag: String::new(), addresses: Vec::new(), deadline: None };
+            self.peers.insert(person, peer);
+            self.counts.peers.add(1);
+        }
+        let Some(peer) = self.peers.get_mut(&person) else {
+            return Err(TransportError::Failed("the transport is gone".into()));
+        };
+        let answer = peer.transport.accept_offer(sdp);
+        if answer.is_err() && !known {
+            self.close(person);
+            return answer;
+        }
+        // An ICE restart changes it; the old one goes on until the new pair is nominated.
+        let ufrag = peer.transport.local_ufrag();
+        if ufrag != peer.ufrag {
+            self.by_ufrag.remove(&peer.ufrag);
+            self.by_ufrag.insert(ufrag.clone(), person);
+            peer.ufrag = ufrag;
+        }
+        answer
+    }
+
+    fn datagram(&mut self, source: SocketAddr, socket: usize, data: &[u8]) {
+        let person = self.by_address.get(&source).copied();
+        let named = stun_ufrag(data).and_then(|ufrag| self.by_ufrag.get(ufrag).copied());
+        let Some(person) = named.or(person) else {
+            self.counts.unknown.inc();
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(&person) else { return };
+        if !peer.addresses.contains(&source) {
+            if peer.addresses.len() == ADDRESSES_EACH {
+                let oldest = peer.addresses.remove(0);
+                self.by_address.remove(&oldest);
+            }
+            peer.addresses.push(source);
+            self.by_address.insert(source, person);
+        }
+        let local = self.candidates[socket];
+        let handled = peer.transport.handle_datagram(Instant::now(), source, local, data);
+        if let Err(error) = handled {
+            self.counts.refused.inc();
+            tracing::debug!(thread = self.name, %source, %error, "datagram refused");
+        }
+        self.drive(person);
+    }
+
+    fn run_deadlines(&mut self) {
+        let now = Instant::now();
+        while let Some((at, person)) = self.deadlines.first().copied() {
+            if at > now {
+                return;
+            }
+            self.deadlines.remove(&(at, person));
+            if let Some(peer) = self.peers.get_mut(&person) {
+                peer.deadline = None;
+                if let Err(error) = peer.transport.handle_timeout(now) {
+                    tracing::debug!(thread = self.name, ?person, %error, "timeout");
+                }
+                self.drive(person);
+            }
+        }
+    }
+
+    /// Does what a transport wants until it waits.
+    fn drive(&mut self, person: PersonKey) {
+        let Some(peer) = self.peers.get_mut(&person) else { return };
+        let mut inputs = Vec::new();
+        let mut transmits = Vec::new();
+        let leaks = peer.transport.media_leaks();
+        let wait = loop {
+            match peer.transport.poll() {
+                Ok(Output::Transmit { source, destination, data }) => {
+                    let at = self.candidates.iter().position(|c| *c == source).unwrap_or(0);
+                    transmits.push((at, destination, data));
+                }
+                Ok(Output::Event(event)) => inputs.push(match event {
+                    // Keys and address go straight to the media thread, and before the handshake's
+                    // last flight: with it the other side may begin to send. Its lines are there
+                    // since the offer.
+                    Event::Connected { keys, remote } => {
+                        let keys = Box::new(keys);
+                        self.media.send(Command::Install { person, keys, remote });
+                        RoomInput::Connected { person, remote }
+                    }
+                    Event::Remote(remote) => {
+                        self.media.send(Command::Move { person, remote });
+                        RoomInput::Moved { person, remote }
+                    }
+                    Event::Disconnected => RoomInput::MediaLost { person },
+                    Event::Reconnected => RoomInput::MediaBack { person },
+                }),
+                Ok(Output::Wait(at)) => break Some(at),
+                Err(error) => {
+                    inputs.push(RoomInput::Failed { person, why: error.to_string() });
+                    break None;
+                }
+            }
+        };
+        for (at, destination, data) in transmits {
+            if self.sockets[at].send_to(destination, &data).is_err() {
+                self.counts.send_failed.inc();
+            }
+        }
+        self.counts.leaks.add(peer.transport.media_leaks() - leaks);
+        if let Some(old) = peer.deadline.take() {
+            self.deadlines.remove(&(old, person));
+        }
+        if let Some(at) = wait {
+            peer.deadline = Some(at);
+            self.deadlines.insert((at, person));
+        }
+        for input in inputs {
+            if self.rooms.try_send(input).is_err() {
+                self.counts.rooms_full.inc();
+                tracing::error!(thread = self.name, ?person, "the rooms' queue is full");
+            }
+        }
+    }
+
+    fn close(&mut self, person: PersonKey) {
+        let Some(peer) = self.peers.remove(&person) else { return };
+        self.counts.peers.add(-1);
+        self.by_ufrag.remove(&peer.ufrag);
+        for address in peer.addresses {
+            if self.by_address.get(&address) == Some(&person) {
+                self.by_address.remove(&address);
+            }
+        }
+        if let Some(at) = peer.deadline {
+            self.deadlines.remove(&(at, person));
+        }
+    }
+}
+
+/// The local user fragment of a STUN request: the USERNAME up to its colon (RFC 8445 §7.2.2).
+fn stun_ufrag(data: &[u8]) -> Option<&str> {
+    const USERNAME: u16 = 0x0006;
+    if data.first()? > &3 {
+        return None;
+    }
+    let mut rest = data.get(20..)?;
+    while let [a, b, c, d, tail @ ..] = rest {
+        let len = usize::from(u16::from_be_bytes([*c, *d]));
+        let value = tail.get(..len)?;
+        if u16::from_be_bytes([*a, *b]) == USERNAME {
+            return std::str::from_utf8(value).ok()?.split(':').next();
+        }
+        rest = tail.get((len + 3) & !3..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fragment_before_the_colon_names_the_peer() {
+        let mut request = vec![0, 1, 0, 12, 0x21, 0x12, 0xA4, 0x42];
+        request.extend([7; 12]);
+        request.extend([0x80, 0x22, 0, 2, b'x', b'y', 0, 0]);
+        request.extend([0, 6, 0, 7]);
+        request.extend(b"abcd:ef\0");
+        assert_eq!(stun_ufrag(&request), Some("abcd"));
+        for end in 0..request.len() - 1 {
+            assert_eq!(stun_ufrag(&request[..end]), None);
+        }
+        assert_eq!(stun_ufrag(&[22, 254, 253]), None, "DTLS names nobody");
+    }
+}

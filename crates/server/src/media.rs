@@ -1,0 +1,369 @@
+//! A media thread: sockets, a shard of the engine, and nothing that could hold a packet up.
+//!
+//! Rooms send commands through a bounded queue; STUN and DTLS go up to the control thread, reports
+//! to the rooms, through bounded queues too: what does not fit there is counted, never waited for.
+
+use crate::control::ControlInput;
+use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
+use crate::rooms::RoomInput;
+use engine::drops::{InDrop, OutDrop};
+use engine::shard::{Inbound, Stats};
+use engine::{Command, Handled, Now, Shard, Sink};
+use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
+
+/// Commands that may wait for a media thread. Its rooms wait when it is full: commands are never
+/// dropped.
+const COMMANDS: usize = 16_384;
+/// Kernel messages read at once, and rounds of reading before other work gets its turn.
+const READ_MESSAGES: usize = 32;
+const READ_ROUNDS: usize = 4;
+/// Datagrams that wait in the send batch before they leave together.
+const SEND_DATAGRAMS: usize = 512;
+/// How often the counters are handed over to the metrics.
+const COUNT_INTERVAL: Duration = Duration::from_millis(200);
+/// Bounds of the residence histogram, in seconds.
+const RESIDENCE_SECONDS: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05];
+
+/// What rooms hold of a media thread.
+#[derive(Debug, Clone)]
+pub(crate) struct MediaHandle {
+    commands: SyncSender<Command>,
+    waker: Arc<Waker>,
+    stop: Arc<AtomicBool>,
+}
+
+impl MediaHandle {
+    /// Sends a command; they arrive in order.
+    pub(crate) fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// Where a media thread hands up what is not its own.
+#[derive(Clone)]
+pub(crate) struct Upward {
+    pub control: SyncSender<ControlInput>,
+    pub rooms: mpsc::Sender<RoomInput>,
+}
+
+/// A media thread before it runs.
+pub(crate) struct MediaThread {
+    name: String,
+    shard: Shard,
+    ports: Ports,
+    commands: Receiver<Command>,
+    waker: Arc<Waker>,
+    stop: Arc<AtomicBool>,
+    rooms: mpsc::Sender<RoomInput>,
+    counts: Counts,
+    /// When the packets of sound in hand arrived.
+    sounds: Vec<Instant>,
+}
+
+impl MediaThread {
+    /// The thread of shard `index` with its bound sockets, one an address family.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub(crate) fn new(
+        index: usize,
+        sockets: Vec<UdpBatchSocket>,
+        upward: Upward,
+        metrics: &Metrics,
+    ) -> std::io::Result<(Self, MediaHandle)> {
+        let (sender, commands) = sync_channel(COMMANDS);
+        let waker = Arc::new(Waker::new()?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
+        let name = format!("media-{index}");
+        let thread = Self {
+            counts: Counts::new(&name, metrics),
+            shard: Shard::new(),
+            ports: Ports::new(sockets, upward.control, metrics),
+            commands,
+            waker,
+            stop,
+            rooms: upward.rooms,
+            sounds: Vec::with_capacity(1024),
+            name,
+        };
+        Ok((thread, handle))
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
+        std::thread::Builder::new().name(self.name.clone()).spawn(move || self.run())
+    }
+
+    fn run(mut self) {
+        // Sound first: 20 ms of SDP work elsewhere must not hold a packet. Needs a privilege; a
+        // server without it works, with longer tails.
+        if net::thread::set_current_thread_nice(-10).is_err() {
+            tracing::info!(thread = self.name, "no right to a higher priority");
+        }
+        // Where the kernel refuses it, waits end up to 50 µs late.
+        let _ = net::thread::set_timer_slack(Duration::from_nanos(1));
+        let mut reading = RecvBatch::new(READ_MESSAGES);
+        let mut count_due = Instant::now();
+        while !self.stop.load(Ordering::Acquire) {
+            self.wait();
+            let now = clock();
+            while let Ok(command) = self.commands.try_recv() {
+                self.shard.command(command, now);
+            }
+            for socket in 0..self.ports.sockets.len() {
+                self.read(socket, &mut reading);
+            }
+            let now = clock();
+            self.shard.handle_timeout(now, &mut self.ports);
+            self.ports.flush();
+            self.report();
+            if now.at >= count_due {
+                count_due = now.at + COUNT_INTERVAL;
+                self.counts.publish(self.shard.stats(), &mut self.ports);
+            }
+        }
+    }
+
+    fn wait(&self) {
+        let timeout = self
+            .shard
+            .next_deadline()
+            .map_or(COUNT_INTERVAL, |at| at.saturating_duration_since(Instant::now()));
+        let mut ready: Vec<PollFd<'_>> = self.ports.sockets.iter().map(PollFd::readable).collect();
+        ready.push(PollFd::readable(&*self.waker));
+        if let Err(error) = net::wait(&mut ready, Some(timeout.min(COUNT_INTERVAL))) {
+            tracing::error!(thread = self.name, %error, "waiting for packets failed");
+        }
+        self.waker.drain();
+    }
+
+    /// Reads what is there, in a few rounds so that other work gets its turn.
+    fn read(&mut self, socket: usize, reading: &mut RecvBatch) {
+        for _ in 0..READ_ROUNDS {
+            match self.ports.sockets[socket].recv(reading) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => {
+                    // An ICMP answer to a packet of ours; the next read goes on.
+                    tracing::debug!(thread = self.name, %error, "reading packets");
+                    return;
+                }
+            }
+            let full = reading.is_full();
+            self.ports.reading = socket;
+            let batch = reading.datagrams().map(|datagram| Inbound {
+                source: datagram.src,
+                data: datagram.data,
+                arrival: datagram.arrival,
+            });
+            let (counts, sounds) = (&mut self.counts, &mut self.sounds);
+            self.shard.handle_batch(clock(), batch, &mut self.ports, |datagram, outcome| {
+                counts.packets_in += 1;
+                counts.bytes_in += datagram.data.len() as u64;
+                if outcome == Handled::Audio {
+                    sounds.push(datagram.arrival);
+                }
+            });
+            self.ports.flush();
+            let left = Instant::now();
+            for arrived in self.sounds.drain(..) {
+                let residence = left.saturating_duration_since(arrived);
+                self.counts.residence.observe(residence.as_secs_f64());
+            }
+            if !full {
+                return;
+            }
+        }
+    }
+
+    fn report(&mut self) {
+        for report in self.shard.take_reports() {
+            if self.rooms.try_send(RoomInput::Report(report)).is_err() {
+                self.counts.reports_dropped.inc();
+            }
+        }
+    }
+}
+
+/// The sockets of a thread and what waits to leave through them.
+struct Ports {
+    sockets: Vec<UdpBatchSocket>,
+    batches: Vec<SendBatch>,
+    /// Index of the socket for IPv4 and for IPv6.
+    families: [Option<usize>; 2],
+    /// The socket that is being read.
+    reading: usize,
+    /// The socket whose slot was lent last.
+    lent: usize,
+    flushed: FlushReport,
+    control: SyncSender<ControlInput>,
+    control_dropped: Counter,
+}
+
+impl Ports {
+    fn new(
+        sockets: Vec<UdpBatchSocket>,
+        control: SyncSender<ControlInput>,
+        metrics: &Metrics,
+    ) -> Self {
+        let of = |v6: bool| {
+            sockets.iter().position(|s| s.local_addr().is_ok_and(|a| a.is_ipv6() == v6))
+        };
+        Self {
+            families: [of(false), of(true)],
+            batches: sockets.iter().map(|_| SendBatch::new(SEND_DATAGRAMS)).collect(),
+            sockets,
+            reading: 0,
+            lent: 0,
+            flushed: FlushReport::default(),
+            control,
+            control_dropped: metrics.drops("media", "control_queue_full"),
+        }
+    }
+
+    fn flush(&mut self) {
+        for (batch, socket) in self.batches.iter_mut().zip(&self.sockets) {
+            if !batch.is_empty() {
+                self.flushed += batch.flush(socket);
+            }
+        }
+    }
+}
+
+impl Sink for Ports {
+    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
+        self.lent = self.families[usize::from(destination.is_ipv6())]?;
+        let batch = &mut self.batches[self.lent];
+        if batch.is_full() {
+            self.flushed += batch.flush(&self.sockets[self.lent]);
+        }
+        batch.lend(destination)
+    }
+
+    fn commit(&mut self, len: usize) {
+        self.batches[self.lent].commit_lent(len);
+    }
+
+    fn control(&mut self, source: SocketAddr, data: &[u8]) {
+        let datagram = ControlInput::Datagram {
+            source,
+            socket: self.reading,
+            data: data.to_vec(),
+        };
+        if self.control.try_send(datagram).is_err() {
+            self.control_dropped.inc();
+        }
+    }
+}
+
+/// The thread's counters in the metrics: handed over some times a second.
+struct Counts {
+    media: MediaCounters,
+    packets_in: u64,
+    bytes_in: u64,
+    published: (u64, u64),
+    stats: Stats,
+    in_drops: Vec<Counter>,
+    out_drops: Vec<Counter>,
+    copies: Counter,
+    waiting: Counter,
+    resent: Counter,
+    nacked: Counter,
+    keyframes: Counter,
+    failed: Counter,
+    send_buffer_full: Counter,
+    kernel_drops: Gauge,
+    gso: Counter,
+    residence: Histogram,
+    reports_dropped: Counter,
+}
+
+impl Counts {
+    fn new(thread: &str, metrics: &Metrics) -> Self {
+        let counter =
+            |name, help| metrics.registry.counter(name, help, &[("thread", thread)]);
+        Self {
+            media: metrics.media_thread(thread),
+            packets_in: 0,
+            bytes_in: 0,
+            published: (0, 0),
+            stats: Stats::default(),
+            in_drops: InDrop::ALL.iter().map(|r| metrics.drops("in", r.as_str())).collect(),
+            out_drops: OutDrop::ALL.iter().map(|r| metrics.drops("out", r.as_str())).collect(),
+            waiting: counter(
+                "moim_media_waiting_total",
+                "Packets not taken by slots that wait for a keyframe or a connection.",
+            ),
+            copies: counter("moim_media_copies_total", "Copies made for subscribers."),
+            resent: counter("moim_media_resent_total", "Packets sent again on request."),
+            nacked: counter("moim_media_nacked_total", "Packets asked of publishers again."),
+            keyframes: counter("moim_media_keyframes_asked_total", "Keyframes asked for."),
+            failed: metrics.drops("socket", "send_failed"),
+            send_buffer_full: metrics.drops("socket", "send_buffer_full"),
+            kernel_drops: metrics.registry.gauge(
+                "moim_media_kernel_drops",
+                "Datagrams that the kernel dropped because the receive buffer was full.",
+                &[("thread", thread)],
+            ),
+            gso: counter("moim_media_gso_messages_total", "Segmented messages sent."),
+            residence: metrics.registry.histogram(
+                "moim_audio_residence_seconds",
+                "Time of a packet of sound from the kernel's stamp until it is sent.",
+                &[("thread", thread)],
+                RESIDENCE_SECONDS,
+            ),
+            reports_dropped: metrics.drops("media", "report_queue_full"),
+        }
+    }
+
+    fn publish(&mut self, stats: &Stats, ports: &mut Ports) {
+        let old = std::mem::replace(&mut self.stats, stats.clone());
+        self.media.packets_in.add(self.packets_in - self.published.0);
+        self.media.bytes_in.add(self.bytes_in - self.published.1);
+        self.published = (self.packets_in, self.bytes_in);
+        for (counter, reason) in self.in_drops.iter().zip(InDrop::ALL) {
+            counter.add(stats.in_drops.get(*reason) - old.in_drops.get(*reason));
+        }
+        for (counter, reason) in self.out_drops.iter().zip(OutDrop::ALL) {
+            counter.add(stats.out_drops.get(*reason) - old.out_drops.get(*reason));
+        }
+        self.copies.add(stats.copies - old.copies);
+        self.waiting.add(stats.waiting - old.waiting);
+        self.resent.add(stats.resent - old.resent);
+        self.nacked.add(stats.nacked - old.nacked);
+        self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);
+        let flushed = std::mem::take(&mut ports.flushed);
+        self.media.packets_out.add(flushed.sent);
+        self.media.bytes_out.add(flushed.sent_bytes);
+        self.failed.add(flushed.failed);
+        self.send_buffer_full.add(flushed.send_buffer_full);
+        self.gso.add(flushed.gso_messages);
+        let dropped = ports.sockets.iter().filter_map(|s| s.kernel_drops().ok()).sum::<u64>();
+        self.kernel_drops.set(dropped as i64);
+    }
+}
+
+/// The engine's time.
+fn clock() -> Now {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { at: Instant::now(), unix }
+}

@@ -1,0 +1,293 @@
+//! What sockets ask for: the calls of [`wire::room`].
+
+use super::notices::{participant_id, participant_info, person_key, track_id, track_key};
+use super::{Cell, Member, Rooms, Seat, locked, supported};
+use crate::control::ControlInput;
+use crate::socket::{Application, Socket};
+use engine::room::{Effects, Published, Refusal};
+use engine::{PersonKey, TrackKey};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
+use std::time::Instant;
+use tokio::sync::oneshot;
+use wire::event::LeaveReason;
+use wire::room::{
+    self, Answer, AnsweredTrack, Join, Joined, Mute, Offer, Permissions, Resume, Resumed, Slots,
+};
+use wire::{ErrorCode, QualitySample, RoomError};
+
+type Answered = Result<Option<Box<RawValue>>, RoomError>;
+
+fn parse<T: DeserializeOwned>(event: &str, data: Option<&RawValue>) -> Result<T, RoomError> {
+    let text = data.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| {
+        RoomError::new(ErrorCode::BadRequest, format!("the argument of {event}: {error}"))
+    })
+}
+
+fn answer<T: Serialize>(value: &T) -> Answered {
+    to_raw_value(value)
+        .map(Some)
+        .map_err(|error| RoomError::new(ErrorCode::Internal, format!("the answer: {error}")))
+}
+
+fn refused(refusal: Refusal) -> RoomError {
+    let (code, text) = match refusal {
+        Refusal::Full => (ErrorCode::RoomFull, "the room has as many people as it may: try later"),
+        Refusal::UnknownPerson => (ErrorCode::Gone, "you are no longer in the room: join again"),
+        Refusal::UnknownTrack => {
+            (ErrorCode::UnknownTrack, "no such track of that kind here: use the ids of the events")
+        }
+        Refusal::UnknownSlot => {
+            (ErrorCode::UnknownSlot, "no such slot: offer a recvonly line and name it by its mid")
+        }
+        Refusal::TooManyTracks => (ErrorCode::NotAllowed, "too many tracks: end one first"),
+    };
+    RoomError::new(code, text)
+}
+
+impl Application for Rooms {
+    async fn call(&self, socket: &Arc<Socket>, event: &str, data: Option<&RawValue>) -> Answered {
+        match event {
+            room::JOIN => self.join(socket, parse(event, data)?),
+            room::OFFER => self.offer(socket, parse(event, data)?).await,
+            room::SLOTS => self.slots(socket, &parse(event, data)?),
+            room::MUTE => self.mute(socket, &parse(event, data)?),
+            room::LEAVE => {
+                let seat = seat(socket)?;
+                self.leave(&seat.cell, seat.person, LeaveReason::Left);
+                Ok(None)
+            }
+            room::RESUME => self.resume(socket, &parse(event, data)?),
+            room::QUALITY_SAMPLE => {
+                let sample: QualitySample = parse(event, data)?;
+                let seat = seat(socket)?;
+                if let Some(member) = locked(&seat.cell.state).members.get_mut(&seat.person) {
+                    member.last_sample = Some(sample);
+                }
+                Ok(None)
+            }
+            _ => {
+                let text = format!("there is no {event} here: check the name");
+                Err(RoomError::new(ErrorCode::UnknownEvent, text))
+            }
+        }
+    }
+
+    fn closed(&self, socket: &Arc<Socket>) {
+        let Ok(seat) = seat(socket) else { return };
+        let mut state = locked(&seat.cell.state);
+        if let Some(member) = state.members.get_mut(&seat.person)
+            && member.socket.as_ref().is_some_and(|known| known.id() == socket.id())
+        {
+            member.socket = None;
+            member.socket_lost = Some(Instant::now());
+            let (room, participant) = (&seat.cell.info.id, participant_id(seat.person));
+            tracing::info!(room, participant, "socket lost; the participant stays a while");
+        }
+    }
+
+    fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool {
+        seat(socket).is_ok_and(|seat| seat.cell.channel == channel)
+    }
+}
+
+fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
+    socket.state_of::<Seat>().ok_or_else(|| {
+        RoomError::new(ErrorCode::NotJoined, "this socket is in no room: call room.join first")
+    })
+}
+
+fn check_names(join: &Join) -> Result<(), RoomError> {
+    let id = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if join.room.is_empty() || join.room.len() > 64 || !join.room.chars().all(id) {
+        let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ .";
+        return Err(RoomError::new(ErrorCode::BadRequest, text));
+    }
+    let length = join.name.trim().chars().count();
+    if !(1..=64).contains(&length) || join.name.chars().any(char::is_control) {
+        let text = "a name is 1 to 64 characters, none of them a control character";
+        return Err(RoomError::new(ErrorCode::BadRequest, text));
+    }
+    Ok(())
+}
+
+/// Whether the room is of the kind that the joining one asks for.
+fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
+    let info = &cell.info;
+    let same = join.audio.is_none_or(|audio| audio == info.audio)
+        && join.video.is_none_or(|video| video == info.video)
+        && join.video_codec.is_none_or(|codec| codec == info.video_codec);
+    if same {
+        return Ok(());
+    }
+    let text = format!(
+        "room {} is audio {:?}, video {:?} {:?}: leave audio, video and video_codec out to join",
+        info.id, info.audio, info.video, info.video_codec
+    );
+    Err(RoomError::new(ErrorCode::KindConflict, text))
+}
+
+impl Rooms {
+    fn join(&self, socket: &Arc<Socket>, join: Join) -> Answered {
+        check_names(&join)?;
+        supported(&join)?;
+        if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
+            let text = "the server is ending: connect to another, or again later";
+            return Err(RoomError::new(ErrorCode::Draining, text));
+        }
+        if seat(socket).is_ok() {
+            let text = "this socket is in a room already: call room.leave first";
+            return Err(RoomError::new(ErrorCode::BadRequest, text));
+        }
+        let person = PersonKey(self.key());
+        loop {
+            let cell = self.open(&join)?;
+            check_kind(&cell, &join)?;
+            let mut state = locked(&cell.state);
+            if state.ended {
+                continue; // The last one left this moment: it is out of the table, or will be.
+            }
+            let mut effects = Effects::default();
+            state.room.join(person, join.name.trim().to_owned(), &mut effects).map_err(refused)?;
+            cell.apply(&mut state, effects, LeaveReason::Left);
+            let member = Member {
+                session: join.session,
+                socket: Some(socket.clone()),
+                socket_lost: None,
+                media_lost: None,
+                last_sample: None,
+            };
+            state.members.insert(person, member);
+            socket.set_state(Seat { cell: cell.clone(), person });
+            self.enter(person, &cell);
+            let others = state.room.people().iter().filter(|other| other.key != person);
+            let joined = Joined {
+                participant: participant_id(person),
+                epoch: state.log.epoch(),
+                room: cell.info.clone(),
+                you: Permissions { can_publish: true, can_subscribe: true },
+                participants: others.map(participant_info).collect(),
+                ice_servers: Vec::new(),
+            };
+            drop(state);
+            let (room, participant) = (&cell.info.id, &joined.participant);
+            tracing::info!(room, participant, name = join.name.trim(), "participant joined");
+            return answer(&joined);
+        }
+    }
+
+    async fn offer(&self, socket: &Arc<Socket>, offer: Offer) -> Answered {
+        let seat = seat(socket)?;
+        let (cell, person) = (&seat.cell, seat.person);
+        {
+            let state = locked(&cell.state);
+            let member = state.members.get(&person).ok_or(Refusal::UnknownPerson);
+            if member.map_err(refused)?.session != offer.session {
+                let text = "this offer is of another page than the one that joined: join again";
+                return Err(RoomError::new(ErrorCode::OfferConflict, text));
+            }
+        }
+        if offer.sdp.len() > self.limits.sdp_bytes {
+            let text = format!(
+                "the SDP has {} bytes, at most {} are taken: offer fewer slots, one codec each",
+                offer.sdp.len(),
+                self.limits.sdp_bytes
+            );
+            return Err(RoomError::new(ErrorCode::BadSdp, text));
+        }
+        let (reply, answered) = oneshot::channel();
+        let input = ControlInput::Offer { person, sdp: offer.sdp, video: cell.format(), reply };
+        cell.shard.control.try_send(input).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                RoomError::new(ErrorCode::TooFast, "the server is busy: offer again in a second")
+            }
+            TrySendError::Disconnected(_) => {
+                RoomError::new(ErrorCode::Draining, "the server is ending")
+            }
+        })?;
+        let (sdp, negotiated) = answered
+            .await
+            .map_err(|_| RoomError::new(ErrorCode::Draining, "the server is ending"))?
+            .map_err(|error| {
+                self.metrics.dropped("control", "bad_sdp");
+                RoomError::new(ErrorCode::BadSdp, error.to_string())
+            })?;
+        let published: Vec<Published> = offer
+            .tracks
+            .iter()
+            .map(|track| Published {
+                mid: track.mid.clone(),
+                name: track.name.chars().take(64).collect(),
+                key: TrackKey(self.key()),
+            })
+            .collect();
+        let mut state = locked(&cell.state);
+        let mut effects = Effects::default();
+        let keys = state.room.negotiated(person, &negotiated, &published, &mut effects);
+        let keys = keys.map_err(refused)?;
+        cell.apply(&mut state, effects, LeaveReason::Left);
+        drop(state);
+        let tracks = published.into_iter().zip(keys);
+        let tracks = tracks.map(|(track, key)| AnsweredTrack { mid: track.mid, id: track_id(key) });
+        answer(&Answer { sdp, tracks: tracks.collect() })
+    }
+
+    fn slots(&self, socket: &Arc<Socket>, slots: &Slots) -> Answered {
+        let seat = seat(socket)?;
+        let mut want = Vec::with_capacity(slots.want.len());
+        for entry in &slots.want {
+            let track = match &entry.track {
+                None => None,
+                Some(id) => Some(track_key(id).ok_or(refused(Refusal::UnknownTrack))?),
+            };
+            want.push((entry.slot.clone(), track));
+        }
+        let mut state = locked(&seat.cell.state);
+        let mut effects = Effects::default();
+        state.room.want(seat.person, &want, &mut effects).map_err(refused)?;
+        seat.cell.apply(&mut state, effects, LeaveReason::Left);
+        Ok(None)
+    }
+
+    fn mute(&self, socket: &Arc<Socket>, mute: &Mute) -> Answered {
+        let seat = seat(socket)?;
+        let track = track_key(&mute.track).ok_or(refused(Refusal::UnknownTrack))?;
+        let mut state = locked(&seat.cell.state);
+        let mut effects = Effects::default();
+        let muted = state.room.mute(seat.person, track, mute.muted, &mut effects);
+        muted.map_err(refused)?;
+        seat.cell.apply(&mut state, effects, LeaveReason::Left);
+        Ok(None)
+    }
+
+    fn resume(&self, socket: &Arc<Socket>, resume: &Resume) -> Answered {
+        let gone = || RoomError::new(ErrorCode::Gone, "that participant is gone: join again");
+        let person = person_key(&resume.participant).ok_or_else(gone)?;
+        let cell = self.cell_of(person).filter(|cell| cell.info.id == resume.room);
+        let cell = cell.ok_or_else(gone)?;
+        let mut state = locked(&cell.state);
+        let events = state.log.after(resume.seen).ok_or_else(gone)?;
+        let epoch = state.log.epoch();
+        let member = state.members.get_mut(&person).ok_or_else(gone)?;
+        if member.session.as_deref() != Some(resume.session.as_str()) {
+            return Err(gone());
+        }
+        let old = member.socket.replace(socket.clone());
+        member.socket_lost = None;
+        if let Some(old) = old.filter(|old| old.id() != socket.id()) {
+            // A half-open connection of the same page: its participant has moved on.
+            old.clear_state();
+            old.close(wire::frame::close::NO_PONG, "resumed on another socket");
+        }
+        socket.set_state(Seat { cell: cell.clone(), person });
+        cell.tell_slots(&state, person);
+        drop(state);
+        let (room, participant) = (&cell.info.id, participant_id(person));
+        tracing::info!(room, participant, missed = events.len(), "participant resumed");
+        answer(&Resumed { epoch, events })
+    }
+}

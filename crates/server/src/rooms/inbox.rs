@@ -1,0 +1,109 @@
+//! What media and control threads tell: one task takes it to the rooms.
+
+use super::{RoomInput, Rooms, locked};
+use engine::room::Effects;
+use engine::{PersonKey, Report};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use wire::event::LeaveReason;
+
+/// A participant outlives his socket, or his media, by this much.
+const LINGER: Duration = Duration::from_secs(60);
+/// How often who is lost is looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+impl Rooms {
+    /// Runs until the queue's senders are gone.
+    pub(crate) async fn run_inbox(self: Arc<Self>, mut inputs: mpsc::Receiver<RoomInput>) {
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                input = inputs.recv() => match input {
+                    Some(input) => self.input(input),
+                    None => return,
+                },
+                _ = sweep.tick() => self.sweep(Instant::now()),
+            }
+        }
+    }
+
+    fn input(&self, input: RoomInput) {
+        let person = match &input {
+            RoomInput::Report(report) => return self.report(report.clone()),
+            RoomInput::Connected { person, .. }
+            | RoomInput::Moved { person, .. }
+            | RoomInput::MediaLost { person }
+            | RoomInput::MediaBack { person }
+            | RoomInput::Failed { person, .. } => *person,
+        };
+        // He may have left meanwhile.
+        let Some(cell) = self.cell_of(person) else { return };
+        let (room, participant) = (&cell.info.id, super::notices::participant_id(person));
+        let mut state = locked(&cell.state);
+        match input {
+            RoomInput::Report(_) => {}
+            RoomInput::Connected { remote, .. } => {
+                tracing::info!(room, participant, %remote, "media connected");
+            }
+            RoomInput::Moved { remote, .. } => {
+                tracing::info!(room, participant, %remote, "media moved");
+            }
+            RoomInput::MediaLost { .. } => {
+                tracing::info!(room, participant, "media lost");
+                if let Some(member) = state.members.get_mut(&person) {
+                    member.media_lost.get_or_insert_with(Instant::now);
+                }
+            }
+            RoomInput::MediaBack { .. } => {
+                tracing::info!(room, participant, "media is back");
+                if let Some(member) = state.members.get_mut(&person) {
+                    member.media_lost = None;
+                }
+            }
+            RoomInput::Failed { why, .. } => {
+                tracing::warn!(room, participant, why, "media failed");
+                drop(state);
+                self.leave(&cell, person, LeaveReason::MediaLost);
+            }
+        }
+    }
+
+    fn report(&self, report: Report) {
+        let key = match &report {
+            Report::Switched { room, .. } | Report::Speakers { room, .. } => *room,
+        };
+        let cell = locked(&self.table).by_key.get(&key).cloned();
+        let Some(cell) = cell else { return };
+        let mut state = locked(&cell.state);
+        let mut effects = Effects::default();
+        state.room.report(report, &mut effects);
+        cell.apply(&mut state, effects, LeaveReason::Left);
+    }
+
+    /// Whoever was lost for too long leaves.
+    fn sweep(&self, now: Instant) {
+        let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
+        for cell in cells {
+            let over = |since: Option<Instant>| {
+                since.is_some_and(|at| now.saturating_duration_since(at) >= LINGER)
+            };
+            let lost: Vec<(PersonKey, LeaveReason)> = locked(&cell.state)
+                .members
+                .iter()
+                .filter_map(|(person, member)| {
+                    if over(member.socket_lost) {
+                        Some((*person, LeaveReason::SignalingLost))
+                    } else if over(member.media_lost) {
+                        Some((*person, LeaveReason::MediaLost))
+                    } else {
+                        None
+                    }
+                })
+                .collect();
+            for (person, reason) in lost {
+                self.leave(&cell, person, reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How a room's changes become events: numbered, kept for who resumes, sent to everyone.
+
+use super::{Cell, State};
+use crate::socket::Publication;
+use engine::room::{Change, Effects, Notice, Person, SlotChange, Track};
+use engine::{PersonKey, TrackKey};
+use rtp::negotiated::Kind;
+use std::collections::VecDeque;
+use wire::event::{LeaveReason, Speaker};
+use wire::room::{MediaKind, ParticipantInfo, TrackInfo};
+use wire::{Event, EventEnvelope};
+
+/// Events kept for who resumes.
+const KEPT: usize = 1024;
+
+/// The id of a participant on the wire.
+pub(super) fn participant_id(person: PersonKey) -> String {
+    format!("p-{}", person.0)
+}
+
+/// The id of a track on the wire.
+pub(super) fn track_id(track: TrackKey) -> String {
+    format!("t-{}", track.0)
+}
+
+/// The track of an id on the wire.
+pub(super) fn track_key(id: &str) -> Option<TrackKey> {
+    id.strip_prefix("t-")?.parse().ok().map(TrackKey)
+}
+
+/// The participant of an id on the wire.
+pub(super) fn person_key(id: &str) -> Option<PersonKey> {
+    id.strip_prefix("p-")?.parse().ok().map(PersonKey)
+}
+
+fn kind(kind: Kind) -> MediaKind {
+    match kind {
+        Kind::Audio => MediaKind::Audio,
+        Kind::Video => MediaKind::Video,
+    }
+}
+
+fn track_info(track: &Track) -> TrackInfo {
+    TrackInfo {
+        id: track_id(track.key),
+        kind: kind(track.kind),
+        name: track.name.clone(),
+        muted: track.muted,
+    }
+}
+
+/// A participant as the others see him.
+pub(super) fn participant_info(person: &Person) -> ParticipantInfo {
+    ParticipantInfo {
+        id: participant_id(person.key),
+        name: person.name.clone(),
+        tracks: person.tracks.iter().map(track_info).collect(),
+    }
+}
+
+/// The numbered events of a room, the last [`KEPT`] of them.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    epoch: u64,
+    kept: VecDeque<EventEnvelope>,
+}
+
+impl Log {
+    /// Number of the last event.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn number(&mut self, event: Event) -> EventEnvelope {
+        self.epoch += 1;
+        let envelope = EventEnvelope { epoch: self.epoch, event };
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(envelope.clone());
+        envelope
+    }
+
+    /// What came after `seen`; none where some of it is no longer kept.
+    pub(super) fn after(&self, seen: u64) -> Option<Vec<EventEnvelope>> {
+        let missed = self.epoch.checked_sub(seen)? as usize;
+        let from = self.kept.len().checked_sub(missed)?;
+        Some(self.kept.range(from..).cloned().collect())
+    }
+}
+
+impl Cell {
+    /// Hands on what a call to the room had as effects. `reason` is why someone left, if so.
+    pub(super) fn apply(&self, state: &mut State, effects: Effects, reason: LeaveReason) {
+        for command in effects.commands {
+            self.shard.media.send(command);
+        }
+        for notice in effects.notices {
+            match notice {
+                Notice::All(change) => {
+                    if let Some(event) = numbered(state, change, reason) {
+                        self.tell_all(state, event);
+                    }
+                }
+                Notice::Speakers(speakers) => {
+                    let speakers = speakers
+                        .into_iter()
+                        .map(|(p, level_dbov)| Speaker { id: participant_id(p), level_dbov })
+                        .collect();
+                    let publication = self.unnumbered(state, Event::ActiveSpeakers { speakers });
+                    self.deliver(state, &publication);
+                }
+                Notice::Slots { person, changes } => {
+                    self.tell_one(state, person, slots_event(changes));
+                }
+                Notice::SlotsWanted { person, audio, video } => {
+                    self.tell_one(state, person, Event::SlotsWanted { audio, video });
+                }
+            }
+        }
+    }
+
+    /// Numbers an event and sends it to everyone.
+    pub(super) fn tell_all(&self, state: &mut State, event: Event) {
+        let envelope = state.log.number(event);
+        self.deliver(state, &self.publication(&envelope));
+    }
+
+    /// Sends an event without a number to one participant.
+    pub(super) fn tell_one(&self, state: &State, person: PersonKey, event: Event) {
+        let publication = self.unnumbered(state, event);
+        let member = state.members.get(&person);
+        if let Some(socket) = member.and_then(|member| member.socket.as_ref()) {
+            socket.deliver(&publication);
+        }
+    }
+
+    /// What all slots of a participant carry, for who resumed.
+    pub(super) fn tell_slots(&self, state: &State, person: PersonKey) {
+        let Some(known) = state.room.person(person) else { return };
+        let owner = |track: TrackKey| {
+            let mut people = state.room.people().iter();
+            people.find(|p| p.tracks.iter().any(|t| t.key == track)).map(|p| (p.key, track))
+        };
+        let changes = [Kind::Audio, Kind::Video]
+            .into_iter()
+            .flat_map(|kind| known.slot_contents(kind))
+            .map(|(mid, track)| SlotChange {
+                mid: mid.to_owned(),
+                content: track.and_then(owner),
+                rtp_timestamp: None,
+            })
+            .collect();
+        self.tell_one(state, person, slots_event(changes));
+    }
+
+    fn unnumbered(&self, state: &State, event: Event) -> Publication {
+        self.publication(&EventEnvelope { epoch: state.log.epoch(), event })
+    }
+
+    fn publication(&self, envelope: &EventEnvelope) -> Publication {
+        // Strings, numbers and lists of them: there is nothing that JSON cannot hold.
+        let data = serde_json::to_string(envelope).unwrap_or_default();
+        Publication::new(&self.channel, &data)
+    }
+
+    fn deliver(&self, state: &State, publication: &Publication) {
+        for person in state.room.people() {
+            let member = state.members.get(&person.key);
+            if let Some(socket) = member.and_then(|member| member.socket.as_ref()) {
+                socket.deliver(publication);
+            }
+        }
+    }
+}
+
+fn numbered(state: &State, change: Change, reason: LeaveReason) -> Option<Event> {
+    Some(match change {
+        Change::Joined(person) => {
+            Event::ParticipantJoined { participant: participant_info(state.room.person(person)?) }
+        }
+        Change::Left(person) => {
+            Event::ParticipantLeft { participant: participant_id(person), reason }
+        }
+        Change::TrackAdded(person, track) => Event::TrackAdded {
+            participant: participant_id(person),
+            track: track_info(&track),
+        },
+        Change::TrackChanged(person, track) => Event::TrackChanged {
+            participant: participant_id(person),
+            track: track_info(&track),
+        },
+        Change::TrackRemoved(person, track) => {
+            Event::TrackRemoved { participant: participant_id(person), track: track_id(track) }
+        }
+    })
+}
+
+fn slots_event(changes: Vec<SlotChange>) -> Event {
+    let slots = changes
+        .into_iter()
+        .map(|change| wire::event::SlotChange {
+            slot: change.mid,
+            participant: change.content.map(|(person, _)| participant_id(person)),
+            track: change.content.map(|(_, track)| track_id(track)),
+            rtp_timestamp: change.rtp_timestamp,
+        })
+        .collect();
+    Event::Slots { slots }
+}

@@ -1,0 +1,218 @@
+//! Putting the server together: sockets, threads, rooms, HTTP; and taking it down.
+
+use crate::config::Config;
+use crate::control::{self, ControlInput, ControlThread};
+use crate::http::{Http, HttpError};
+use crate::media::{MediaThread, Upward};
+use crate::metrics::Metrics;
+use crate::rooms::{self, Rooms, ShardHandle};
+use crate::socket::{SocketOptions, Sockets};
+use net::{SocketOptions as UdpOptions, UdpBatchSocket};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use transport::Shared;
+
+/// How long a draining server waits for its rooms to end by themselves.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Why the server could not start or go on.
+#[derive(Debug)]
+pub enum ServeError {
+    /// HTTP could not be bound or served.
+    Http(HttpError),
+    /// A media port could not be bound, or its settings do not fit together.
+    Media(String),
+    /// The system refused a thread or a descriptor.
+    System(std::io::Error),
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http(error) => error.fmt(f),
+            Self::Media(text) => f.write_str(text),
+            Self::System(error) => write!(f, "the system refused a resource: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<std::io::Error> for ServeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Runs the server until SIGINT, or until SIGTERM has drained it. Logging is the caller's.
+///
+/// # Errors
+/// [`ServeError`] says what could not be bound and what helps.
+pub fn run(config: &Config) -> Result<(), ServeError> {
+    // Bound before anything runs: a port in use is said at once.
+    let http = Http::bind(config).map_err(ServeError::Http)?;
+    let ports = bind_media(config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("signaling")
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(config, http, ports))
+}
+
+/// The sockets of a shard and the addresses they are reached at.
+struct ShardPorts {
+    sockets: Vec<UdpBatchSocket>,
+    candidates: Vec<SocketAddr>,
+}
+
+fn bind_media(config: &Config) -> Result<Vec<ShardPorts>, ServeError> {
+    let media = &config.media;
+    for v6 in [false, true] {
+        if media.bind.iter().filter(|address| address.is_ipv6() == v6).count() > 1 {
+            let text = "media.bind takes one IPv4 and one IPv6 address: list the others under \
+                        media.advertise";
+            return Err(ServeError::Media(text.into()));
+        }
+    }
+    (0..media.shards)
+        .map(|index| {
+            let port = if media.port == 0 { 0 } else { media.port + index as u16 };
+            let mut ports = ShardPorts { sockets: Vec::new(), candidates: Vec::new() };
+            for address in &media.bind {
+                let socket = bind_one(SocketAddr::new(*address, port))?;
+                let port = socket.local_addr()?.port();
+                ports.candidates.push(SocketAddr::new(reached_at(config, *address)?, port));
+                ports.sockets.push(socket);
+            }
+            Ok(ports)
+        })
+        .collect()
+}
+
+/// The address that goes into candidates for a bound one.
+fn reached_at(config: &Config, bound: IpAddr) -> Result<IpAddr, ServeError> {
+    let mut advertised = config.media.advertise.iter();
+    match advertised.find(|address| address.is_ipv6() == bound.is_ipv6()) {
+        Some(address) => Ok(*address),
+        None if bound.is_unspecified() => Err(ServeError::Media(format!(
+            "media.bind is {bound}, which nobody can send to: name this machine's address under \
+             media.advertise, such as advertise: [192.0.2.7]"
+        ))),
+        None => Ok(bound),
+    }
+}
+
+fn bind_one(address: SocketAddr) -> Result<UdpBatchSocket, ServeError> {
+    let options = UdpOptions { v6_only: true, ..UdpOptions::default() };
+    let wanted = options.recv_buffer;
+    let socket = UdpBatchSocket::bind(address, options).map_err(|error| {
+        let cure = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process has this port: end it, or set media.port to another"
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                "this machine has no such address: mend media.bind"
+            }
+            _ => "mend media.bind and media.port",
+        };
+        ServeError::Media(format!("{error}; {cure}"))
+    })?;
+    if socket.granted_recv_buffer() < wanted {
+        tracing::warn!(
+            %address,
+            granted = socket.granted_recv_buffer(),
+            wanted,
+            "small UDP receive buffer: raise net.core.rmem_max, or bursts are lost"
+        );
+    }
+    Ok(socket)
+}
+
+async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<(), ServeError> {
+    let metrics = Arc::new(Metrics::new());
+    let shared =
+        Shared::new().map_err(|error| ServeError::System(std::io::Error::other(error)))?;
+    let (inputs, inbox) = mpsc::channel(rooms::INPUTS);
+    let mut shards = Vec::new();
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    for (index, ports) in ports.into_iter().enumerate() {
+        tracing::info!(shard = index, candidates = ?ports.candidates, "media on UDP");
+        let (control, control_inputs) = control::queue();
+        let copies = ports.sockets.iter().map(UdpBatchSocket::try_clone);
+        let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
+        let upward = Upward { control: control.clone(), rooms: inputs.clone() };
+        let (thread, media) = MediaThread::new(index, ports.sockets, upward, &metrics)?;
+        let control_thread = ControlThread::new(
+            index,
+            control_inputs,
+            (inputs.clone(), media.clone()),
+            shared.clone(),
+            (copies, ports.candidates),
+            &metrics,
+        );
+        threads.push(control_thread.spawn()?);
+        threads.push(thread.spawn()?);
+        shards.push(ShardHandle { media, control });
+    }
+    drop(inputs);
+    let rooms = Arc::new(Rooms::new(shards.clone(), config.limits, metrics.clone()));
+    let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
+    let sockets =
+        Sockets::new(rooms.clone(), SocketOptions::from(&config.limits), metrics.clone());
+    announce(config, http.addresses());
+    let served = http.serve(sockets, metrics, ended(rooms.clone())).await;
+    rooms.end_all("the server has ended");
+    for shard in &shards {
+        shard.media.stop();
+        // A full queue is read before the thread looks for the end: it ends with its senders.
+        let _ = shard.control.try_send(ControlInput::Stop);
+    }
+    inbox.abort();
+    drop((shards, rooms));
+    let joined = tokio::task::spawn_blocking(move || {
+        threads.into_iter().all(|thread| thread.join().is_ok())
+    });
+    if !joined.await.unwrap_or(false) {
+        tracing::error!("a thread ended by a panic");
+    }
+    served.map_err(ServeError::Http)
+}
+
+fn announce(config: &Config, addresses: &[SocketAddr]) {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    for address in addresses {
+        tracing::info!("open {scheme}://{address}/ in a browser");
+    }
+}
+
+/// Waits until the server shall end: at once with SIGINT; with SIGTERM when everybody has left,
+/// after [`DRAIN`], or with a second signal.
+async fn ended(rooms: Arc<Rooms>) {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => return rooms.end_all("the server was stopped"),
+        _ = terminate.recv() => {}
+    }
+    rooms.drain();
+    tracing::info!(people = rooms.people(), "draining: nobody new comes in");
+    let empty = async {
+        while rooms.people() > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = empty => {}
+        () = tokio::time::sleep(DRAIN) => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    rooms.end_all("the server was drained");
+}

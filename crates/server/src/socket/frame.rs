@@ -1,0 +1,198 @@
+//! From text frames to packets and back (SocketCluster protocol 2; types in [`wire::frame`]).
+
+use axum::extract::ws::Utf8Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wire::RoomError;
+use wire::frame::{Request, Response};
+
+/// What a client sent in one packet.
+#[derive(Debug)]
+pub(crate) enum Packet<'a> {
+    /// An invoke or a transmit.
+    Request(Request<&'a RawValue>),
+    /// An answer: this server calls nothing, so it is a leftover and of no use.
+    Answer,
+}
+
+/// A packet or frame that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bad {
+    /// The reason under which it is counted.
+    pub reason: &'static str,
+    /// Whom to answer, where that can be told.
+    pub cid: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Why frames and packets are discarded: the values of the label `reason`.
+pub(crate) mod reason {
+    pub const NOT_JSON: &str = "not_json";
+    pub const BAD_SHAPE: &str = "bad_shape";
+    pub const BINARY: &str = "binary";
+    pub const NOT_UTF8: &str = "not_utf8";
+    pub const TOO_LARGE: &str = "too_large";
+    pub const TOO_FAST: &str = "too_fast";
+    pub const SLOW_CONSUMER: &str = "slow_consumer";
+    pub const CLOSED: &str = "closed";
+}
+
+/// Takes a frame apart: one packet, or those of an array. An array's good packets survive its bad
+/// ones.
+pub(crate) fn packets(text: &str) -> Result<Vec<Result<Packet<'_>, Bad>>, Bad> {
+    let not_json = |error: serde_json::Error| Bad {
+        reason: reason::NOT_JSON,
+        cid: None,
+        message: format!("the frame is not JSON: {error}"),
+    };
+    if text.trim_start().starts_with('[') {
+        let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(not_json)?;
+        Ok(raw.into_iter().map(|raw| packet(raw.get())).collect())
+    } else if let Ok(request) = serde_json::from_str(text) {
+        Ok(vec![Ok(Packet::Request(request))])
+    } else {
+        let raw: &RawValue = serde_json::from_str(text).map_err(not_json)?;
+        Ok(vec![packet(raw.get())])
+    }
+}
+
+fn packet(json: &str) -> Result<Packet<'_>, Bad> {
+    match serde_json::from_str::<Request<&RawValue>>(json) {
+        Ok(request) => Ok(Packet::Request(request)),
+        Err(error) => {
+            #[derive(Deserialize)]
+            struct Loose {
+                cid: Option<serde_json::Value>,
+                rid: Option<serde_json::Value>,
+                event: Option<serde_json::Value>,
+            }
+            let loose = serde_json::from_str::<Loose>(json).ok();
+            let cid = match loose {
+                Some(Loose { rid: Some(_), event: None, .. }) => return Ok(Packet::Answer),
+                Some(Loose { cid: Some(cid), .. }) => cid.as_u64(),
+                _ => None,
+            };
+            Err(Bad {
+                reason: reason::BAD_SHAPE,
+                cid,
+                message: format!(
+                    "a packet is {{\"event\", \"data\"?, \"cid\"?}} with a whole, positive cid: \
+                     {error}"
+                ),
+            })
+        }
+    }
+}
+
+/// The answer to an invoke.
+pub(crate) fn answer(rid: u64, data: Option<&RawValue>) -> Utf8Bytes {
+    match data {
+        Some(data) => format!("{{\"rid\":{rid},\"data\":{}}}", data.get()).into(),
+        None => format!("{{\"rid\":{rid}}}").into(),
+    }
+}
+
+/// The error that answers an invoke.
+pub(crate) fn failure(rid: u64, error: &RoomError) -> Utf8Bytes {
+    to_text(&Response::<(), _> { rid, data: None, error: Some(error) })
+}
+
+/// A transmit to the client.
+pub(crate) fn event(name: &str, data: Option<&RawValue>) -> Utf8Bytes {
+    to_text(&Request { event: name.to_owned(), data, cid: None })
+}
+
+pub(crate) fn to_text(value: &impl serde::Serialize) -> Utf8Bytes {
+    // Our own types have string keys and no failing serializers.
+    serde_json::to_string(value).unwrap_or_default().into()
+}
+
+/// A message on a channel as a whole frame, made once for all who get it.
+#[derive(Debug, Clone)]
+pub struct Publication(pub(super) Utf8Bytes);
+
+impl Publication {
+    /// `data` must be JSON.
+    pub fn new(channel: &str, data: &str) -> Self {
+        let channel = serde_json::Value::from(channel);
+        let frame = format!(
+            "{{\"event\":\"#publish\",\"data\":{{\"channel\":{channel},\"data\":{data}}}}}"
+        );
+        Self(frame.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<Packet<'_>, Bad> {
+        let mut all = packets(text).unwrap();
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    #[test]
+    fn an_invoke_and_a_transmit() {
+        let text = r#" {"event":"room.join","data":{"room": 1},"cid":7,"other":[]}"#;
+        let Ok(Packet::Request(request)) = one(text) else { panic!("no request") };
+        assert_eq!((request.event.as_str(), request.cid), ("room.join", Some(7)));
+        assert_eq!(request.data.unwrap().get(), r#"{"room": 1}"#);
+        let Ok(Packet::Request(request)) = one(r#"{"event":"a\"b","data":null}"#) else {
+            panic!("no request")
+        };
+        assert_eq!((request.event.as_str(), request.cid), ("a\"b", None));
+        assert!(request.data.is_none(), "null is no data");
+    }
+
+    #[test]
+    fn an_array_keeps_its_good_packets() {
+        let all = packets(r#"[{"event":"a"},{"evnt":"b","cid":3},7,{"rid":1},{"event":"c"}]"#);
+        let all = all.unwrap();
+        assert_eq!(all.len(), 5);
+        assert!(matches!(&all[0], Ok(Packet::Request(request)) if request.event == "a"));
+        assert!(matches!(&all[1], Err(bad) if bad.cid == Some(3) && bad.reason == "bad_shape"));
+        assert!(matches!(&all[2], Err(bad) if bad.cid.is_none()));
+        assert!(matches!(&all[3], Ok(Packet::Answer)));
+        assert!(matches!(&all[4], Ok(Packet::Request(request)) if request.event == "c"));
+        assert!(packets("[]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_json_is_told() {
+        for text in ["x", "{", "[{}", "{\"event\":\"a\"} {}", "[1] 2", "\"", "{\"a\":\u{1}}"] {
+            assert_eq!(packets(text).unwrap_err().reason, "not_json", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_id_is_told_where_it_can_be() {
+        for (text, cid) in [
+            (r#"{"event":1,"cid":5}"#, Some(5)),
+            (r#"{"event":"a","cid":-5}"#, None),
+            (r#"{"event":"a","cid":"5"}"#, None),
+            (r#"{"cid":6}"#, Some(6)),
+            (r#"{"rid":6,"event":{}}"#, None),
+            ("null", None),
+        ] {
+            assert_eq!(one(text).unwrap_err().cid, cid, "{text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_valid_json() {
+        assert_eq!(answer(3, None).as_str(), r#"{"rid":3}"#);
+        let data = RawValue::from_string("[1]".into()).unwrap();
+        assert_eq!(answer(3, Some(&data)).as_str(), r#"{"rid":3,"data":[1]}"#);
+        let error = RoomError::new(wire::ErrorCode::TooFast, "\"slow\"");
+        let text = failure(9, &error);
+        let back: Response<(), RoomError> = serde_json::from_str(text.as_str()).unwrap();
+        assert_eq!(back, Response { rid: 9, data: None, error: Some(error) });
+        let publication = Publication::new("room:\"x\"", "{\"epoch\":1}");
+        assert_eq!(
+            publication.0.as_str(),
+            r##"{"event":"#publish","data":{"channel":"room:\"x\"","data":{"epoch":1}}}"##
+        );
+    }
+}

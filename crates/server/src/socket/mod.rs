@@ -1,0 +1,328 @@
+//! Sockets: SocketCluster protocol 2 over WebSocket, at [`wire::frame::SOCKET_PATH`].
+//!
+//! `frame` takes text apart and puts it together, `outbox` holds what waits to be written,
+//! `session` runs one socket: a reader whose calls run in order, and a writer. What the calls
+//! mean is the [`Application`]'s.
+
+mod frame;
+mod outbox;
+mod session;
+
+pub use frame::Publication;
+
+use crate::config::Limits;
+use crate::metrics::{Counter, Metrics};
+use axum::extract::ws::{Utf8Bytes, WebSocket};
+use frame::reason;
+use outbox::{Outbox, Pushed};
+use serde_json::value::RawValue;
+use std::any::Any;
+use std::borrow::Cow;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use wire::RoomError;
+use wire::frame::{HANDSHAKE_TIMEOUT_MS, PING_INTERVAL_MS, PING_TIMEOUT_MS, close};
+
+/// Close code for a client that sent too many frames that make no sense: mend the client.
+pub const CLOSE_BAD_FRAMES: u16 = 4100;
+/// Close code of RFC 6455 for a message that is too big to be read at all.
+pub const CLOSE_TOO_BIG: u16 = 1009;
+/// Close code of RFC 6455 for text that is not UTF-8.
+pub const CLOSE_NOT_UTF8: u16 = 1007;
+
+/// Where what sockets discard is counted: `moim_dropped_total{where="signaling"}`.
+const PLACE: &str = "signaling";
+
+/// What the sockets are for.
+pub trait Application: Send + Sync + 'static {
+    /// An invoke or a transmit of a client (the answer of a transmit goes nowhere). The calls of
+    /// one socket run one after the other. Events `#…` and `ping` never get here. The future is
+    /// dropped where it stands if the socket ends before it.
+    fn call(
+        &self,
+        socket: &Arc<Socket>,
+        event: &str,
+        data: Option<&RawValue>,
+    ) -> impl Future<Output = Result<Option<Box<RawValue>>, RoomError>> + Send;
+
+    /// The socket is gone; after its last call. Comes exactly once for each socket whose
+    /// handshake succeeded.
+    fn closed(&self, socket: &Arc<Socket>);
+
+    /// May this socket subscribe to the channel?
+    fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool;
+}
+
+/// Bounds and periods of sockets.
+#[derive(Debug, Clone)]
+pub struct SocketOptions {
+    /// How often the server sends an empty frame.
+    pub ping_interval: Duration,
+    /// Silence after which a socket is closed.
+    pub ping_timeout: Duration,
+    /// Time in which the handshake must come.
+    pub handshake_timeout: Duration,
+    /// How long the last frames and the close may take.
+    pub close_grace: Duration,
+    /// Longest frame, in bytes; longer ones are discarded and counted.
+    pub frame_bytes: usize,
+    /// Longest frame that is read at all, in bytes; longer ones close the socket.
+    pub unreadable_bytes: usize,
+    /// This many bad packets and frames close the socket.
+    pub bad_frames: u32,
+    /// Most bytes that wait to be written.
+    pub outbox_bytes: usize,
+    /// Packets a second in the long run; twice as many at once.
+    pub requests_per_second: u32,
+    /// Most sockets at once.
+    pub sockets: usize,
+}
+
+impl From<&Limits> for SocketOptions {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            ping_interval: Duration::from_millis(PING_INTERVAL_MS),
+            ping_timeout: Duration::from_millis(PING_TIMEOUT_MS),
+            handshake_timeout: Duration::from_millis(HANDSHAKE_TIMEOUT_MS),
+            close_grace: Duration::from_secs(2),
+            frame_bytes: 256 << 10,
+            unreadable_bytes: 1 << 20,
+            bad_frames: 20,
+            outbox_bytes: limits.outbox_bytes,
+            requests_per_second: limits.requests_per_second,
+            sockets: limits.sockets,
+        }
+    }
+}
+
+/// All sockets of one application.
+#[derive(Debug)]
+pub struct Sockets<A> {
+    application: Arc<A>,
+    options: SocketOptions,
+    metrics: Arc<Metrics>,
+    drops: Arc<Drops>,
+    next_id: AtomicU64,
+    pings: AtomicU64,
+    open: AtomicUsize,
+    /// Told when `open` falls to zero.
+    empty: Notify,
+    draining: watch::Sender<bool>,
+}
+
+/// Counters of what sockets discard outside of parsing.
+#[derive(Debug)]
+struct Drops {
+    slow_consumer: Counter,
+    closed: Counter,
+}
+
+impl<A: Application> Sockets<A> {
+    /// No sockets yet.
+    pub fn new(application: Arc<A>, options: SocketOptions, metrics: Arc<Metrics>) -> Arc<Self> {
+        let drops = Arc::new(Drops {
+            slow_consumer: metrics.drops(PLACE, reason::SLOW_CONSUMER),
+            closed: metrics.drops(PLACE, reason::CLOSED),
+        });
+        Arc::new(Self {
+            application,
+            options,
+            metrics,
+            drops,
+            next_id: AtomicU64::new(1),
+            pings: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            empty: Notify::new(),
+            draining: watch::Sender::new(false),
+        })
+    }
+
+    /// The bounds.
+    pub fn options(&self) -> &SocketOptions {
+        &self.options
+    }
+
+    /// Whether [`Self::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Sockets now, with those still before their handshake.
+    pub fn open(&self) -> usize {
+        self.open.load(Relaxed)
+    }
+
+    /// Takes a place for a socket; `None` if all are taken or the server ends.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place<A>> {
+        if self.is_draining() {
+            return None;
+        }
+        let most = self.options.sockets;
+        self.open
+            .fetch_update(Relaxed, Relaxed, |open| (open < most).then_some(open + 1))
+            .ok()
+            .map(|_| Place { sockets: self.clone() })
+    }
+
+    /// Runs a socket until it ends.
+    pub(crate) async fn run(self: Arc<Self>, place: Place<A>, stream: WebSocket, from: SocketAddr) {
+        session::run(&self, stream, from).await;
+        drop(place);
+    }
+
+    /// Refuses new sockets, closes all with [`close::DRAINING`] once what waits for them is
+    /// written, and waits until they are gone (at most about twice the grace).
+    pub async fn drain(&self) {
+        self.draining.send_replace(true);
+        let gone = async {
+            loop {
+                let empty = self.empty.notified();
+                if self.open() == 0 {
+                    return;
+                }
+                empty.await;
+            }
+        };
+        let _ = tokio::time::timeout(self.options.close_grace * 3, gone).await;
+    }
+
+    fn new_socket(&self, remote: SocketAddr) -> Arc<Socket> {
+        Arc::new(Socket {
+            id: self.next_id.fetch_add(1, Relaxed),
+            public_id: random_id(),
+            remote,
+            outbox: Outbox::new(self.options.outbox_bytes),
+            drops: self.drops.clone(),
+            state: Mutex::new(None),
+        })
+    }
+}
+
+/// A reserved place; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Place<A> {
+    sockets: Arc<Sockets<A>>,
+}
+
+impl<A> Drop for Place<A> {
+    fn drop(&mut self) {
+        if self.sockets.open.fetch_sub(1, Relaxed) == 1 {
+            self.sockets.empty.notify_waiters();
+        }
+    }
+}
+
+/// One client's socket.
+#[derive(Debug)]
+pub struct Socket {
+    id: u64,
+    public_id: String,
+    remote: SocketAddr,
+    outbox: Outbox,
+    drops: Arc<Drops>,
+    state: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl Socket {
+    /// Number of this socket in this process, never used twice.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The id that the client knows: 20 characters, random.
+    pub fn public_id(&self) -> &str {
+        &self.public_id
+    }
+
+    /// The client's address.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Sends a message on a channel, whether or not the client subscribed to it. `data` is JSON.
+    /// False: the socket is closing and the message discarded and counted.
+    pub fn publish(&self, channel: &str, data: &str) -> bool {
+        self.deliver(&Publication::new(channel, data))
+    }
+
+    /// [`Self::publish`] of a message that was made once for many sockets.
+    pub fn deliver(&self, publication: &Publication) -> bool {
+        self.send(publication.0.clone())
+    }
+
+    /// Closes the socket once what waits is written. The first reason stands.
+    pub fn close(&self, code: u16, reason: impl Into<Cow<'static, str>>) {
+        self.outbox.close(code, reason);
+    }
+
+    /// Keeps the application's own state with the socket; returns what was kept before.
+    pub fn set_state<T: Any + Send + Sync>(&self, state: T) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.state().replace(Arc::new(state))
+    }
+
+    /// The state that was kept, if it is of this type.
+    pub fn state_of<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.state().clone()?.downcast().ok()
+    }
+
+    /// Takes the state away.
+    pub fn clear_state(&self) {
+        self.state().take();
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<Arc<dyn Any + Send + Sync>>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, frame: Utf8Bytes) -> bool {
+        match self.outbox.push(frame) {
+            Pushed::Queued => true,
+            Pushed::Closed => {
+                self.drops.closed.inc();
+                false
+            }
+            Pushed::Overflow { discarded } => {
+                self.drops.slow_consumer.add(discarded);
+                tracing::warn!(
+                    socket = self.public_id,
+                    remote = %self.remote,
+                    code = close::SLOW_CONSUMER,
+                    "the client reads too slowly: its socket is closed"
+                );
+                false
+            }
+        }
+    }
+}
+
+/// 20 characters. The standard library's hasher keys are from the system's random source: good
+/// for names that must not collide, not for secrets.
+fn random_id() -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut id = String::with_capacity(20);
+    for part in 0..2u8 {
+        let mut bits = RandomState::new().hash_one(part);
+        for _ in 0..10 {
+            id.push(char::from(ALPHABET[(bits & 31) as usize]));
+            bits >>= 5;
+        }
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_long_and_differ() {
+        let ids: std::collections::HashSet<String> = (0..1000).map(|_| random_id()).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| id.len() == 20));
+    }
+}

@@ -1,0 +1,182 @@
+//! What waits to be written to one socket, bounded in bytes.
+
+use axum::extract::ws::Utf8Bytes;
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use wire::frame::close;
+
+/// What a queued frame costs besides its text.
+const FRAME_OVERHEAD: usize = 64;
+
+/// Why a socket is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Close {
+    pub code: u16,
+    pub reason: Cow<'static, str>,
+}
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Queued,
+    /// The socket is closing: nothing more is taken.
+    Closed,
+    /// The bound was reached just now: this many frames were discarded, with this one.
+    Overflow {
+        discarded: u64,
+    },
+}
+
+/// What is to be written next.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub frames: Vec<Utf8Bytes>,
+    /// What these frames cost of the bound, until [`Outbox::written`].
+    pub bytes: usize,
+    /// Close after these frames.
+    pub close: Option<Close>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Vec<Utf8Bytes>,
+    /// Bytes queued, and those taken and not yet written.
+    bytes: usize,
+    close: Option<Close>,
+    overflowed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// Something is to be done; one writer waits.
+    wake: Notify,
+    /// The writer must stop in the middle of a write.
+    abort: Notify,
+    bound_bytes: usize,
+}
+
+impl Outbox {
+    pub fn new(bound_bytes: usize) -> Self {
+        Self { state: Mutex::default(), wake: Notify::new(), abort: Notify::new(), bound_bytes }
+    }
+
+    pub fn push(&self, frame: Utf8Bytes) -> Pushed {
+        let mut state = self.lock();
+        if state.close.is_some() {
+            return Pushed::Closed;
+        }
+        let cost = frame.len() + FRAME_OVERHEAD;
+        if state.bytes + cost > self.bound_bytes {
+            let discarded = state.queue.len() as u64 + 1;
+            state.queue = Vec::new();
+            state.overflowed = true;
+            state.close = Some(Close {
+                code: close::SLOW_CONSUMER,
+                reason: "the client reads too slowly".into(),
+            });
+            drop(state);
+            self.wake.notify_one();
+            self.abort.notify_one();
+            return Pushed::Overflow { discarded };
+        }
+        state.bytes += cost;
+        state.queue.push(frame);
+        drop(state);
+        self.wake.notify_one();
+        Pushed::Queued
+    }
+
+    /// Closes once what is queued is written. The first reason stands.
+    pub fn close(&self, code: u16, reason: impl Into<Cow<'static, str>>) {
+        let mut state = self.lock();
+        if state.close.is_none() {
+            state.close = Some(Close { code, reason: reason.into() });
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// All that is queued; waits for it. Dropping the future loses nothing.
+    pub async fn take(&self) -> Batch {
+        loop {
+            {
+                let mut state = self.lock();
+                if !state.queue.is_empty() || state.close.is_some() {
+                    let frames = std::mem::take(&mut state.queue);
+                    let bytes = frames.iter().map(|frame| frame.len() + FRAME_OVERHEAD).sum();
+                    return Batch { frames, bytes, close: state.close.clone() };
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// A batch is written: its bytes make room.
+    pub fn written(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.bytes = state.bytes.saturating_sub(bytes);
+    }
+
+    /// Discards what is queued, when nobody writes any more; tells how many frames it was.
+    pub fn abandon(&self) -> u64 {
+        std::mem::take(&mut self.lock().queue).len() as u64
+    }
+
+    /// Waits until the bound is reached, if ever.
+    pub async fn overflowed(&self) {
+        while !self.lock().overflowed {
+            self.abort.notified().await;
+        }
+    }
+
+    pub fn closing(&self) -> Option<Close> {
+        self.lock().close.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(length: usize) -> Utf8Bytes {
+        "x".repeat(length).into()
+    }
+
+    #[tokio::test]
+    async fn the_bound_counts_what_is_not_yet_written() {
+        let outbox = Outbox::new(3 * (36 + FRAME_OVERHEAD));
+        assert_eq!(outbox.push(frame(36)), Pushed::Queued);
+        assert_eq!(outbox.push(frame(36)), Pushed::Queued);
+        let batch = outbox.take().await;
+        assert_eq!((batch.frames.len(), batch.close), (2, None));
+        assert_eq!(outbox.push(frame(36)), Pushed::Queued);
+        outbox.written(batch.bytes);
+        assert_eq!(outbox.push(frame(36)), Pushed::Queued);
+        assert_eq!(outbox.push(frame(36)), Pushed::Queued);
+        assert_eq!(outbox.push(frame(1)), Pushed::Overflow { discarded: 4 });
+        outbox.overflowed().await;
+        assert_eq!(outbox.push(frame(1)), Pushed::Closed);
+        let batch = outbox.take().await;
+        assert!(batch.frames.is_empty());
+        assert_eq!(batch.close.unwrap().code, close::SLOW_CONSUMER);
+    }
+
+    #[tokio::test]
+    async fn closing_writes_what_is_queued_first() {
+        let outbox = Outbox::new(1000);
+        outbox.push(frame(1));
+        outbox.close(4102, "ends");
+        outbox.close(4001, "too late");
+        assert_eq!(outbox.push(frame(1)), Pushed::Closed);
+        let batch = outbox.take().await;
+        assert_eq!(batch.frames.len(), 1);
+        assert_eq!(batch.close, Some(Close { code: 4102, reason: "ends".into() }));
+        assert_eq!(outbox.closing().unwrap().code, 4102);
+    }
+}

@@ -1,0 +1,418 @@
+//! One peer: str0m as ICE agent, DTLS endpoint and SDP engine, nothing more.
+
+use crate::nominated::Nominations;
+use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
+use crate::tap::{self, KeySlot, KeysTaken};
+use rtp::negotiated::{Kind, Negotiated};
+use rtp::srtp::KeyPair;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
+use str0m::config::DtlsCert;
+use str0m::crypto::CryptoProvider;
+use str0m::media::{Direction as StrDirection, MediaKind};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
+
+/// The video codec of a room, as SDP offers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VideoFormat {
+    /// VP8 with RTX.
+    Vp8,
+    /// H.264 constrained baseline 3.1, packetization mode 1, with RTX.
+    H264,
+}
+
+/// What all transports of a process share: the crypto provider and the certificate.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    provider: Arc<CryptoProvider>,
+    certificate: DtlsCert,
+}
+
+/// What can go wrong with a transport.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransportError {
+    /// The SDP is too long: bytes or m-lines, and the bound.
+    SdpTooLarge(String),
+    /// The SDP could not be parsed or negotiated, with the reason.
+    Sdp(String),
+    /// An answer came without an offer of ours.
+    NoOfferPending,
+    /// A datagram was neither STUN nor DTLS, or broke the protocol.
+    Datagram(String),
+    /// DTLS or ICE ended for good.
+    Failed(String),
+}
+
+impl std::fmt::Display for TransportError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SdpTooLarge(what) => write!(f, "the SDP is too large: {what}"),
+            Self::Sdp(why) => write!(f, "the SDP was not understood: {why}"),
+            Self::NoOfferPending => f.write_str("an answer came, but no offer is pending"),
+            Self::Datagram(why) => write!(f, "not a STUN or DTLS datagram of this session: {why}"),
+            Self::Failed(why) => write!(f, "the transport failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TransportError {}
+
+impl Shared {
+    /// Makes the certificate. Errors: the crypto library cannot.
+    pub fn new() -> Result<Self, TransportError> {
+        let provider = tap::provider();
+        let certificate = provider
+            .dtls_provider
+            .generate_certificate()
+            .ok_or_else(|| TransportError::Failed("no certificate could be made".into()))?;
+        Ok(Self { provider, certificate })
+    }
+
+    fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
+        let day = Duration::from_secs(86_400);
+        let mut config = RtcConfig::new()
+            .set_crypto_provider(self.provider.clone())
+            .set_dtls_cert(self.certificate.clone())
+            .clear_codecs()
+            .enable_opus(true, false)
+            // Reports that could never leave would be built for each stream otherwise.
+            .set_rtcp_report_interval_audio(day)
+            .set_rtcp_report_interval_video(day)
+            .set_stats_interval(None);
+        match video {
+            Some(VideoFormat::Vp8) => config = config.enable_vp8(true),
+            Some(VideoFormat::H264) => {
+                config.codec_config().add_h264(108.into(), Some(109.into()), true, 0x42e01f);
+            }
+            None => {}
+        }
+        config
+    }
+}
+
+/// A line that a client offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferLine {
+    /// Audio or video.
+    pub kind: Kind,
+    /// Whether the client sends on it; else it is a slot.
+    pub send: bool,
+}
+
+/// A client's offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// The SDP.
+    pub sdp: String,
+    /// The mids of the lines that were added, in the order asked for.
+    pub mids: Vec<String>,
+}
+
+/// What a transport wants done next.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this datagram.
+    Transmit {
+        /// The own address that it leaves from.
+        source: SocketAddr,
+        /// Where it goes.
+        destination: SocketAddr,
+        /// Its bytes: STUN or DTLS.
+        data: Vec<u8>,
+    },
+    /// Something happened.
+    Event(Event),
+    /// Nothing until then.
+    Wait(Instant),
+}
+
+/// What happened to a transport.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// ICE and DTLS are up: the keys for media and where it goes.
+    Connected {
+        /// SRTP keys, seen from this side.
+        keys: KeyPair,
+        /// The other side's address.
+        remote: SocketAddr,
+    },
+    /// The other side moved to another address.
+    Remote(SocketAddr),
+    /// No sign of life for some 12 s. ICE may recover by itself or by a restart.
+    Disconnected,
+    /// The connection came back after [`Event::Disconnected`].
+    Reconnected,
+}
+
+/// One ICE/DTLS transport, driven from outside.
+pub struct IceDtls {
+    rtc: Rtc,
+    keys: KeySlot,
+    taken: Option<KeysTaken>,
+    client: bool,
+    nominations: Nominations,
+    last_dtls_destination: Option<SocketAddr>,
+    announced: Option<SocketAddr>,
+    connected: bool,
+    disconnected: bool,
+    pending: Option<(SdpPendingOffer, String)>,
+    media_leaks: u64,
+}
+
+impl std::fmt::Debug for IceDtls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IceDtls(client: {}, connected: {})", self.client, self.connected)
+    }
+}
+
+impl IceDtls {
+    /// The server's side: ICE-lite, answers. `candidates` are the addresses media is reached at.
+    pub fn server(
+        shared: &Shared,
+        video: Option<VideoFormat>,
+        candidates: &[SocketAddr],
+        now: Instant,
+    ) -> Result<Self, TransportError> {
+        Self::build(shared.config(video).set_ice_lite(true), candidates, false, now)
+    }
+
+    /// A client's side: full ICE, offers.
+    pub fn client(
+        shared: &Shared,
+        video: Option<VideoFormat>,
+        local: SocketAddr,
+        now: Instant,
+    ) -> Result<Self, TransportError> {
+        Self::build(shared.config(video), &[local], true, now)
+    }
+
+    fn build(
+        config: RtcConfig,
+        candidates: &[SocketAddr],
+        client: bool,
+        now: Instant,
+    ) -> Result<Self, TransportError> {
+        let mut rtc = config.build(now);
+        let keys = tap::take_last_slot()
+            .ok_or_else(|| TransportError::Failed("the key tap was not asked".into()))?;
+        for address in candidates {
+            let candidate = Candidate::host(*address, "udp").map_err(|error| {
+                TransportError::Failed(format!("{address} is no candidate: {error}"))
+            })?;
+            rtc.add_local_candidate(candidate);
+        }
+        Ok(Self {
+            rtc,
+            keys,
+            taken: None,
+            client,
+            nominations: Nominations::default(),
+            last_dtls_destination: None,
+            announced: None,
+            connected: false,
+            disconnected: false,
+            pending: None,
+            media_leaks: 0,
+        })
+    }
+
+    /// Takes an offer, returns the answer and what was agreed.
+    ///
+    /// Errors: too large, unparsable or not negotiable; the transport stays as it was where the
+    /// library allows it.
+    pub fn accept_offer(&mut self, offer: &str) -> Result<(String, Negotiated), TransportError> {
+        check_size(offer)?;
+        // Two panics of the parser remain by reading; a bad offer may only hurt its sender.
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            let parsed = SdpOffer::from_sdp_string(offer).map_err(|error| error.to_string())?;
+            self.rtc
+                .sdp_api()
+                .accept_offer(parsed)
+                .map(|answer| answer.to_sdp_string())
+                .map_err(|error| error.to_string())
+        }));
+        match answered {
+            Ok(Ok(answer)) => {
+                let negotiated = sdp::negotiated(offer, &answer, true);
+                Ok((answer, negotiated))
+            }
+            Ok(Err(why)) => Err(TransportError::Sdp(why)),
+            Err(_) => Err(TransportError::Sdp("the parser gave up on it".into())),
+        }
+    }
+
+    /// Makes an offer that adds `lines`; with `restart` it also restarts ICE. Errors: nothing to
+    /// offer.
+    pub fn offer(&mut self, lines: &[OfferLine], restart: bool) -> Result<Offer, TransportError> {
+        let mut api = self.rtc.sdp_api();
+        let mids = lines
+            .iter()
+            .map(|line| {
+                let kind = match line.kind {
+                    Kind::Audio => MediaKind::Audio,
+                    Kind::Video => MediaKind::Video,
+                };
+                let direction =
+                    if line.send { StrDirection::SendOnly } else { StrDirection::RecvOnly };
+                api.add_media(kind, direction, None, None, None).to_string()
+            })
+            .collect();
+        if restart {
+            api.ice_restart(true);
+        }
+        let (offer, pending) =
+            api.apply().ok_or_else(|| TransportError::Sdp("nothing to offer".into()))?;
+        let sdp = offer.to_sdp_string();
+        self.pending = Some((pending, sdp.clone()));
+        Ok(Offer { sdp, mids })
+    }
+
+    /// Takes the answer to the last [`IceDtls::offer`], returns what was agreed.
+    pub fn accept_answer(&mut self, answer: &str) -> Result<Negotiated, TransportError> {
+        check_size(answer)?;
+        let (pending, offer) = self.pending.take().ok_or(TransportError::NoOfferPending)?;
+        let parsed = SdpAnswer::from_sdp_string(answer)
+            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        self.rtc
+            .sdp_api()
+            .accept_answer(pending, parsed)
+            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        Ok(sdp::negotiated(&offer, answer, false))
+    }
+
+    /// The own ICE user fragment: whose STUN requests begin with it belong here (RFC 8445 §7.3).
+    pub fn local_ufrag(&mut self) -> String {
+        self.rtc.direct_api().local_ice_credentials().ufrag
+    }
+
+    /// A STUN or DTLS datagram came in.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        destination: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        if is_stun(data) {
+            self.nominations.observe(data, source, true);
+        }
+        let receive = Receive::new(Protocol::Udp, source, destination, data)
+            .map_err(|error| TransportError::Datagram(error.to_string()))?;
+        self.rtc
+            .handle_input(Input::Receive(now, receive))
+            .map_err(|error| TransportError::Failed(error.to_string()))
+    }
+
+    /// The time of the last [`Output::Wait`] has come.
+    pub fn handle_timeout(&mut self, now: Instant) -> Result<(), TransportError> {
+        self.rtc
+            .handle_input(Input::Timeout(now))
+            .map_err(|error| TransportError::Failed(error.to_string()))
+    }
+
+    /// What to do next; to be called until [`Output::Wait`].
+    pub fn poll(&mut self) -> Result<Output, TransportError> {
+        loop {
+            if let Some(event) = self.due_event() {
+                return Ok(Output::Event(event));
+            }
+            let output = self
+                .rtc
+                .poll_output()
+                .map_err(|error| TransportError::Failed(error.to_string()))?;
+            match output {
+                str0m::Output::Timeout(at) => match self.due_event() {
+                    Some(event) => return Ok(Output::Event(event)),
+                    None => return Ok(Output::Wait(at)),
+                },
+                str0m::Output::Transmit(transmit) => {
+                    let data: Vec<u8> = transmit.contents.into();
+                    match data.first() {
+                        Some(128..=191) => {
+                            // Cannot be: str0m owns no keys. Counted, never sent.
+                            self.media_leaks += 1;
+                            continue;
+                        }
+                        Some(20..=63) => self.last_dtls_destination = Some(transmit.destination),
+                        _ => {
+                            self.nominations.observe(&data, transmit.destination, false);
+                        }
+                    }
+                    return Ok(Output::Transmit {
+                        source: transmit.source,
+                        destination: transmit.destination,
+                        data,
+                    });
+                }
+                str0m::Output::Event(event) => {
+                    if let Some(event) = self.translate(event) {
+                        return Ok(Output::Event(event));
+                    }
+                }
+            }
+        }
+    }
+
+    /// `Connected` once keys and address are there, later a change of the address.
+    fn due_event(&mut self) -> Option<Event> {
+        let remote = self.nominations.current().or(self.last_dtls_destination)?;
+        if !self.connected {
+            let taken = self.taken.as_ref()?;
+            let keys = KeyPair::from_exporter(taken.profile, &taken.exported, taken.client).ok()?;
+            self.connected = true;
+            self.announced = Some(remote);
+            return Some(Event::Connected { keys, remote });
+        }
+        if self.announced != Some(remote) {
+            self.announced = Some(remote);
+            return Some(Event::Remote(remote));
+        }
+        None
+    }
+
+    fn translate(&mut self, event: str0m::Event) -> Option<Event> {
+        match event {
+            str0m::Event::Connected => {
+                // DTLS is up and the certificate's fingerprint has been checked: only now the keys
+                // may be used.
+                self.taken = self.keys.lock().ok().and_then(|mut slot| slot.take());
+                None
+            }
+            str0m::Event::IceConnectionStateChange(IceConnectionState::Disconnected) => {
+                self.disconnected = true;
+                Some(Event::Disconnected)
+            }
+            str0m::Event::IceConnectionStateChange(_) if self.disconnected => {
+                self.disconnected = false;
+                Some(Event::Reconnected)
+            }
+            _ => None,
+        }
+    }
+
+    /// How many datagrams str0m wanted to send that looked like media: must stay 0.
+    pub fn media_leaks(&self) -> u64 {
+        self.media_leaks
+    }
+}
+
+fn is_stun(data: &[u8]) -> bool {
+    matches!(data.first(), Some(0..=3))
+}
+
+fn check_size(sdp: &str) -> Result<(), TransportError> {
+    if sdp.len() > MAX_SDP_BYTES {
+        let what = format!("{} bytes, at most {MAX_SDP_BYTES}", sdp.len());
+        return Err(TransportError::SdpTooLarge(what));
+    }
+    let lines = sdp::line_count(sdp);
+    if lines > MAX_SDP_LINES {
+        let what = format!("{lines} m-lines, at most {MAX_SDP_LINES}");
+        return Err(TransportError::SdpTooLarge(what));
+    }
+    Ok(())
+}

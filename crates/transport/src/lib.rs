@@ -1,0 +1,17 @@
+//! One ICE/DTLS transport and its SDP, sans-IO.
+//!
+//! [`IceDtls`] is str0m with the SRTP keys swallowed on their way: str0m does ICE, DTLS and SDP and
+//! never owns an SRTP context, so media is this project's own from the key on. [`Fixed`] makes a
+//! session from a seed, without any handshake, for virtual time. Nothing outside this crate names
+//! a type of str0m.
+
+mod fixed;
+mod ice_dtls;
+mod nominated;
+mod sdp;
+mod tap;
+
+pub use fixed::{Fixed, FixedPeer};
+pub use ice_dtls::{Event, IceDtls, Offer, OfferLine, Output, Shared, TransportError, VideoFormat};
+pub use sdp::{MAX_SDP_BYTES, MAX_SDP_LINES, ufrag_of};
+pub use tap::KeysTaken;

@@ -1,0 +1,156 @@
+//! Reading what was agreed from an offer and its answer.
+//!
+//! str0m parses, validates and answers; this reads the lines that media needs from the two texts,
+//! in the same way on both sides: everything agreed stands in the answer, SSRCs in both.
+
+use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
+
+/// Longest SDP taken, in bytes: a pool of 200 slots in a browser's wordiest form is about 480 kB,
+/// ours is limited to one codec a line.
+pub const MAX_SDP_BYTES: usize = 512 * 1024;
+/// Most m-lines taken.
+pub const MAX_SDP_LINES: usize = 512;
+
+/// The `a=ice-ufrag` of an SDP, the first there is.
+pub fn ufrag_of(sdp: &str) -> Option<&str> {
+    sdp.lines().find_map(|line| line.trim_end().strip_prefix("a=ice-ufrag:"))
+}
+
+/// The m-line sections of an SDP.
+fn sections(sdp: &str) -> Vec<Vec<&str>> {
+    let mut all: Vec<Vec<&str>> = Vec::new();
+    for line in sdp.lines().map(str::trim_end) {
+        if line.starts_with("m=") {
+            all.push(vec![line]);
+        } else if let Some(section) = all.last_mut() {
+            section.push(line);
+        }
+    }
+    all
+}
+
+fn attribute<'a>(section: &[&'a str], name: &str) -> Option<&'a str> {
+    section.iter().find_map(|line| line.strip_prefix("a=")?.strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn attributes<'a>(section: &'a [&'a str], name: &'a str) -> impl Iterator<Item = &'a str> {
+    section
+        .iter()
+        .filter_map(move |line| line.strip_prefix("a=")?.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// How many m-lines an SDP has.
+pub(crate) fn line_count(sdp: &str) -> usize {
+    sdp.lines().filter(|line| line.starts_with("m=")).count()
+}
+
+/// What one side sends on a line: the first of its SSRCs, and its RTX by `ssrc-group:FID`.
+fn stream_ids(section: &[&str]) -> Option<StreamIds> {
+    let fid = attribute(section, "ssrc-group")
+        .and_then(|group| group.strip_prefix("FID "))
+        .and_then(|pair| pair.split_once(' '))
+        .and_then(|(ssrc, rtx)| Some((ssrc.parse().ok()?, rtx.trim().parse().ok()?)));
+    if let Some((ssrc, rtx)) = fid {
+        return Some(StreamIds { ssrc, rtx: Some(rtx) });
+    }
+    let ssrc = attribute(section, "ssrc")?.split(' ').next()?.parse().ok()?;
+    Some(StreamIds { ssrc, rtx: None })
+}
+
+fn codec_of(section: &[&str]) -> Option<(Codec, u8, Option<u8>)> {
+    let (codec, payload_type) = attributes(section, "rtpmap").find_map(|map| {
+        let (payload_type, encoding) = map.split_once(' ')?;
+        let codec = match encoding.split('/').next()?.to_ascii_lowercase().as_str() {
+            "opus" => Codec::Opus,
+            "vp8" => Codec::Vp8,
+            "h264" => Codec::H264,
+            _ => return None,
+        };
+        Some((codec, payload_type.parse().ok()?))
+    })?;
+    let rtx = attributes(section, "fmtp").find_map(|parameters| {
+        let (rtx, apt) = parameters.split_once(" apt=")?;
+        (apt.trim().parse() == Ok(payload_type)).then(|| rtx.parse().ok())?
+    });
+    Some((codec, payload_type, rtx))
+}
+
+fn extensions_of(section: &[&str]) -> Extensions {
+    let mut extensions = Extensions::default();
+    for map in attributes(section, "extmap") {
+        let Some((id, uri)) = map.split_once(' ') else { continue };
+        let Ok(id) = id.split('/').next().unwrap_or_default().parse::<u8>() else { continue };
+        let place = match uri.split(' ').next().unwrap_or_default() {
+            "urn:ietf:params:rtp-hdrext:ssrc-audio-level" => &mut extensions.audio_level,
+            "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01" => {
+                &mut extensions.transport_sequence
+            }
+            "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time" => {
+                &mut extensions.abs_send_time
+            }
+            "urn:ietf:params:rtp-hdrext:sdes:mid" => &mut extensions.mid,
+            "urn:3gpp:video-orientation" => &mut extensions.orientation,
+            _ => continue,
+        };
+        *place = Some(id);
+    }
+    extensions
+}
+
+/// Direction of an answer's line, from the view of the side that answered.
+fn direction_of(section: &[&str]) -> Direction {
+    for line in section {
+        match *line {
+            "a=sendonly" => return Direction::Send,
+            "a=recvonly" => return Direction::Receive,
+            "a=inactive" => return Direction::Inactive,
+            _ => {}
+        }
+    }
+    Direction::Both
+}
+
+fn turned(direction: Direction) -> Direction {
+    match direction {
+        Direction::Send => Direction::Receive,
+        Direction::Receive => Direction::Send,
+        other => other,
+    }
+}
+
+/// Reads what `answer` accepts of `offer`, as seen by the answering side or by the offering one.
+pub(crate) fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
+    let offered = sections(offer);
+    let mut result = Negotiated::default();
+    for (index, section) in sections(answer).iter().enumerate() {
+        let rejected = section[0].split(' ').nth(1) == Some("0");
+        let (Some(mid), Some((codec, payload_type, rtx_payload_type))) =
+            (attribute(section, "mid"), codec_of(section))
+        else {
+            continue;
+        };
+        if rejected {
+            continue;
+        }
+        let theirs = offered.get(index).and_then(|section| stream_ids(section));
+        let ours = stream_ids(section);
+        let answered = direction_of(section);
+        let feedback = |name: &str| {
+            attributes(section, "rtcp-fb")
+                .any(|fb| fb.split_once(' ').is_some_and(|(_, rest)| rest == name))
+        };
+        result.lines.push(Line {
+            mid: mid.to_owned(),
+            direction: if we_answered { answered } else { turned(answered) },
+            codec,
+            payload_type,
+            rtx_payload_type,
+            extensions: extensions_of(section),
+            local: if we_answered { ours } else { theirs },
+            remote: if we_answered { theirs } else { ours },
+            nack: feedback("nack"),
+            transport_cc: feedback("transport-cc"),
+        });
+    }
+    result
+}

@@ -1,0 +1,231 @@
+//! The contract of the key tap, which gates every version bump of str0m: order of events, equal
+//! keys on both sides, nothing that looks like media, ICE restart, growth of the pool, bad offers.
+
+use rtp::negotiated::{Codec, Direction, Kind, Negotiated};
+use rtp::srtp::{Opener, Sealer};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use transport::{Event, IceDtls, OfferLine, Output, Shared, TransportError, VideoFormat};
+
+struct World {
+    now: Instant,
+    client: IceDtls,
+    server: IceDtls,
+    /// (to the server?, source, destination, bytes)
+    wire: VecDeque<(bool, SocketAddr, SocketAddr, Vec<u8>)>,
+    client_events: Vec<Event>,
+    server_events: Vec<Event>,
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+const SEND_BOTH_AND_4_SLOTS: [OfferLine; 6] = [
+    OfferLine { kind: Kind::Audio, send: true },
+    OfferLine { kind: Kind::Video, send: true },
+    OfferLine { kind: Kind::Audio, send: false },
+    OfferLine { kind: Kind::Audio, send: false },
+    OfferLine { kind: Kind::Video, send: false },
+    OfferLine { kind: Kind::Video, send: false },
+];
+
+impl World {
+    fn new(video: VideoFormat) -> Self {
+        let shared = Shared::new().unwrap();
+        let now = Instant::now();
+        Self {
+            now,
+            client: IceDtls::client(&shared, Some(video), address(1000), now).unwrap(),
+            server: IceDtls::server(&shared, Some(video), &[address(2000)], now).unwrap(),
+            wire: VecDeque::new(),
+            client_events: Vec::new(),
+            server_events: Vec::new(),
+        }
+    }
+
+    fn negotiate(&mut self, lines: &[OfferLine], restart: bool) -> (Negotiated, Negotiated, String) {
+        let offer = self.client.offer(lines, restart).unwrap();
+        let (answer, server_side) = self.server.accept_offer(&offer.sdp).unwrap();
+        let client_side = self.client.accept_answer(&answer).unwrap();
+        (client_side, server_side, answer)
+    }
+
+    fn drain(&mut self, server: bool) -> Instant {
+        loop {
+            let peer = if server { &mut self.server } else { &mut self.client };
+            match peer.poll().unwrap() {
+                Output::Transmit { source, destination, data } => {
+                    self.wire.push_back((!server, source, destination, data));
+                }
+                Output::Event(event) if server => self.server_events.push(event),
+                Output::Event(event) => self.client_events.push(event),
+                Output::Wait(at) => return at,
+            }
+        }
+    }
+
+    /// Runs for a span of virtual time.
+    fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            let next = self.drain(false).min(self.drain(true));
+            if let Some((to_server, source, destination, data)) = self.wire.pop_front() {
+                let peer = if to_server { &mut self.server } else { &mut self.client };
+                peer.handle_datagram(self.now, source, destination, &data).unwrap();
+                continue;
+            }
+            self.now = next.max(self.now + Duration::from_millis(1)).min(end);
+            self.client.handle_timeout(self.now).unwrap();
+            self.server.handle_timeout(self.now).unwrap();
+        }
+    }
+}
+
+fn keys(events: &[Event]) -> (rtp::srtp::KeyPair, SocketAddr) {
+    match events {
+        [Event::Connected { keys, remote }] => (keys.clone(), *remote),
+        other => panic!("expected one Connected, got {other:?}"),
+    }
+}
+
+#[test]
+fn both_sides_connect_with_the_same_keys_and_nothing_like_media_leaves() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let (client_side, server_side, _) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    world.run(Duration::from_secs(20));
+    let (client_keys, server_address) = keys(&world.client_events);
+    let (server_keys, client_address) = keys(&world.server_events);
+    assert_eq!((server_address, client_address), (address(2000), address(1000)));
+    assert_eq!((world.client.media_leaks(), world.server.media_leaks()), (0, 0));
+
+    // A packet sealed by each side opens at the other.
+    let ids = client_side.lines[0].local.unwrap();
+    let mut packet = vec![0x80, 111, 0, 1, 0, 0, 0, 9];
+    packet.extend(ids.ssrc.to_be_bytes());
+    packet.extend(b"hello");
+    let (plain_len, mut sealed) = (packet.len(), packet.clone());
+    sealed.resize(100, 0);
+    for (from, to) in [(&client_keys, &server_keys), (&server_keys, &client_keys)] {
+        let mut buffer = sealed.clone();
+        let mut sealer = Sealer::new(&from.local);
+        let mut stream = sealer.stream(ids.ssrc).unwrap();
+        let len = sealer.seal_rtp(&mut stream, &mut buffer, 12, plain_len).unwrap();
+        let mut out = [0; 100];
+        let opened = Opener::new(&to.remote).open_rtp(&buffer[..len], &mut out).unwrap();
+        assert_eq!(&out[..opened.len], &packet[..]);
+    }
+
+    // Both sides read the same agreement, mirrored.
+    assert_eq!(client_side.lines.len(), 6);
+    for (mine, theirs) in client_side.lines.iter().zip(&server_side.lines) {
+        assert_eq!(mine.mid, theirs.mid);
+        assert_eq!((mine.local, mine.remote), (theirs.remote, theirs.local));
+        assert_eq!(mine.payload_type, theirs.payload_type);
+        assert_eq!(mine.extensions, theirs.extensions);
+        assert_ne!(mine.direction, theirs.direction);
+    }
+    let video_slot = &server_side.lines[4];
+    assert_eq!(video_slot.direction, Direction::Send);
+    assert_eq!(video_slot.codec, Codec::Vp8);
+    assert!(video_slot.nack && video_slot.rtx_payload_type.is_some());
+    assert!(video_slot.local.unwrap().rtx.is_some());
+    assert!(server_side.lines[0].extensions.audio_level.is_some());
+    assert!(server_side.lines[1].transport_cc);
+    assert!(server_side.lines[1].remote.unwrap().rtx.is_some());
+}
+
+#[test]
+fn h264_is_agreed_where_the_room_speaks_it() {
+    let mut world = World::new(VideoFormat::H264);
+    let (_, server_side, answer) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    assert_eq!(server_side.lines[1].codec, Codec::H264);
+    assert!(answer.contains("packetization-mode=1"));
+    assert!(!answer.contains("VP8"));
+}
+
+#[test]
+fn the_pool_grows_and_ice_restarts_without_new_keys() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let (_, before, _) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    world.run(Duration::from_secs(5));
+    let old_fragment = world.server.local_ufrag();
+    let grow = [OfferLine { kind: Kind::Video, send: false }; 8];
+    let (_, grown, _) = world.negotiate(&grow, false);
+    assert_eq!(grown.lines.len(), 14);
+    assert_eq!(grown.lines[..6], before.lines[..], "what was agreed stays");
+    world.negotiate(&[], true);
+    assert_ne!(world.server.local_ufrag(), old_fragment, "a restart has new credentials");
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.server_events.len(), 1, "{:?}", world.server_events);
+}
+
+#[test]
+fn silence_is_reported_and_ends_when_packets_come_again() {
+    let mut world = World::new(VideoFormat::Vp8);
+    world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    world.run(Duration::from_secs(2));
+    // The client falls silent: only the server's clock goes on.
+    for _ in 0..60 {
+        world.now += Duration::from_secs(1);
+        world.server.handle_timeout(world.now).unwrap();
+        world.drain(true);
+        world.wire.clear();
+    }
+    assert!(
+        matches!(world.server_events.last(), Some(Event::Disconnected)),
+        "{:?}",
+        world.server_events
+    );
+}
+
+#[test]
+fn bad_offers_are_refused_with_a_reason_and_a_good_one_still_works() {
+    let mut world = World::new(VideoFormat::Vp8);
+    for bad in ["", "v=0", "hello", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio"] {
+        let refused = world.server.accept_offer(bad);
+        assert!(matches!(refused, Err(TransportError::Sdp(_))), "{bad:?}: {refused:?}");
+    }
+    let long = "a".repeat(transport::MAX_SDP_BYTES + 1);
+    assert!(matches!(world.server.accept_offer(&long), Err(TransportError::SdpTooLarge(_))));
+    let lines = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\n".repeat(transport::MAX_SDP_LINES + 1);
+    assert!(matches!(world.server.accept_offer(&lines), Err(TransportError::SdpTooLarge(_))));
+    world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    world.run(Duration::from_secs(3));
+    keys(&world.server_events);
+}
+
+#[test]
+fn mutated_offers_never_panic_out() {
+    let shared = Shared::new().unwrap();
+    let now = Instant::now();
+    let mut client =
+        IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
+    let offer = client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap().sdp;
+    let mut seed = 7u64;
+    let mut next = move |below: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..300 {
+        let mut bytes = offer.clone().into_bytes();
+        for _ in 0..1 + next(6) {
+            let at = next(bytes.len());
+            match next(3) {
+                0 => bytes[at] = b' ' + next(90) as u8,
+                1 => drop(bytes.drain(at..(at + next(40)).min(bytes.len()))),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        let Ok(mutated) = String::from_utf8(bytes) else { continue };
+        let mut server =
+            IceDtls::server(&shared, Some(VideoFormat::Vp8), &[address(2000)], now).unwrap();
+        match server.accept_offer(&mutated) {
+            Ok(_) => taken += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
+}

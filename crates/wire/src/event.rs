@@ -1,0 +1,121 @@
+//! What a room tells its people, numbered by `epoch`.
+//!
+//! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
+//! Events for one participant only (`slots`, `slots_wanted`) carry the number of the last event
+//! of the room: they take none of their own, so no one else sees a gap.
+
+use crate::room::{ParticipantInfo, TrackInfo};
+use serde::{Deserialize, Serialize};
+
+/// An event with its number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventEnvelope {
+    /// The room's event counter, from 1.
+    pub epoch: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened. On the wire: `{"epoch": 7, "type": "participant_left", …}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// Someone came in.
+    ParticipantJoined {
+        /// Who.
+        participant: ParticipantInfo,
+    },
+    /// Someone's name or permissions changed.
+    ParticipantChanged {
+        /// Who, as he is now.
+        participant: ParticipantInfo,
+    },
+    /// Someone is gone.
+    ParticipantLeft {
+        /// Who.
+        participant: String,
+        /// Why.
+        reason: LeaveReason,
+    },
+    /// Someone publishes a track.
+    TrackAdded {
+        /// Who.
+        participant: String,
+        /// What.
+        track: TrackInfo,
+    },
+    /// A track was muted or unmuted.
+    TrackChanged {
+        /// Whose.
+        participant: String,
+        /// The track as it is now.
+        track: TrackInfo,
+    },
+    /// A track ended.
+    TrackRemoved {
+        /// Whose.
+        participant: String,
+        /// Which.
+        track: String,
+    },
+    /// Who speaks, loudest first; at most 5 a second. Takes no number of its own.
+    ActiveSpeakers {
+        /// The speakers.
+        speakers: Vec<Speaker>,
+    },
+    /// What is in the receiver's slots from now on. Takes no number of its own.
+    Slots {
+        /// The slots that changed.
+        slots: Vec<SlotChange>,
+    },
+    /// The room has more tracks than this receiver has slots: offer this many. No number.
+    SlotsWanted {
+        /// Audio slots in all.
+        audio: u32,
+        /// Video slots in all.
+        video: u32,
+    },
+    /// The room ended.
+    RoomEnded {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Why someone left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeaveReason {
+    /// By his own wish.
+    Left,
+    /// His socket was lost and did not come back in time.
+    SignalingLost,
+    /// No packet of his came for too long.
+    MediaLost,
+    /// The server ends.
+    ServerShutdown,
+}
+
+/// Someone who speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speaker {
+    /// The participant's id.
+    pub id: String,
+    /// Level in −dBov: 0 is loudest, 127 silence (RFC 6464).
+    pub level_dbov: u8,
+}
+
+/// A slot's new content; `participant` and `track` are null for an empty slot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotChange {
+    /// The slot: its line's `a=mid`.
+    pub slot: String,
+    /// Whose track it carries.
+    pub participant: Option<String>,
+    /// The track it carries.
+    pub track: Option<String>,
+    /// First RTP timestamp of the new content, where already known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtp_timestamp: Option<u32>,
+}

@@ -1,0 +1,134 @@
+//! The quality sample: what one participant saw in one interval (every 3 s).
+//!
+//! The interval's own values, never totals, unless the name says so; unknown is null, never 0.
+
+use crate::room::MediaKind;
+use serde::{Deserialize, Serialize};
+
+/// How often a sample is taken, in milliseconds.
+pub const SAMPLE_INTERVAL_MS: u64 = 3_000;
+
+/// One participant's sample.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QualitySample {
+    /// Who measured: the participant's id.
+    pub participant: String,
+    /// When, in milliseconds since this participant asked to join.
+    pub at_ms: u64,
+    /// Length of the interval, in milliseconds.
+    pub interval_ms: u64,
+    /// Round-trip time to the server, in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Estimate of what the uplink carries (congestion control), in kbit/s.
+    pub available_outgoing_kbps: Option<f64>,
+    /// SRTP cipher in use, such as `AEAD_AES_256_GCM`.
+    pub srtp_cipher: Option<String>,
+    /// From the request to join until the first audio packet that could be played, if new.
+    pub join_to_first_audio_ms: Option<f64>,
+    /// From the request to join until the first decoded frame, if new.
+    pub join_to_first_frame_ms: Option<f64>,
+    /// What was sent, a row a track.
+    pub sent: Vec<SentTrack>,
+    /// What was received, a row a track (not a slot: rows are split where a slot was re-mapped).
+    pub received: Vec<ReceivedTrack>,
+}
+
+/// What was sent of one track in the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SentTrack {
+    /// The track's id.
+    pub track: String,
+    /// Audio or video.
+    pub kind: MediaKind,
+    /// The codec, such as `opus` or `vp8`.
+    #[serde(default)]
+    pub codec: Option<String>,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    #[serde(default)]
+    pub retransmitted_packets_sent: Option<u64>,
+    /// Payload bits a second, in kbit/s.
+    pub bitrate_kbps: f64,
+    /// Loss that the other side reported, in percent.
+    #[serde(default)]
+    pub remote_loss_pct: Option<f64>,
+    /// Frames encoded a second (video).
+    #[serde(default)]
+    pub frames_per_second: Option<f64>,
+    /// Key frames that the other side asked for.
+    #[serde(default)]
+    pub keyframe_requests: Option<u64>,
+}
+
+/// What was received of one track in the interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReceivedTrack {
+    /// Whose track it is.
+    pub participant: String,
+    /// The track's id.
+    pub track: String,
+    /// Audio or video.
+    pub kind: MediaKind,
+    /// The codec, such as `opus` or `vp8`.
+    #[serde(default)]
+    pub codec: Option<String>,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Packets lost: max(0, Δlost) (RFC 3550 A.3).
+    pub packets_lost: u64,
+    /// Loss in percent of what was expected; null where nothing was expected.
+    #[serde(default)]
+    pub loss_pct: Option<f64>,
+    /// Packets received since the slot got this track.
+    #[serde(default)]
+    pub total_packets_received: Option<u64>,
+    /// Packets lost since the slot got this track.
+    #[serde(default)]
+    pub total_packets_lost: Option<u64>,
+    /// Interarrival jitter (RFC 3550 A.8), in milliseconds.
+    #[serde(default)]
+    pub jitter_ms: Option<f64>,
+    /// Mean time in the jitter buffer, in milliseconds.
+    #[serde(default)]
+    pub jitter_buffer_ms: Option<f64>,
+    /// Payload bits a second, in kbit/s.
+    pub bitrate_kbps: f64,
+    /// Share of samples that were concealed (audio), in percent.
+    #[serde(default)]
+    pub concealed_pct: Option<f64>,
+    /// Level of what was played out: 0..1 (audio).
+    #[serde(default)]
+    pub audio_level: Option<f64>,
+    /// Frames decoded a second (video); bots count complete frames.
+    #[serde(default)]
+    pub frames_per_second: Option<f64>,
+    /// Picture width, in pixels.
+    #[serde(default)]
+    pub frame_width: Option<u32>,
+    /// Picture height, in pixels.
+    #[serde(default)]
+    pub frame_height: Option<u32>,
+    /// Freezes (W3C webrtc-stats).
+    #[serde(default)]
+    pub freezes: Option<u64>,
+    /// Freeze ratio: Δ freeze duration / Δ inter-frame delay.
+    #[serde(default)]
+    pub freeze_ratio: Option<f64>,
+    /// Time since the last packet or frame at the end of the interval, in milliseconds.
+    #[serde(default)]
+    pub since_last_ms: Option<f64>,
+    /// Key frames asked for.
+    #[serde(default)]
+    pub keyframe_requests: Option<u64>,
+    /// MOS-LQ (ITU-T G.107.2, delay left out); audio only.
+    #[serde(default)]
+    pub mos_lq: Option<f64>,
+    /// MOS-CQ (delay in); null where no delay is known.
+    #[serde(default)]
+    pub mos_cq: Option<f64>,
+    /// The formula that many SDKs use, for comparison.
+    #[serde(default)]
+    pub mos_sdk: Option<f64>,
+}

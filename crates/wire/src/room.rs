@@ -1,0 +1,296 @@
+//! The calls of a room: arguments and answers. The names of the calls are the constants.
+
+use serde::{Deserialize, Serialize};
+
+/// Enter a room: [`Join`] → [`Joined`].
+pub const JOIN: &str = "room.join";
+/// Negotiate media: [`Offer`] → [`Answer`].
+pub const OFFER: &str = "room.offer";
+/// Choose what is received where: [`Slots`] → nothing.
+pub const SLOTS: &str = "room.slots";
+/// Mute or unmute an own track: [`Mute`] → nothing.
+pub const MUTE: &str = "room.mute";
+/// Leave the room: `{}` → nothing.
+pub const LEAVE: &str = "room.leave";
+/// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`].
+pub const RESUME: &str = "room.resume";
+/// Post a quality sample: [`crate::QualitySample`] → nothing.
+pub const QUALITY_SAMPLE: &str = "quality.sample";
+/// Heartbeat of applications: anything → [`Pong`].
+pub const PING: &str = "ping";
+
+/// Way of a room's audio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AudioTopology {
+    /// Everyone sends to everyone.
+    Mesh,
+    /// The server forwards each voice.
+    #[default]
+    Sfu,
+    /// The server mixes all voices into one.
+    Mcu,
+}
+
+/// Way of a room's video.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoTopology {
+    /// No video.
+    None,
+    /// Everyone sends to everyone.
+    Mesh,
+    /// The server forwards each picture.
+    #[default]
+    Sfu,
+}
+
+/// A room's one video codec: every slot of video speaks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoCodec {
+    /// VP8 (RFC 7741).
+    #[default]
+    Vp8,
+    /// H.264 constrained baseline, packetization mode 1 (RFC 6184).
+    H264,
+}
+
+/// Kind of a track.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaKind {
+    /// Sound.
+    Audio,
+    /// Pictures.
+    Video,
+}
+
+impl MediaKind {
+    /// `audio` or `video`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Audio => "audio",
+            Self::Video => "video",
+        }
+    }
+}
+
+/// Argument of [`JOIN`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// The room's id: 1 to 64 of `A–Z a–z 0–9 - _ .`
+    pub room: String,
+    /// The name that others see, 1 to 64 characters.
+    pub name: String,
+    /// The audio topology; the first who joins decides, later ones may leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audio: Option<AudioTopology>,
+    /// The video topology, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoTopology>,
+    /// The video codec, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub video_codec: Option<VideoCodec>,
+    /// A JWT with grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// A random id of this page or bot: a reload is a new session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// Answer to [`JOIN`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Joined {
+    /// The own participant id.
+    pub participant: String,
+    /// Number of the last event that this answer already includes.
+    pub epoch: u64,
+    /// The room.
+    pub room: RoomInfo,
+    /// What the token allows.
+    pub you: Permissions,
+    /// Everybody else who is there, in order of joining.
+    pub participants: Vec<ParticipantInfo>,
+    /// `RTCIceServer` entries; empty where the server itself is reachable.
+    pub ice_servers: Vec<IceServer>,
+}
+
+/// A room as its people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomInfo {
+    /// The room's id.
+    pub id: String,
+    /// Its audio topology.
+    pub audio: AudioTopology,
+    /// Its video topology.
+    pub video: VideoTopology,
+    /// Its video codec.
+    pub video_codec: VideoCodec,
+    /// Its limits.
+    pub limits: RoomLimits,
+}
+
+/// Limits of a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomLimits {
+    /// Most people at once.
+    pub max_participants: u32,
+    /// Most audio slots a participant may have.
+    pub max_audio_slots: u32,
+    /// Most video slots a participant may have.
+    pub max_video_slots: u32,
+}
+
+/// What a participant may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permissions {
+    /// May send media.
+    pub can_publish: bool,
+    /// May receive media.
+    pub can_subscribe: bool,
+}
+
+/// A participant as the others see him.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParticipantInfo {
+    /// The participant's id.
+    pub id: String,
+    /// The participant's name.
+    pub name: String,
+    /// What he publishes.
+    pub tracks: Vec<TrackInfo>,
+}
+
+/// A published track.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackInfo {
+    /// The track's id, unique in the room.
+    pub id: String,
+    /// Audio or video.
+    pub kind: MediaKind,
+    /// What the publisher calls it, such as `camera`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Whether the publisher muted it.
+    pub muted: bool,
+}
+
+/// An `RTCIceServer`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IceServer {
+    /// `stun:` and `turn:` addresses.
+    pub urls: Vec<String>,
+    /// TURN user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// TURN password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+}
+
+/// Argument of [`OFFER`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// The SDP offer: what is sent, and a pool of `recvonly` lines, the slots.
+    pub sdp: String,
+    /// Which line sends which track. Lines that send and are missing here are ignored.
+    pub tracks: Vec<OfferedTrack>,
+    /// The same session id as in [`Join`], if one was given there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// A track in an [`Offer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedTrack {
+    /// The m-line's `a=mid`.
+    pub mid: String,
+    /// Audio or video.
+    pub kind: MediaKind,
+    /// What the publisher calls it, such as `camera`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+}
+
+/// Answer to [`OFFER`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The SDP answer.
+    pub sdp: String,
+    /// The id that each published line got.
+    pub tracks: Vec<AnsweredTrack>,
+}
+
+/// A track in an [`Answer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnsweredTrack {
+    /// The m-line's `a=mid`.
+    pub mid: String,
+    /// The track's id in the room.
+    pub id: String,
+}
+
+/// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line.
+///
+/// Once a participant has wanted something for a slot of video, all his video slots are his own
+/// to fill; the same for audio. Until then the server fills them, those who speak first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slots {
+    /// What is wanted where; slots left out stay as they are.
+    pub want: Vec<SlotWant>,
+}
+
+/// One entry of [`Slots`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotWant {
+    /// The slot: its line's `a=mid`.
+    pub slot: String,
+    /// The track to show, or null for an empty slot.
+    pub track: Option<String>,
+    /// Width it is shown at, in pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Height it is shown at, in pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+}
+
+/// Argument of [`MUTE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mute {
+    /// An own track's id.
+    pub track: String,
+    /// The new state.
+    pub muted: bool,
+}
+
+/// Argument of [`RESUME`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The room's id.
+    pub room: String,
+    /// The participant to take up.
+    pub participant: String,
+    /// The session id given at [`Join`]: proof that this is the same page or bot.
+    pub session: String,
+    /// Number of the last event seen.
+    pub seen: u64,
+}
+
+/// Answer to [`RESUME`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// Number of the last event.
+    pub epoch: u64,
+    /// What was missed, oldest first.
+    pub events: Vec<crate::EventEnvelope>,
+}
+
+/// Answer to [`PING`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pong {
+    /// How many pings this signaling thread has answered.
+    pub count: u64,
+}

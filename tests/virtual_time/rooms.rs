@@ -1,0 +1,181 @@
+//! What holds in a room, in virtual time.
+
+use super::world::{LAN, Link, Random, World};
+use rtp::negotiated::Kind;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::room::MediaKind;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn ten_people_see_and_hear_all_others_without_loss() {
+    let mut world = World::new(1, LAN);
+    for _ in 0..10 {
+        world.join(true);
+        world.run(Duration::from_millis(100));
+    }
+    world.run(seconds(15));
+    world.assert_invariants(1);
+    assert_eq!(world.failures(), []);
+    let stats = world.shard.stats().clone();
+    assert_eq!((stats.in_drops.total(), stats.out_drops.total()), (0, 0), "{stats:?}");
+    let mut tracks: BTreeMap<(String, MediaKind), Vec<String>> = BTreeMap::new();
+    for record in world.samples.iter().filter(|record| record.t_ms > 12_000) {
+        for row in &record.sample.received {
+            assert_ne!(row.participant, record.sample.participant, "nobody receives himself");
+            assert_eq!(row.packets_lost, 0, "{}: {row:?}", record.person);
+            if row.kind == MediaKind::Video {
+                assert!(row.frames_per_second.is_some_and(|fps| fps > 19.0), "{row:?}");
+                assert_eq!((row.frame_width, row.frame_height), (Some(640), Some(360)));
+            } else {
+                assert!(row.packets_received.abs_diff(150) <= 1, "50 packets a second: {row:?}");
+            }
+            tracks
+                .entry((record.person.clone(), row.kind))
+                .or_default()
+                .push(row.participant.clone());
+        }
+        assert!(record.sample.rtt_ms.is_some_and(|rtt| (3.9..30.0).contains(&rtt)), "{record:?}");
+    }
+    assert_eq!(tracks.len(), 20);
+    for (who, mut from) in tracks {
+        from.sort();
+        from.dedup();
+        assert_eq!(from.len(), 9, "{who:?} receives the nine others");
+    }
+}
+
+#[test]
+fn a_seed_repeats_byte_for_byte() {
+    let run = |seed| {
+        let mut world = World::new(seed, Link { delay_ms: 10, jitter_ms: 8, loss_permille: 20 });
+        let first = world.join(true);
+        (0..3).for_each(|i| drop(world.join(i > 0)));
+        world.run(seconds(4));
+        world.leave(first);
+        world.run(seconds(3));
+        (world.digest, serde_json::to_string(&world.samples.len()).unwrap())
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn a_link_that_eats_one_stream_to_one_subscriber_is_told_with_both_names() {
+    let mut world = World::new(3, LAN);
+    let people: Vec<_> = (0..4).map(|_| world.join(true)).collect();
+    world.run(seconds(7));
+    assert_eq!(world.failures(), []);
+    // The second person's slot that carries the third person's picture.
+    let (victim, publisher) = (people[1], people[2]);
+    let track = world.person(publisher).tracks.iter().find(|(_, k)| *k == Kind::Video).unwrap().0;
+    let mid = {
+        let slots = world.room.person(victim).unwrap().slot_contents(Kind::Video);
+        slots.into_iter().find(|(_, t)| *t == Some(track)).unwrap().0.to_owned()
+    };
+    let (address, ssrc) = (world.person(victim).address, world.slot_ssrc(victim, &mid));
+    world.eats = Box::new(move |to_server, person, bytes| {
+        !to_server && person == address && bytes.get(8..12) == Some(&ssrc.to_be_bytes())
+    });
+    world.run(seconds(9));
+    let failures = world.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    let (victim, publisher) =
+        (world.person(victim).name.clone(), world.person(publisher).name.clone());
+    assert_eq!(failures[0].listeners, [victim.clone()]);
+    assert_eq!(failures[0].publisher.as_deref(), Some(publisher.as_str()));
+    assert_eq!(failures[0].kind, Some(MediaKind::Video));
+    assert!(failures[0].text.contains(&victim) && failures[0].text.contains(&publisher));
+}
+
+#[test]
+fn lost_packets_of_pictures_are_repaired_both_ways() {
+    let mut world = World::new(4, Link { delay_ms: 15, jitter_ms: 0, loss_permille: 30 });
+    (0..4).for_each(|_| drop(world.join(true)));
+    world.run(seconds(13));
+    world.assert_invariants(4);
+    let stats = world.shard.stats();
+    assert!(stats.nacked > 50 && stats.resent > 50, "{stats:?}");
+    let rows = || {
+        let late = world.samples.iter().filter(|record| record.t_ms > 4_000);
+        late.flat_map(|record| &record.sample.received)
+    };
+    let fps: Vec<f64> = rows().filter_map(|row| row.frames_per_second).collect();
+    let mean = fps.iter().sum::<f64>() / fps.len() as f64;
+    assert!(mean > 18.5, "{mean} of 20 frames a second after repair");
+    // Sound is not repaired: what is lost on two hops is counted as it is.
+    let audio = rows().filter(|row| row.kind == MediaKind::Audio);
+    let (lost, received) = audio.fold((0, 0), |(lost, received), row| {
+        (lost + row.packets_lost, received + row.packets_received)
+    });
+    let loss = 100.0 * lost as f64 / (lost + received) as f64;
+    assert!((4.0..8.0).contains(&loss), "{loss} % lost on two hops of 3 %");
+}
+
+#[test]
+fn who_joins_late_sees_a_picture_within_half_a_second() {
+    let mut world = World::new(5, LAN);
+    world.join(true);
+    world.run(Duration::from_millis(3_700));
+    let late = world.join(true);
+    world.run(seconds(4));
+    let name = world.person(late).name.clone();
+    let firsts: Vec<f64> = world
+        .samples
+        .iter()
+        .filter(|record| record.person == name)
+        .filter_map(|record| record.sample.join_to_first_frame_ms)
+        .collect();
+    assert_eq!(firsts.len(), 1, "told once: {firsts:?}");
+    assert!(firsts[0] < 500.0, "the keyframe was asked for: {} ms", firsts[0]);
+}
+
+/// Seeded churn: people come and go, sound only or with a picture, over a lossy wire or not.
+fn churn(seed: u64) {
+    let mut random = Random(seed);
+    let loss = [0, 0, 20][random.below(3) as usize];
+    // Without loss also without reordering, so that every sample must show none.
+    let jitter_ms = if loss == 0 { 0 } else { 3 };
+    let mut world = World::new(seed, Link { delay_ms: 5, jitter_ms, loss_permille: loss });
+    let mut here = Vec::new();
+    let (mut joins, mut leaves) = (0, 0);
+    while joins + leaves < 24 {
+        if here.len() < 2 || (here.len() < 7 && random.below(2) == 0) {
+            here.push(world.join(random.below(4) > 0));
+            joins += 1;
+        } else {
+            let at = random.below(here.len() as u64) as usize;
+            world.leave(here.swap_remove(at));
+            leaves += 1;
+        }
+        world.run(Duration::from_millis(300 + random.below(1800)));
+        world.assert_invariants(seed);
+    }
+    world.run(seconds(3));
+    world.assert_invariants(seed);
+    let (people, tracks, subscriptions) = world.shard.sizes();
+    assert_eq!(people, here.len(), "seed {seed}");
+    let published: usize = world.people.iter().map(|person| person.tracks.len()).sum();
+    assert_eq!(tracks, published, "seed {seed}");
+    assert_eq!(
+        subscriptions,
+        published * (people - 1),
+        "seed {seed}: everyone subscribes to all others, once"
+    );
+    for record in &world.samples {
+        for row in &record.sample.received {
+            assert_ne!(row.participant, record.sample.participant, "seed {seed}: himself");
+            if loss == 0 {
+                assert_eq!(row.packets_lost, 0, "seed {seed} {}: {row:?}", record.person);
+            }
+        }
+    }
+}
+
+#[test]
+fn twenty_seeds_of_coming_and_going() {
+    (100..120).for_each(churn);
+}

@@ -1,0 +1,429 @@
+//! The world: people with real bot media, a room, a shard, and the wire.
+
+use engine::drops::OutDrop;
+use engine::room::{Effects, Notice, Published, Room, RoomLimits};
+use engine::shard::Inbound;
+use engine::{Command, Now, PersonKey, RoomKey, Shard, Sink, TrackKey};
+use lab::bot::fixtures::Fixtures;
+use lab::bot::media::{BotMedia, Clock, Config};
+use lab::bots::VideoSource;
+use lab::checks::{Expected, Listener, Span, Track};
+use lab::record::SampleRecord;
+use rtp::negotiated::{Codec, Direction, Kind};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use transport::Fixed;
+use wire::event::SlotChange;
+use wire::room::MediaKind;
+
+/// Small and seeded (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// The wire's character.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    pub delay_ms: u64,
+    pub jitter_ms: u64,
+    /// Independent loss each way, in 1/1000.
+    pub loss_permille: u64,
+}
+
+pub const LAN: Link = Link { delay_ms: 2, jitter_ms: 0, loss_permille: 0 };
+
+pub struct Person {
+    pub key: PersonKey,
+    pub name: String,
+    pub media: BotMedia,
+    pub address: SocketAddr,
+    session: Fixed,
+    /// (track, kind) that he publishes.
+    pub tracks: Vec<(TrackKey, Kind)>,
+    pub joined_ms: u64,
+}
+
+/// A datagram on the wire.
+struct Flying {
+    to: Option<SocketAddr>,
+    from: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+pub struct World {
+    origin: Instant,
+    pub now: Now,
+    pub shard: Shard,
+    pub room: Room,
+    pub people: Vec<Person>,
+    wire: BTreeMap<(Instant, u64), Flying>,
+    sent: u64,
+    random: Random,
+    pub link: Link,
+    /// Eats datagrams: (to server?, address of the person, bytes).
+    pub eats: Box<dyn FnMut(bool, SocketAddr, &[u8]) -> bool>,
+    /// A hash over all that was ever sent, with its time (FNV-1a).
+    pub digest: u64,
+    pub samples: Vec<SampleRecord>,
+    pub expected: Expected,
+    next_key: u64,
+    next_sample: Instant,
+}
+
+/// What leaves the shard at one moment.
+struct Outbox {
+    buffer: Vec<u8>,
+    to: Option<SocketAddr>,
+    out: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Sink for Outbox {
+    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
+        self.to = Some(destination);
+        Some(&mut self.buffer)
+    }
+
+    fn commit(&mut self, len: usize) {
+        let to = self.to.take().expect("a slot was lent");
+        self.out.push((to, self.buffer[..len].to_vec()));
+    }
+
+    fn control(&mut self, _source: SocketAddr, _data: &[u8]) {
+        panic!("bots here send media only");
+    }
+}
+
+fn fixtures() -> Arc<Fixtures> {
+    static FIXTURES: OnceLock<Arc<Fixtures>> = OnceLock::new();
+    FIXTURES.get_or_init(|| Fixtures::embedded().expect("media/ is committed")).clone()
+}
+
+const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 7882);
+const ROOM: &str = "garden";
+
+impl World {
+    pub fn new(seed: u64, link: Link) -> Self {
+        let origin = Instant::now();
+        let limits = RoomLimits { people: 100, audio_slots: 32, video_slots: 64 };
+        Self {
+            origin,
+            now: Now { at: origin, unix: Duration::from_secs(1_700_000_000) },
+            shard: Shard::new(),
+            room: Room::new(RoomKey(1), limits),
+            people: Vec::new(),
+            wire: BTreeMap::new(),
+            sent: 0,
+            random: Random(seed),
+            link,
+            eats: Box::new(|_, _, _| false),
+            digest: 0xcbf2_9ce4_8422_2325,
+            samples: Vec::new(),
+            expected: Expected::default(),
+            next_key: 1,
+            next_sample: origin + Duration::from_secs(3),
+        }
+    }
+
+    pub fn elapsed_ms(&self) -> u64 {
+        self.now.at.duration_since(self.origin).as_millis() as u64
+    }
+
+    /// Someone comes in and publishes sound and, if asked, a picture.
+    pub fn join(&mut self, video: bool) -> PersonKey {
+        let number = self.next_key;
+        self.next_key += 10;
+        let key = PersonKey(number);
+        let name = format!("bot-{number}");
+        let session = Fixed {
+            seed: self.random.below(u64::MAX),
+            video: Codec::Vp8,
+            send_audio: true,
+            send_video: video,
+            audio_slots: 4,
+            video_slots: 12,
+        };
+        let media = BotMedia::new(Config {
+            seed: session.seed,
+            cname: name.clone(),
+            voice: Some(fixtures().voice(number as u32)),
+            clip: video.then(|| fixtures().clip(VideoSource::P360)).flatten(),
+            joined: self.now.at,
+            clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
+        });
+        let address = SocketAddr::from(([10, 0, 1, (number / 250) as u8], 1000 + number as u16));
+        let joined_ms = self.elapsed_ms();
+        let tracks = Vec::new();
+        self.people.push(Person { key, name, media, address, session, tracks, joined_ms });
+        let mut effects = Effects::default();
+        let name = format!("bot-{number}");
+        self.room.join(key, name, &mut effects).unwrap();
+        self.apply(effects);
+        self.negotiate(key);
+        let keys = self.person(key).session.pair().0.keys;
+        let install = Command::Install { person: key, keys: Box::new(keys), remote: address };
+        self.shard.command(install, self.now);
+        let now = self.now.at;
+        let person = self.person(key);
+        let keys = person.session.pair().1.keys;
+        person.media.install(&keys, now);
+        self.expect(key);
+        key
+    }
+
+    /// Notes what the checks may expect of and for someone who came in now.
+    fn expect(&mut self, key: PersonKey) {
+        let from_ms = self.elapsed_ms();
+        let span = Span { from_ms, until_ms: None };
+        let participant = format!("p-{}", key.0);
+        let person = self.person(key);
+        let (name, tracks) = (person.name.clone(), person.tracks.clone());
+        for (track, kind) in tracks {
+            self.expected.tracks.push(Track {
+                room: ROOM.into(),
+                publisher: name.clone(),
+                participant: participant.clone(),
+                track: format!("t-{}", track.0),
+                kind: if kind == Kind::Audio { MediaKind::Audio } else { MediaKind::Video },
+                on_air: vec![span],
+            });
+        }
+        self.expected.listeners.push(Listener {
+            room: ROOM.into(),
+            person: name,
+            participant,
+            present: span,
+            max_audio: None,
+            max_video: None,
+        });
+    }
+
+    pub fn leave(&mut self, key: PersonKey) {
+        let mut effects = Effects::default();
+        self.room.leave(key, &mut effects).unwrap();
+        self.people.retain(|person| person.key != key);
+        let until_ms = Some(self.elapsed_ms());
+        let id = format!("p-{}", key.0);
+        for track in self.expected.tracks.iter_mut().filter(|t| t.participant == id) {
+            track.on_air[0].until_ms = until_ms;
+        }
+        for listener in self.expected.listeners.iter_mut().filter(|l| l.participant == id) {
+            listener.present.until_ms = until_ms;
+        }
+        self.apply(effects);
+    }
+
+    pub fn person(&mut self, key: PersonKey) -> &mut Person {
+        self.people.iter_mut().find(|person| person.key == key).expect("he is here")
+    }
+
+    /// The SSRC of a slot.
+    pub fn slot_ssrc(&mut self, key: PersonKey, mid: &str) -> u32 {
+        let server = self.person(key).session.pair().0;
+        server.negotiated.line(mid).unwrap().local.unwrap().ssrc
+    }
+
+    /// Agrees on the session's lines as they are now.
+    fn negotiate(&mut self, key: PersonKey) {
+        let next_key = self.next_key;
+        let now = self.now.at;
+        let person = self.person(key);
+        let (server, client) = person.session.pair();
+        let sends = client.negotiated.lines.iter().filter(|l| l.direction == Direction::Send);
+        let published: Vec<Published> = sends
+            .enumerate()
+            .map(|(i, line)| Published {
+                mid: line.mid.clone(),
+                name: String::new(),
+                key: TrackKey(next_key + i as u64),
+            })
+            .collect();
+        let kinds: Vec<Kind> =
+            published.iter().map(|p| client.negotiated.line(&p.mid).unwrap().codec.kind()).collect();
+        let mut effects = Effects::default();
+        let keys =
+            self.room.negotiated(key, &server.negotiated, &published, &mut effects).unwrap();
+        let tracks: Vec<(String, String)> = published
+            .iter()
+            .zip(&keys)
+            .map(|(track, key)| (track.mid.clone(), format!("t-{}", key.0)))
+            .collect();
+        let person = self.person(key);
+        person.tracks = keys.into_iter().zip(kinds).collect();
+        person.media.agreed(&client.negotiated, &tracks, now);
+        self.next_key += 10;
+        self.apply(effects);
+    }
+
+    fn apply(&mut self, effects: Effects) {
+        for command in effects.commands {
+            self.shard.command(command, self.now);
+        }
+        for notice in effects.notices {
+            match notice {
+                Notice::Slots { person, changes } => {
+                    let changes: Vec<SlotChange> = changes
+                        .into_iter()
+                        .map(|change| SlotChange {
+                            slot: change.mid,
+                            participant: change.content.map(|(p, _)| format!("p-{}", p.0)),
+                            track: change.content.map(|(_, t)| format!("t-{}", t.0)),
+                            rtp_timestamp: change.rtp_timestamp,
+                        })
+                        .collect();
+                    let now = self.now.at;
+                    self.person(person).media.map_slots(&changes, now);
+                }
+                Notice::SlotsWanted { person, audio, video } => {
+                    let session = &mut self.person(person).session;
+                    (session.audio_slots, session.video_slots) = (audio, video);
+                    self.negotiate(person);
+                }
+                Notice::All(_) | Notice::Speakers(_) => {}
+            }
+        }
+    }
+
+    fn digest(&mut self, bytes: &[u8]) {
+        let at = self.now.at.duration_since(self.origin).as_micros() as u64;
+        for byte in at.to_be_bytes().iter().chain(bytes) {
+            self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn send(&mut self, to: Option<SocketAddr>, from: SocketAddr, bytes: Vec<u8>) {
+        self.digest(&bytes);
+        let link = self.link;
+        let lost = self.random.below(1000) < link.loss_permille;
+        if lost || (self.eats)(to.is_none(), to.unwrap_or(from), &bytes) {
+            return;
+        }
+        let jitter_us = self.random.below(link.jitter_ms * 1000 + 1);
+        let delay = Duration::from_millis(link.delay_ms) + Duration::from_micros(jitter_us);
+        self.sent += 1;
+        self.wire.insert((self.now.at + delay, self.sent), Flying { to, from, bytes });
+    }
+
+    fn flush(&mut self, outbox: Outbox) {
+        for (to, bytes) in outbox.out {
+            self.send(Some(to), SocketAddr::from(SERVER), bytes);
+        }
+        for report in self.shard.take_reports() {
+            let mut effects = Effects::default();
+            self.room.report(report, &mut effects);
+            self.apply(effects);
+        }
+    }
+
+    fn outbox() -> Outbox {
+        Outbox { buffer: vec![0; 1500], to: None, out: Vec::new() }
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now.at + span;
+        loop {
+            let bots = self.people.iter().filter_map(|person| person.media.next_deadline());
+            let next = bots
+                .chain(self.shard.next_deadline())
+                .chain(self.wire.keys().next().map(|(at, _)| *at))
+                .chain([self.next_sample])
+                .min()
+                .unwrap_or(end);
+            if next >= end {
+                self.now = self.now.plus(end - self.now.at);
+                return;
+            }
+            if next > self.now.at {
+                self.now = self.now.plus(next - self.now.at);
+            }
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        while self.wire.first_key_value().is_some_and(|((at, _), _)| *at <= now.at) {
+            if let Some((_, flying)) = self.wire.pop_first() {
+                self.deliver(flying);
+            }
+        }
+        let mut out = Vec::new();
+        for person in &mut self.people {
+            if person.media.next_deadline().is_some_and(|at| at <= now.at) {
+                let address = person.address;
+                person.media.poll(now.at, &mut |bytes| out.push((address, bytes.to_vec())));
+            }
+        }
+        for (from, bytes) in out {
+            self.send(None, from, bytes);
+        }
+        let mut outbox = Self::outbox();
+        self.shard.handle_timeout(now, &mut outbox);
+        self.flush(outbox);
+        if self.next_sample <= now.at {
+            self.next_sample += Duration::from_secs(3);
+            self.take_samples();
+        }
+    }
+
+    fn deliver(&mut self, flying: Flying) {
+        let now = self.now;
+        match flying.to {
+            None => {
+                let inbound =
+                    Inbound { source: flying.from, data: &flying.bytes, arrival: now.at };
+                let mut outbox = Self::outbox();
+                self.shard.handle_batch(now, [inbound], &mut outbox, |_, _| {});
+                self.flush(outbox);
+            }
+            Some(to) => {
+                // Who left does not read any more.
+                if let Some(person) = self.people.iter_mut().find(|p| p.address == to) {
+                    let _ = person.media.handle_datagram(now.at, &flying.bytes);
+                }
+            }
+        }
+    }
+
+    fn take_samples(&mut self) {
+        let t_ms = self.elapsed_ms();
+        for person in &mut self.people {
+            let mut sample = person.media.sample(self.now.at);
+            sample.participant = format!("p-{}", person.key.0);
+            self.samples.push(SampleRecord {
+                t_ms,
+                person: person.name.clone(),
+                kind: lab::record::PersonKind::Bot,
+                sample,
+            });
+        }
+    }
+
+    /// What must hold at every moment.
+    pub fn assert_invariants(&self, seed: u64) {
+        let stats = self.shard.stats();
+        let accounted = stats.rtp_out + stats.out_drops.total();
+        assert_eq!(stats.copies, accounted, "seed {seed}: copies made = sent + dropped: {stats:?}");
+        assert_eq!(stats.out_drops.get(OutDrop::SealRefused), 0, "seed {seed}");
+        assert_eq!(stats.stale_commands, 0, "seed {seed}");
+        for person in &self.people {
+            assert_eq!(person.media.counters().seal_errors, 0, "seed {seed}: {}", person.name);
+        }
+    }
+
+    /// Failures that the lab's checks find in all that was measured so far.
+    pub fn failures(&mut self) -> Vec<lab::checks::Failure> {
+        self.expected.end_ms = self.elapsed_ms();
+        lab::checks::subscriptions(&self.expected, &self.samples)
+    }
+}

@@ -1,0 +1,300 @@
+import {
+  explainMediaError,
+  type MediaKind,
+  type MoimError,
+  openCamera,
+  openMicrophone,
+  type Participant,
+  type Room,
+  type Subscription,
+  type TrackInfo,
+} from "@moim/sdk";
+import { el, type IconName, icon } from "./dom.ts";
+import { memory } from "./lobby.ts";
+import { explainRoomError, type Notices } from "./notices.ts";
+import type { PageOptions } from "./options.ts";
+import { QualityPanel } from "./quality-panel.ts";
+import { Tile, TileGrid } from "./tiles.ts";
+
+/** The call page of a joined room. */
+export class CallPage {
+  readonly element: HTMLElement;
+  readonly grid = new TileGrid();
+  /** Resolves when the call is over. */
+  readonly ended: Promise<string>;
+  readonly #room: Room;
+  readonly #options: PageOptions;
+  readonly #notices: Notices;
+  readonly #audio = new Map<string, HTMLAudioElement>();
+  readonly #panel = new QualityPanel(() => this.#togglePanel());
+  readonly #banner = el("p", { class: "banner", role: "status", hidden: true });
+  readonly #hear = el("button", { class: "primary hear", type: "button", hidden: true });
+  readonly #count = el("span", { class: "count" });
+  readonly #buttons: Record<"microphone" | "camera" | "quality", HTMLButtonElement>;
+  #self: Tile;
+
+  constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
+    this.#room = room;
+    this.#options = options;
+    this.#notices = notices;
+    this.#buttons = {
+      microphone: control("microphone", "Microphone", () => this.#switch("audio")),
+      camera: control("camera", "Camera", () => this.#switch("video")),
+      quality: control("quality", "Quality", () => this.#togglePanel()),
+    };
+    this.#hear.textContent = "Click to hear the others";
+    this.#hear.onclick = () => this.#playAll();
+    const leave = control("leave", "Leave", () => void room.leave());
+    leave.classList.add("leave");
+    const bar = el(
+      "nav",
+      { class: "bar", "aria-label": "Call" },
+      this.#buttons.microphone,
+      this.#buttons.camera,
+      this.#buttons.quality,
+      control("link", "Copy link", () => void this.#copyLink()),
+      leave,
+    );
+    const head = el("header", { class: "head" }, el("h1", { textContent: room.info.id }), this.#count);
+    const stage = el("div", { class: "stage" }, this.grid.element, this.#panel.element);
+    this.element = el("main", { class: "call" }, head, this.#banner, stage, this.#hear, bar);
+
+    this.#self = new Tile(room.me, true, name);
+    this.ended = new Promise((resolve) => room.on("ended", ({ reason }) => resolve(reason)));
+    this.#follow();
+    this.#fill();
+  }
+
+  /** Releases what the page holds. */
+  close(): void {
+    for (const track of [...this.#audio.keys()]) this.#silence(track);
+    this.grid.end();
+  }
+
+  #follow(): void {
+    const room = this.#room;
+    room.on("state", () => this.#showState());
+    room.on("participant-joined", (participant) => {
+      this.#notices.say(`${participant.name} came in`);
+      this.#addTile(participant);
+      this.#countPeople();
+    });
+    room.on("participant-changed", (participant) => this.grid.get(participant.id)?.setName(participant.name));
+    room.on("participant-left", ({ participant, reason }) => {
+      this.#notices.say(`${participant.name} ${reason === "left" ? "left" : "lost the connection"}`);
+      this.grid.remove(participant.id);
+      this.#countPeople();
+      this.#chooseVideos();
+    });
+    for (const name of ["track-added", "track-changed", "track-removed"] as const)
+      room.on(name, ({ participant }) => {
+        this.#showMuted(participant);
+        this.#chooseVideos();
+      });
+    room.on("track-subscribed", (subscription) => this.#attach(subscription));
+    room.on("track-unsubscribed", (subscription) => this.#detach(subscription));
+    room.on("active-speakers", (speakers) => {
+      const speaking = new Set(speakers.map((speaker) => speaker.id));
+      for (const tile of this.grid.all()) tile.setSpeaking(speaking.has(tile.participant));
+    });
+    room.on("sample", (sample) => {
+      if (!this.#panel.element.hidden) this.#panel.update(sample, (id) => this.#nameOf(id));
+    });
+    room.on("rejoined", () => {
+      this.#notices.say("Back in the room");
+      this.#fill();
+    });
+    room.on("error", (error: MoimError) => this.#notices.error(explainRoomError(error)));
+  }
+
+  /** All tiles anew, from what the room knows. */
+  #fill(): void {
+    const name = this.#self.name;
+    this.grid.clear();
+    this.#self = new Tile(this.#room.me, true, name);
+    this.grid.add(this.#self);
+    for (const participant of this.#room.participants.values()) {
+      this.#addTile(participant);
+      for (const track of participant.tracks.values()) {
+        const mediaTrack = this.#room.mediaTrack(track.id);
+        if (mediaTrack)
+          this.#attach({
+            participant: participant.id,
+            track: track.id,
+            kind: track.kind,
+            slot: "",
+            mediaTrack,
+          });
+      }
+    }
+    this.#showSelf();
+    this.#showState();
+    this.#countPeople();
+    this.#chooseVideos();
+  }
+
+  #addTile(participant: Participant): void {
+    if (this.grid.get(participant.id)) return;
+    this.grid.add(new Tile(participant.id, false, participant.name));
+    this.#showMuted(participant);
+  }
+
+  #nameOf(id: string): string {
+    return this.#room.participants.get(id)?.name ?? this.grid.get(id)?.name ?? "Someone who left";
+  }
+
+  #showMuted(participant: Participant): void {
+    const tracks = [...participant.tracks.values()];
+    const tile = this.grid.get(participant.id);
+    tile?.setMuted(!tracks.some((track) => track.kind === "audio" && !track.muted));
+    tile?.setVideoMuted(!tracks.some((track) => track.kind === "video" && !track.muted));
+  }
+
+  /** With a limit on videos: asks for as many of the others' as allowed, and keeps those that are shown. */
+  #chooseVideos(): void {
+    const { show } = this.#options;
+    if (show === null) return;
+    const videos = [...this.#room.participants.values()].flatMap((participant) =>
+      [...participant.tracks.values()].filter((track) => track.kind === "video"),
+    );
+    const rank = (track: TrackInfo) => (track.muted ? 2 : 0) + (this.#room.mediaTrack(track.id) ? 0 : 1);
+    const wanted = videos
+      .sort((a, b) => rank(a) - rank(b))
+      .slice(0, show)
+      .map((track) => track.id);
+    this.#room.showVideos(wanted).catch((error: unknown) => console.warn("choice of videos failed", error));
+  }
+
+  #attach({ participant, track, kind, mediaTrack, rtpTimestamp }: Subscription): void {
+    if (kind === "video") {
+      this.grid.get(participant)?.setMedia(mediaTrack, rtpTimestamp);
+      this.grid.refresh();
+      return;
+    }
+    this.#silence(track);
+    const audio = el("audio", { autoplay: true, srcObject: new MediaStream([mediaTrack]) });
+    this.#audio.set(track, audio);
+    this.#play(audio);
+  }
+
+  #detach({ participant, track, kind, mediaTrack }: Subscription): void {
+    if (kind === "audio") {
+      if (this.#room.mediaTrack(track) === null) this.#silence(track);
+      return;
+    }
+    const current = this.#room.mediaTrack(track);
+    if (current !== mediaTrack) this.grid.get(participant)?.setMedia(current);
+    this.grid.refresh();
+  }
+
+  #silence(track: string): void {
+    const audio = this.#audio.get(track);
+    if (audio) audio.srcObject = null;
+    this.#audio.delete(track);
+  }
+
+  /** Browsers refuse sound before the first click on a page that is new to them. */
+  #play(audio: HTMLAudioElement): void {
+    audio.play().catch((error: DOMException) => {
+      if (error.name === "NotAllowedError") this.#hear.hidden = false;
+    });
+  }
+
+  #playAll(): void {
+    this.#hear.hidden = true;
+    for (const audio of this.#audio.values()) this.#play(audio);
+  }
+
+  #showSelf(): void {
+    const show = (kind: MediaKind, button: HTMLButtonElement, name: "microphone" | "camera") => {
+      const local = this.#room.localTrack(kind);
+      const on = local !== null && !local.muted;
+      button.querySelector("svg")?.replaceWith(icon(on ? name : `${name}-off`));
+      button.setAttribute("aria-pressed", String(on));
+      button.classList.toggle("off", !on);
+      button.title = `${name === "camera" ? "Camera" : "Microphone"} is ${on ? "on" : "off"}`;
+      return on;
+    };
+    const camera = this.#room.localTrack("video");
+    this.#self.setMuted(!show("audio", this.#buttons.microphone, "microphone"));
+    this.#self.setMedia(camera?.mediaTrack ?? null);
+    this.#self.setVideoMuted(!show("video", this.#buttons.camera, "camera"));
+  }
+
+  async #switch(kind: MediaKind): Promise<void> {
+    const device = kind === "audio" ? "microphone" : "camera";
+    const button = this.#buttons[device];
+    const local = this.#room.localTrack(kind);
+    button.disabled = true;
+    try {
+      if (local) await this.#room.mute(kind, !local.muted);
+      else await this.#publish(device);
+      memory.set(device, local && !local.muted ? "off" : "on");
+    } catch (error) {
+      this.#notices.error(explainRoomError(error as MoimError));
+    } finally {
+      button.disabled = false;
+      this.#showSelf();
+    }
+  }
+
+  async #publish(device: "microphone" | "camera"): Promise<void> {
+    if (!this.#room.canPublish) {
+      this.#notices.error("You may only watch and listen here. Ask whoever invited you for another link.");
+      return;
+    }
+    let track: MediaStreamTrack;
+    try {
+      track =
+        device === "microphone"
+          ? await openMicrophone({ processing: this.#options.processing })
+          : await openCamera(this.#options.cameraSize);
+    } catch (error) {
+      this.#notices.error(explainMediaError(device, error));
+      return;
+    }
+    await this.#room.publish(track);
+  }
+
+  #togglePanel(): void {
+    const { element } = this.#panel;
+    element.hidden = !element.hidden;
+    this.#buttons.quality.setAttribute("aria-pressed", String(!element.hidden));
+    const sample = this.#room.lastSample();
+    if (!element.hidden && sample) this.#panel.update(sample, (id) => this.#nameOf(id));
+    if (element.hidden) this.#buttons.quality.focus();
+  }
+
+  async #copyLink(): Promise<void> {
+    const link = `${location.origin}/room/${encodeURIComponent(this.#room.info.id)}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      this.#notices.say("Link copied");
+    } catch {
+      this.#notices.error(`The browser does not let this page copy. The link is ${link}`);
+    }
+  }
+
+  #showState(): void {
+    const { state } = this.#room;
+    const text = { connecting: "Connecting…", reconnecting: "Connection lost: reconnecting…" };
+    this.#banner.hidden = state === "connected" || state === "ended";
+    this.#banner.textContent = state === "connecting" || state === "reconnecting" ? text[state] : "";
+  }
+
+  #countPeople(): void {
+    const people = this.#room.participants.size + 1;
+    this.#count.textContent = people === 1 ? "only you" : `${people} people`;
+  }
+}
+
+function control(name: IconName, label: string, act: () => void): HTMLButtonElement {
+  const button = el(
+    "button",
+    { type: "button", class: "control" },
+    icon(name),
+    el("span", { textContent: label }),
+  );
+  button.onclick = act;
+  return button;
+}

@@ -1,0 +1,196 @@
+import { explainMediaError, openCamera, openMicrophone } from "@moim/sdk";
+import { el, icon } from "./dom.ts";
+import { type PageOptions, roomName } from "./options.ts";
+
+/** What someone chose before joining. */
+export interface Choice {
+  room: string;
+  name: string;
+  microphone: MediaStreamTrack | null;
+  camera: MediaStreamTrack | null;
+}
+
+/** Remembers choices between visits; pages without storage simply forget. */
+export const memory = {
+  get(key: string): string | null {
+    try {
+      return localStorage.getItem(`moim.${key}`);
+    } catch {
+      return null;
+    }
+  },
+  set(key: string, value: string): void {
+    try {
+      localStorage.setItem(`moim.${key}`, value);
+    } catch {
+      // Private windows may refuse.
+    }
+  },
+};
+
+/** Whether a device is to be used: by the address, else as chosen last time, else yes. */
+export function wants(device: "microphone" | "camera", options: PageOptions): boolean {
+  return options[device] ?? memory.get(device) !== "off";
+}
+
+/** Takes the devices one by one; one that fails is reported and left out. */
+export async function openDevices(
+  options: PageOptions,
+  report: (message: string) => void,
+): Promise<Pick<Choice, "microphone" | "camera">> {
+  const open = async (device: "microphone" | "camera"): Promise<MediaStreamTrack | null> => {
+    if (!wants(device, options)) return null;
+    try {
+      return device === "microphone"
+        ? await openMicrophone({ processing: options.processing })
+        : await openCamera(options.cameraSize);
+    } catch (error) {
+      report(explainMediaError(device, error));
+      return null;
+    }
+  };
+  // Not at once: two permission questions on top of each other confuse.
+  const microphone = await open("microphone");
+  const camera = options.video === "none" ? null : await open("camera");
+  return { microphone, camera };
+}
+
+/** The start page: which room, which name, a look in the mirror. */
+export function showLobby(
+  parent: HTMLElement,
+  options: PageOptions,
+  report: (message: string) => void,
+): Promise<Choice> {
+  const tracks: Pick<Choice, "microphone" | "camera"> = { microphone: null, camera: null };
+  const touched = new Set<"microphone" | "camera">();
+  const video = el("video", { autoplay: true, muted: true, playsInline: true, hidden: true });
+  const hint = el("p", { class: "hint", textContent: "Camera is off" });
+  const toggles = el("div", { class: "toggles" });
+  const preview = el("div", { class: "preview" }, video, hint, toggles);
+  preview.setAttribute("aria-label", "Preview of your camera");
+
+  const toggle = (device: "microphone" | "camera", label: string) => {
+    const button = el("button", { type: "button", class: "round" });
+    const show = () => {
+      const on = tracks[device] !== null;
+      button.replaceChildren(icon(on ? device : `${device}-off`));
+      button.setAttribute("aria-label", `${label} ${on ? "on" : "off"}`);
+      button.setAttribute("aria-pressed", String(on));
+      button.title = `${label} is ${on ? "on" : "off"}`;
+      if (device !== "camera") return;
+      video.hidden = !on;
+      hint.hidden = on;
+      video.srcObject = tracks.camera ? new MediaStream([tracks.camera]) : null;
+    };
+    const set = async (on: boolean, remember: boolean) => {
+      if (remember) {
+        touched.add(device);
+        memory.set(device, on ? "on" : "off");
+      }
+      tracks[device]?.stop();
+      tracks[device] = null;
+      if (on) {
+        const opened = await openDevices(
+          { ...options, microphone: device === "microphone", camera: device === "camera" },
+          report,
+        );
+        tracks[device] = opened[device];
+      }
+      show();
+    };
+    button.onclick = () => void set(tracks[device] === null, true);
+    show();
+    toggles.append(button);
+    return set;
+  };
+  const setMicrophone = toggle("microphone", "Microphone");
+  const setCamera = toggle("camera", "Camera");
+  // The mirror starts by itself only where the person has already said yes: a permission question before a word
+  // of explanation is rude.
+  void permitted().then(async (yes) => {
+    if (!yes) return;
+    if (wants("microphone", options)) await setMicrophone(true, false);
+    if (wants("camera", options)) await setCamera(true, false);
+  });
+
+  const room = el("input", {
+    id: "room",
+    name: "room",
+    required: true,
+    maxLength: 64,
+    autocomplete: "off",
+    spellcheck: false,
+    placeholder: "garden",
+    value: options.room ?? "",
+    readOnly: options.room !== null,
+  });
+  const name = el("input", {
+    id: "name",
+    name: "name",
+    required: true,
+    maxLength: 64,
+    autocomplete: "name",
+    placeholder: "Ada",
+    value: options.name ?? memory.get("name") ?? "",
+  });
+  const button = el("button", { type: "submit", class: "primary", textContent: "Join" });
+  const form = el(
+    "form",
+    {},
+    el("label", { for: "room", textContent: "Room" }),
+    room,
+    el("label", { for: "name", textContent: "Your name" }),
+    name,
+    button,
+    el("p", { class: "hint", textContent: "Whoever has the link can come in. No account, no installation." }),
+  );
+  const heading = options.room === null ? "Meet in a room" : "Come in";
+  parent.replaceChildren(
+    el(
+      "main",
+      { class: "lobby" },
+      el("header", {}, el("h1", { textContent: "moim" }), el("p", { textContent: heading })),
+      el("div", { class: "card" }, preview, form),
+    ),
+  );
+  (options.room === null ? room : name).focus();
+
+  return new Promise((resolve) => {
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      const id = roomName(room.value);
+      const typed = name.value.trim();
+      room.setCustomValidity(id === null ? "Letters, digits, dashes and dots make a room name." : "");
+      if (id === null || typed === "") {
+        form.reportValidity();
+        return;
+      }
+      button.disabled = true;
+      memory.set("name", typed);
+      void (async () => {
+        // Those who never touched the switches are asked now.
+        const open = (device: "microphone" | "camera") =>
+          !touched.has(device) && tracks[device] === null && wants(device, options);
+        const late = await openDevices(
+          { ...options, microphone: open("microphone"), camera: open("camera") },
+          report,
+        );
+        tracks.microphone ??= late.microphone;
+        tracks.camera ??= late.camera;
+        resolve({ room: id, name: typed, ...tracks });
+      })();
+    };
+    room.oninput = () => room.setCustomValidity("");
+  });
+}
+
+async function permitted(): Promise<boolean> {
+  try {
+    const states = await Promise.all(
+      ["microphone", "camera"].map((name) => navigator.permissions.query({ name: name as PermissionName })),
+    );
+    return states.every((status) => status.state === "granted");
+  } catch {
+    return false;
+  }
+}

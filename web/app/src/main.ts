@@ -1,0 +1,151 @@
+import { type JoinOptions, MoimError, type QualitySample, Room } from "@moim/sdk";
+import { CallPage } from "./call.ts";
+import { el } from "./dom.ts";
+import { type Choice, memory, openDevices, showLobby } from "./lobby.ts";
+import { explainRoomError, Notices } from "./notices.ts";
+import { type PageOptions, parseOptions } from "./options.ts";
+import "./style.css";
+
+/** What programs that drive this page can ask. */
+interface Automation {
+  room: Room | null;
+  /** Resolves when the room is joined, rejects when that fails. */
+  ready: Promise<Room>;
+  /** A sample of the time since the last such call. */
+  sampleNow(): Promise<QualitySample>;
+  state(): {
+    state: "lobby" | "connecting" | "connected" | "reconnecting" | "ended" | "failed";
+    participants: { id: string; name: string; tracks: { id: string; kind: string; muted: boolean }[] }[];
+    tiles: { participant: string; name: string; hasVideo: boolean }[];
+    error: string | null;
+  };
+}
+
+declare global {
+  interface Window {
+    moim: Automation;
+  }
+}
+
+const app = document.getElementById("app")!;
+const notices = new Notices();
+document.body.append(notices.element);
+
+let phase: "lobby" | "connecting" | "joined" | "failed" = "lobby";
+let page: CallPage | null = null;
+let lastError: string | null = null;
+const ready = Promise.withResolvers<Room>();
+ready.promise.catch(() => {}); // whoever waits for it hears of it; nobody has to
+
+window.moim = {
+  room: null,
+  ready: ready.promise,
+  sampleNow: async () => (await ready.promise).sampleNow(),
+  state() {
+    const room = window.moim.room;
+    return {
+      state: phase === "joined" && room ? room.state : phase === "joined" ? "connecting" : phase,
+      participants: [...(room?.participants.values() ?? [])].map(({ id, name, tracks }) => ({
+        id,
+        name,
+        tracks: [...tracks.values()].map((track) => ({ id: track.id, kind: track.kind, muted: track.muted })),
+      })),
+      tiles: (page?.grid.all() ?? []).map(({ participant, name, hasVideo }) => ({
+        participant,
+        name,
+        hasVideo,
+      })),
+      error: lastError,
+    };
+  },
+};
+
+function report(message: string): void {
+  lastError = message;
+  notices.error(message);
+}
+
+async function main(): Promise<void> {
+  const options = parseOptions(location.pathname, location.search);
+  const name = options.name ?? memory.get("name");
+  if (options.room !== null && options.join && name !== null) {
+    const devices = await openDevices(options, report);
+    await enter({ room: options.room, name, ...devices }, options);
+    return;
+  }
+  const choice = await showLobby(app, options, report);
+  const path = `/room/${encodeURIComponent(choice.room)}`;
+  if (location.pathname !== path) history.pushState(null, "", path + location.search);
+  await enter(choice, options);
+}
+
+async function enter(choice: Choice, options: PageOptions): Promise<void> {
+  phase = "connecting";
+  document.title = `${choice.room} – moim`;
+  app.replaceChildren(message("Joining…", `Going into “${choice.room}” as ${choice.name}.`));
+  const join: JoinOptions = {
+    room: choice.room,
+    name: choice.name,
+    microphone: choice.microphone,
+    camera: choice.camera,
+  };
+  if (options.audio) join.audio = options.audio;
+  if (options.video) join.video = options.video;
+  if (options.codec) join.videoCodec = options.codec;
+  if (options.token) join.token = options.token;
+  if (options.show !== null) join.videoSlots = Math.min(options.show, 12);
+  let room: Room;
+  try {
+    room = await Room.join(join);
+  } catch (error) {
+    choice.microphone?.stop();
+    choice.camera?.stop();
+    const failure = error instanceof MoimError ? error : new MoimError("internal", String(error));
+    phase = "failed";
+    lastError = `${failure.code}: ${failure.message}`;
+    console.error("joining failed", error);
+    ready.reject(failure);
+    app.replaceChildren(message("Could not join", explainRoomError(failure), "Try again"));
+    return;
+  }
+  phase = "joined";
+  window.moim.room = room;
+  room.on("error", (error) => {
+    lastError = `${error.code}: ${error.message}`;
+  });
+  page = new CallPage(room, choice.name, options, notices);
+  app.replaceChildren(page.element);
+  page.grid.refresh();
+  ready.resolve(room);
+  const reason = await page.ended;
+  page.close();
+  page = null;
+  const left = reason === "left";
+  app.replaceChildren(
+    message(
+      left ? "You left the room" : "The call is over",
+      left ? `“${choice.room}” goes on without you.` : `Reason: ${reason}.`,
+      "Join again",
+    ),
+  );
+}
+
+/** A page with one message, and perhaps a way on. */
+function message(title: string, text: string, again?: string): HTMLElement {
+  const card = el(
+    "div",
+    { class: "card message" },
+    el("h1", { textContent: title }),
+    el("p", { textContent: text }),
+  );
+  if (again) {
+    const button = el("button", { class: "primary", type: "button", textContent: again });
+    button.onclick = () => location.reload();
+    card.append(button, el("a", { href: "/", textContent: "To the start page" }));
+    queueMicrotask(() => button.focus());
+  }
+  return el("main", { class: "lobby" }, card);
+}
+
+window.addEventListener("popstate", () => location.reload());
+void main();

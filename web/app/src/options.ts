@@ -1,0 +1,73 @@
+import type { AudioTopology, CameraOptions, VideoCodec, VideoTopology } from "@moim/sdk";
+
+/** What the address of the page asks for. */
+export interface PageOptions {
+  /** The room of `/room/NAME`, or null on the start page. */
+  room: string | null;
+  name: string | null;
+  /** Join at once, without asking. */
+  join: boolean;
+  /** Receive only this many videos. */
+  show: number | null;
+  codec: VideoCodec | null;
+  audio: AudioTopology | null;
+  video: VideoTopology | null;
+  /** Echo cancellation, noise suppression and gain control. */
+  processing: boolean;
+  /** Null: as the person chose last time. */
+  microphone: boolean | null;
+  camera: boolean | null;
+  cameraSize: CameraOptions;
+  token: string | null;
+}
+
+const SIZES: Record<string, CameraOptions> = {
+  "360p": { width: 640, height: 360 },
+  "480p": { width: 854, height: 480 },
+  "720p": { width: 1280, height: 720 },
+};
+
+/** Reads path and query; what is unknown or wrong counts as left out. */
+export function parseOptions(path: string, query: string): PageOptions {
+  const params = new URLSearchParams(query);
+  const among = <T extends string>(key: string, ...words: T[]): T | null => {
+    const value = params.get(key);
+    return words.find((word) => word === value) ?? null;
+  };
+  const size = params.get("camera");
+  const show = Number(params.get("show") ?? Number.NaN);
+  return {
+    room: roomOfPath(path),
+    name: params.get("name")?.trim() || null,
+    join: params.get("join") === "1",
+    show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
+    codec: among("codec", "vp8", "h264"),
+    audio: among("audio", "mesh", "sfu", "mcu"),
+    video: among("video", "none", "mesh", "sfu"),
+    processing: params.get("processing") !== "off",
+    microphone: params.has("mic") ? params.get("mic") !== "0" : null,
+    camera: size === null ? null : size !== "0" && size !== "off",
+    cameraSize: SIZES[size ?? "360p"] ?? SIZES["360p"]!,
+    token: params.get("token"),
+  };
+}
+
+function roomOfPath(path: string): string | null {
+  const match = /^\/room\/([^/]+)\/?$/.exec(path);
+  if (!match) return null;
+  try {
+    return roomName(decodeURIComponent(match[1]!));
+  } catch {
+    return null;
+  }
+}
+
+/** A room's id from what someone typed: blanks become dashes, what an id cannot hold is dropped. */
+export function roomName(typed: string): string | null {
+  const id = typed
+    .trim()
+    .replace(/\s+/g, "-")
+    .replace(/[^A-Za-z0-9\-_.]/g, "")
+    .slice(0, 64);
+  return id === "" ? null : id;
+}

@@ -1,0 +1,172 @@
+import { el, icon } from "./dom.ts";
+import { bestGrid } from "./layout.ts";
+
+const GAP = 8;
+/** More tiles than this help nobody; the rest is counted. */
+const MAX_TILES = 25;
+
+/** One person's picture. */
+export class Tile {
+  readonly element: HTMLLIElement;
+  readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
+  readonly #label = el("span", { class: "name" });
+  readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
+  readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
+  #name = "";
+  #muted = true;
+  #videoMuted = false;
+  #media: MediaStreamTrack | null = null;
+
+  constructor(
+    readonly participant: string,
+    readonly isSelf: boolean,
+    name: string,
+  ) {
+    const foot = el("span", { class: "foot" }, this.#badge, this.#label);
+    this.element = el("li", { class: isSelf ? "tile self" : "tile" }, this.#avatar, this.video, foot);
+    this.setName(name);
+  }
+
+  get name(): string {
+    return this.#name;
+  }
+
+  /** Whether a picture is shown. */
+  get hasVideo(): boolean {
+    return this.#media !== null && !this.#videoMuted;
+  }
+
+  setName(name: string): void {
+    this.#name = name;
+    this.#label.textContent = this.isSelf ? `${name} (you)` : name;
+    this.#avatar.textContent = initials(name);
+    this.#describe();
+  }
+
+  /** Whether nobody can hear this person. */
+  setMuted(muted: boolean): void {
+    this.#muted = muted;
+    this.#badge.hidden = !muted;
+    this.#describe();
+  }
+
+  setSpeaking(speaking: boolean): void {
+    this.element.classList.toggle("speaking", speaking);
+  }
+
+  /**
+   * Shows a picture, or none.
+   * @param fromRtp first RTP timestamp of the new content, where the track belonged to someone else before
+   */
+  setMedia(media: MediaStreamTrack | null, fromRtp?: number): void {
+    if (this.#media === media) return;
+    this.#media = media;
+    this.video.srcObject = media ? new MediaStream([media]) : null;
+    this.element.classList.remove("live");
+    if (media) this.#showAtFirstFrame(media, fromRtp);
+    this.#describe();
+  }
+
+  /** The person switched his camera off or on; the track stays. */
+  setVideoMuted(muted: boolean): void {
+    this.#videoMuted = muted;
+    this.element.classList.toggle("camera-off", muted);
+    this.#describe();
+  }
+
+  /** Until the first frame is there (of the new content, not of the slot's last one) the avatar stays. */
+  #showAtFirstFrame(media: MediaStreamTrack, fromRtp: number | undefined): void {
+    // The element is transparent and not hidden meanwhile: hidden ones get no frames.
+    this.video.requestVideoFrameCallback((_now, frame) => {
+      if (this.#media !== media) return;
+      const behind =
+        fromRtp !== undefined && frame.rtpTimestamp !== undefined && ((frame.rtpTimestamp - fromRtp) | 0) < 0;
+      if (behind) this.#showAtFirstFrame(media, fromRtp);
+      else this.element.classList.add("live");
+    });
+  }
+
+  #describe(): void {
+    const parts = [this.#name, this.#muted ? "microphone off" : null, this.hasVideo ? null : "no picture"];
+    this.element.setAttribute("aria-label", parts.filter(Boolean).join(", "));
+  }
+}
+
+function initials(name: string): string {
+  const words = name.trim().split(/\s+/).slice(0, 2);
+  return words.map((word) => [...word][0]?.toUpperCase() ?? "").join("");
+}
+
+/** The tiles of all people, as large as the window allows. */
+export class TileGrid {
+  readonly element = el("ul", { class: "tiles", "aria-label": "People in this room" });
+  readonly #tiles = new Map<string, Tile>();
+  readonly #more = el("li", { class: "tile more" });
+  readonly #observer = new ResizeObserver(() => this.#layout());
+  #shown = 0;
+
+  constructor() {
+    this.#observer.observe(this.element);
+  }
+
+  get(participant: string): Tile | undefined {
+    return this.#tiles.get(participant);
+  }
+
+  /** All tiles, in order of joining. */
+  all(): Tile[] {
+    return [...this.#tiles.values()];
+  }
+
+  add(tile: Tile): void {
+    this.#tiles.set(tile.participant, tile);
+    this.refresh();
+  }
+
+  remove(participant: string): void {
+    this.#tiles.get(participant)?.setMedia(null);
+    this.#tiles.delete(participant);
+    this.refresh();
+  }
+
+  clear(): void {
+    for (const participant of [...this.#tiles.keys()]) this.remove(participant);
+  }
+
+  end(): void {
+    this.#observer.disconnect();
+    this.clear();
+  }
+
+  /** Puts the tiles in place; with too many people those with a picture go first. */
+  refresh(): void {
+    let tiles = this.all();
+    const hidden = Math.max(0, tiles.length - MAX_TILES);
+    if (hidden > 0) {
+      const rank = (tile: Tile) => (tile.isSelf ? 0 : tile.hasVideo ? 1 : 2);
+      tiles = tiles.sort((a, b) => rank(a) - rank(b)).slice(0, MAX_TILES);
+    }
+    const wanted: HTMLElement[] = tiles.map((tile) => tile.element);
+    if (hidden > 0) {
+      this.#more.textContent = `and ${hidden} more`;
+      wanted.push(this.#more);
+    }
+    // Elements that stay are not touched: a moved video would flicker.
+    for (const child of [...this.element.children])
+      if (!wanted.includes(child as HTMLElement)) child.remove();
+    wanted.forEach((element, index) => {
+      if (this.element.children[index] !== element)
+        this.element.insertBefore(element, this.element.children[index] ?? null);
+    });
+    this.#shown = wanted.length;
+    this.#layout();
+  }
+
+  #layout(): void {
+    const { clientWidth, clientHeight } = this.element;
+    if (clientWidth === 0 || this.#shown === 0) return;
+    const grid = bestGrid(this.#shown, clientWidth - 2 * GAP, clientHeight - 2 * GAP, GAP);
+    this.element.style.setProperty("--tile", `${grid.width}px`);
+    this.element.style.setProperty("--gap", `${GAP}px`);
+  }
+}

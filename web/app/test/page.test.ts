@@ -1,0 +1,64 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { bestGrid } from "../src/layout.ts";
+import { parseOptions, roomName } from "../src/options.ts";
+
+describe("parseOptions", () => {
+  it("reads what automation uses", () => {
+    const query = "?name=Ada&join=1&show=4&codec=h264&processing=off&audio=sfu&video=sfu&mic=0&camera=720p";
+    expect(parseOptions("/room/garden", query)).toEqual({
+      room: "garden",
+      name: "Ada",
+      join: true,
+      show: 4,
+      codec: "h264",
+      audio: "sfu",
+      video: "sfu",
+      processing: false,
+      microphone: false,
+      camera: true,
+      cameraSize: { width: 1280, height: 720 },
+      token: null,
+    });
+  });
+
+  it("takes what is wrong as left out", () => {
+    const options = parseOptions("/", "?show=-1&codec=theora&audio=x&camera=9k");
+    expect(options).toMatchObject({ room: null, show: null, codec: null, audio: null, microphone: null });
+    expect(options.cameraSize).toEqual({ width: 640, height: 360 });
+    expect(parseOptions("/room/%E0%A4%A", "").room).toBeNull();
+    expect(parseOptions("/room/garden/", "?camera=off")).toMatchObject({ room: "garden", camera: false });
+  });
+
+  it("makes room names that the server takes", () => {
+    expect(roomName("  Monday stand up! ")).toBe("Monday-stand-up");
+    expect(roomName("모임")).toBeNull();
+    fc.assert(
+      fc.property(fc.string(), (typed) => {
+        const id = roomName(typed);
+        if (id !== null) expect(id).toMatch(/^[A-Za-z0-9\-_.]{1,64}$/);
+      }),
+    );
+  });
+});
+
+describe("bestGrid", () => {
+  const GAP = 8;
+  it("uses known shapes", () => {
+    expect(bestGrid(1, 1280, 600, GAP).columns).toBe(1);
+    expect(bestGrid(4, 1280, 600, GAP).columns).toBe(2);
+    expect(bestGrid(9, 1280, 700, GAP).columns).toBe(3);
+    expect(bestGrid(2, 344, 600, GAP).columns).toBe(1);
+  });
+
+  it("never makes the page scroll sideways", () => {
+    const size = fc.integer({ min: 160, max: 4000 });
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 60 }), size, size, (count, width, height) => {
+        const grid = bestGrid(count, width, height, GAP);
+        expect(grid.columns * grid.width + (grid.columns - 1) * GAP).toBeLessThanOrEqual(width);
+        expect(grid.width).toBeGreaterThan(0);
+      }),
+    );
+  });
+});

@@ -1,0 +1,180 @@
+// What the browser tests share: a server of their own, Chromium, and getStats read from outside
+// the page's own code.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const BINARY = process.env.MOIM_BIN ?? new URL('../../target/release/moim', import.meta.url).pathname;
+const CHROMIUM = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
+
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--use-fake-ui-for-media-stream',
+  '--use-fake-device-for-media-stream',
+  '--autoplay-policy=no-user-gesture-required',
+];
+
+/** Polls until `probe` gives something; the error tells what was waited for. */
+export async function until(what, probe, seconds = 20) {
+  const end = Date.now() + seconds * 1000;
+  let last;
+  while (Date.now() < end) {
+    try {
+      last = await probe();
+      if (last) return last;
+    } catch (error) {
+      last = error;
+    }
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  throw new Error(`waited ${seconds} s for ${what}; last: ${last?.stack ?? JSON.stringify(last)}`);
+}
+
+/** A temporary directory that is gone after the test. */
+export function scratch(t) {
+  const dir = mkdtempSync(join(tmpdir(), 'moim-e2e-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** Starts `moim serve` (development mode, or with the settings given) and waits for it. */
+export async function serve(t, { config, url = 'http://127.0.0.1:7880', prefix = [] } = {}) {
+  const args = ['serve'];
+  if (config) {
+    const file = join(scratch(t), 'moim.yaml');
+    writeFileSync(file, config);
+    args.push('--config', file);
+  }
+  const [command, ...rest] = [...prefix, BINARY, ...args];
+  const child = spawn(command, rest, { stdio: ['ignore', 'ignore', 'pipe'] });
+  let log = '';
+  child.stderr.on('data', (data) => (log += data));
+  const ended = new Promise((done) => child.once('exit', done));
+  t.after(async () => {
+    child.kill('SIGINT');
+    await ended;
+  });
+  await until('the server', () => {
+    if (child.exitCode !== null) throw new Error(`the server ended: ${log}`);
+    // curl, because the certificate of a test is its own.
+    return execFileSync('curl', ['-skf', `${url}/healthz`], { encoding: 'utf8' });
+  });
+  return { url, child, log: () => log };
+}
+
+/** Launches Chromium; `loopback` lets it use `lo` for media. */
+export async function browser(t, { loopback = true, args = [] } = {}) {
+  const flags = [...FLAGS, ...args];
+  if (loopback) flags.push('--allow-loopback-in-peer-connection');
+  const launched = await chromium.launch({ executablePath: CHROMIUM, args: flags });
+  t.after(() => launched.close());
+  return launched;
+}
+
+/** Opens the call page and joins. Every RTCPeerConnection is kept for `stats`. */
+export async function enter(t, launched, url, room, name, query = {}) {
+  const context = await launched.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
+  const errors = [];
+  page.on('pageerror', (error) => errors.push(String(error)));
+  await page.addInitScript(() => {
+    const Original = window.RTCPeerConnection;
+    window.peers = [];
+    window.RTCPeerConnection = class extends Original {
+      constructor(...rest) {
+        super(...rest);
+        window.peers.push(this);
+      }
+    };
+    // `cutSockets` closes all WebSockets, and refuses new ones for a while.
+    const Plain = window.WebSocket;
+    const open = new Set();
+    let cutUntil = 0;
+    window.socketsRefused = 0;
+    window.WebSocket = class extends Plain {
+      constructor(url, ...rest) {
+        const cut = performance.now() < cutUntil;
+        if (cut) window.socketsRefused++;
+        super(cut ? 'ws://127.0.0.1:9/' : url, ...rest);
+        open.add(this);
+        this.addEventListener('close', () => open.delete(this));
+      }
+    };
+    window.cutSockets = (ms) => {
+      cutUntil = performance.now() + ms;
+      for (const socket of open) socket.close();
+    };
+  });
+  const options = new URLSearchParams({ name, join: '1', processing: 'off', ...query });
+  await page.goto(`${url}/room/${room}?${options}`);
+  await until(`${name} to connect`, async () => {
+    const state = await page.evaluate(() => window.moim?.state());
+    if (state?.error) throw new Error(JSON.stringify(state));
+    return state?.state === 'connected';
+  });
+  return { page, name, errors };
+}
+
+/** All entries of getStats over all connections of a page. */
+export function stats({ page }) {
+  return page.evaluate(async () => {
+    const all = [];
+    for (const peer of window.peers) {
+      if (peer.connectionState === 'closed') continue;
+      for (const entry of (await peer.getStats()).values()) all.push(entry);
+    }
+    return all;
+  });
+}
+
+/** Inbound streams of a kind that ever carried a packet. */
+export async function inbound(person, kind) {
+  const all = await stats(person);
+  return all.filter((s) => s.type === 'inbound-rtp' && s.kind === kind && s.packetsReceived > 0);
+}
+
+/** Median of numbers. */
+export function median(numbers) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)];
+}
+
+/** Samples every second; returns per inbound stream what each second had. */
+export async function watch(person, seconds) {
+  const rows = [];
+  let before = null;
+  for (let second = 0; second <= seconds; second++) {
+    const all = await stats(person);
+    if (before) {
+      for (const now of all.filter((s) => s.type === 'inbound-rtp')) {
+        const then = before.find((s) => s.id === now.id);
+        if (!then || now.packetsReceived === 0) continue;
+        const span = (now.timestamp - then.timestamp) / 1000;
+        rows.push({
+          id: now.id,
+          kind: now.kind,
+          second,
+          fps: ((now.framesDecoded ?? 0) - (then.framesDecoded ?? 0)) / span,
+          height: now.frameHeight,
+          packets: now.packetsReceived - then.packetsReceived,
+          lost: now.packetsLost - then.packetsLost,
+          samples: (now.totalSamplesReceived ?? 0) - (then.totalSamplesReceived ?? 0),
+          concealed: (now.concealedSamples ?? 0) - (then.concealedSamples ?? 0),
+          energy: (now.totalAudioEnergy ?? 0) - (then.totalAudioEnergy ?? 0),
+        });
+      }
+    }
+    before = all;
+    if (second < seconds) await new Promise((done) => setTimeout(done, 1000));
+  }
+  return rows;
+}

@@ -1,0 +1,423 @@
+import { Charts } from "./charts.ts";
+import { el, figure, table } from "./dom.ts";
+import { type Metric, type RunRecord, readRecord, type Summary } from "./record.ts";
+import {
+  type Lines,
+  lossPct,
+  machineLines,
+  meanOf,
+  peopleRows,
+  qualityLines,
+  rttMs,
+  threadLines,
+} from "./series.ts";
+import "./style.css";
+
+/** What an exit code of the lab means. */
+const EXIT: Record<number, string> = {
+  0: "every threshold and check held",
+  99: "thresholds or checks failed",
+  104: "the configuration is wrong",
+  105: "the run was interrupted",
+  110: "the load generator was the limit, so the run proves nothing about the server",
+  111: "the target could not be reached",
+  112: "worse than the baseline",
+  113: "browsers and bots disagree",
+};
+const MAX_EVENTS = 500;
+
+const parent = document.getElementById("report")!;
+try {
+  const record = readRecord(document.getElementById("record")?.textContent ?? "");
+  if (record) show(record);
+  else
+    say("No run in here yet", "This is the empty report. The lab fills it: “moim load SCENARIO” writes one.");
+} catch (error) {
+  say(
+    "This report is damaged",
+    `Its record cannot be read (${error}). Render it again from the run's folder.`,
+  );
+}
+
+function say(title: string, text: string): void {
+  parent.replaceChildren(el("section", {}, el("h1", { textContent: title }), el("p", { textContent: text })));
+}
+
+function show(record: RunRecord): void {
+  const { meta, summary, samples, machine, events } = record;
+  document.title = `${meta.name ?? "run"}: ${summary.verdict ?? "no verdict"} – moim`;
+  const last = [samples, machine, events].flatMap((rows) => rows.map((row) => row.t_ms));
+  const end = Math.max(meta.duration_s ?? 0, last.reduce((a, b) => Math.max(a, b), 0) / 1000, 1);
+  const charts = new Charts(events, end);
+  parent.replaceChildren(
+    heading(record),
+    banner(summary),
+    keyFigures(record),
+    ...judgement(summary),
+    ...plots(record, charts),
+    section(
+      "People",
+      "Worst first. Loss is of the whole run, the rest are medians of a person's samples; the first sample is left out.",
+      peopleTable(record),
+    ),
+    ...metricsTable(summary),
+    ...machineTables(summary),
+    ...eventList(record),
+    about(record),
+  );
+  charts.draw();
+}
+
+function section(title: string, hint: string, ...content: (Node | null)[]): HTMLElement {
+  return el(
+    "section",
+    {},
+    el("h2", { textContent: title }),
+    hint ? el("p", { class: "hint", textContent: hint }) : null,
+    ...content,
+  );
+}
+
+function heading({ meta }: RunRecord): HTMLElement {
+  const started = meta.started_at ? new Date(meta.started_at) : null;
+  const when = started && !Number.isNaN(started.getTime()) ? started.toLocaleString() : meta.started_at;
+  const target = meta.target ? `${meta.target.adapter ?? ""} at ${meta.target.url ?? "?"}` : null;
+  const parts = [when, target, meta.version ? `moim ${meta.version}` : null].filter(Boolean);
+  return el(
+    "header",
+    {},
+    el("h1", { textContent: meta.name ?? "Run" }),
+    el("p", { class: "hint", textContent: parts.join(" · ") }),
+  );
+}
+
+function banner(summary: Summary): HTMLElement {
+  const verdict = summary.verdict ?? "none";
+  const words = { pass: "Pass", fail: "Fail", inconclusive: "Inconclusive", none: "No verdict" }[verdict];
+  const code = summary.exit_code;
+  const meaning = code === undefined ? "" : (EXIT[code] ?? "");
+  const failures = summary.failures ?? [];
+  return el(
+    "section",
+    { class: `verdict ${verdict}` },
+    el("h2", { textContent: words }),
+    el("p", {
+      textContent: code === undefined ? "" : `Exit code ${code}${meaning ? `: ${meaning}.` : "."}`,
+    }),
+    failures.length > 0 ? el("ul", {}, ...failures.map((text) => el("li", { textContent: text }))) : null,
+  );
+}
+
+function keyFigures({ meta, summary }: RunRecord): HTMLElement {
+  const metric = (name: string): Metric => summary.metrics?.[name] ?? {};
+  const server = summary.server ?? {};
+  const cards: [string, string, string][] = [
+    ["People", figure(summary.people, 0), `${figure(summary.subscriptions, 0)} subscriptions`],
+    ["Loss", `${figure(metric("loss_pct").user_p95, 2)} %`, "95th percentile of people"],
+    ["MOS-LQ", figure(metric("mos_lq").user_p5, 2), "5th percentile of people"],
+    ["Round trip", `${figure(metric("rtt_ms").user_p95)} ms`, "95th percentile of people"],
+    ["Frame rate", `${figure(metric("frames_per_second").user_p5)} /s`, "5th percentile of people"],
+    ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
+    ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
+    ["A packet out", `${figure(server.us_per_packet_out, 2)} µs`, "of server CPU"],
+    ["Length", `${figure(summary.duration_s ?? meta.duration_s, 0)} s`, bottleneck(summary)],
+  ];
+  return el(
+    "section",
+    { class: "cards", "aria-label": "Key figures" },
+    ...cards.map(([name, value, hint]) =>
+      el(
+        "div",
+        { class: "card" },
+        el("span", { class: "hint", textContent: name }),
+        el("strong", { textContent: value }),
+        el("span", { class: "hint", textContent: hint }),
+      ),
+    ),
+  );
+}
+
+function bottleneck({ bottleneck: found }: Summary): string {
+  if (!found?.first || found.first === "none") return "no bottleneck";
+  return `first limit: ${found.first}${found.state ? ` (${found.state})` : ""}`;
+}
+
+function judgement(summary: Summary): HTMLElement[] {
+  const mark = (ok: boolean) => (ok ? "✓ holds" : "✗ fails");
+  const bad = (row: { ok: boolean }) => (row.ok ? "" : "bad");
+  const sections: HTMLElement[] = [];
+  const { thresholds = [], checks = [] } = summary;
+  if (thresholds.length > 0)
+    sections.push(
+      section(
+        "Thresholds",
+        "",
+        table(
+          "Thresholds",
+          thresholds,
+          [
+            {
+              title: "Threshold",
+              long: true,
+              text: ({ metric, expr }) => (metric && !expr.startsWith(metric) ? `${metric} ${expr}` : expr),
+            },
+            { title: "Measured", text: (row) => figure(row.value, 3) },
+            { title: "", words: true, text: (row) => mark(row.ok) },
+          ],
+          bad,
+        ),
+      ),
+    );
+  if (checks.length > 0)
+    sections.push(
+      section(
+        "Checks",
+        "",
+        table(
+          "Checks",
+          checks,
+          [
+            { title: "Check", long: true, text: (row) => row.name },
+            { title: "", words: true, text: (row) => mark(row.ok) },
+            { title: "Detail", long: true, text: (row) => row.detail ?? "" },
+          ],
+          bad,
+        ),
+      ),
+    );
+  return sections.length > 1 ? [el("div", { class: "two" }, ...sections)] : sections;
+}
+
+function plots({ samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
+  const quality = [
+    charts.add({
+      title: "Loss",
+      unit: "%",
+      quality: true,
+      digits: 2,
+      data: qualityLines(samples, lossPct, "highest", true),
+    }),
+    charts.add({
+      title: "MOS-LQ",
+      unit: "1 to 4.5, delay left out",
+      quality: true,
+      digits: 2,
+      range: [1, 4.6],
+      data: qualityLines(samples, meanOf("mos_lq"), "lowest"),
+    }),
+    charts.add({
+      title: "Round trip",
+      unit: "ms",
+      quality: true,
+      data: qualityLines(samples, rttMs, "highest"),
+    }),
+    charts.add({
+      title: "Jitter",
+      unit: "ms",
+      quality: true,
+      data: qualityLines(samples, meanOf("jitter_ms"), "highest"),
+    }),
+    charts.add({
+      title: "Frame rate",
+      unit: "frames/s",
+      quality: true,
+      data: qualityLines(samples, meanOf("frames_per_second"), "lowest"),
+    }),
+  ];
+  const cpu: HTMLElement[] = [];
+  const chart = (title: string, unit: string, digits: number, data: Lines) => {
+    if (data.lines.some((line) => line.values.some((value) => value !== null)))
+      cpu.push(charts.add({ title, unit, digits, data }));
+  };
+  chart("Server CPU by thread", "cores", 2, threadLines(machine, "server"));
+  chart("Generator CPU by thread", "cores", 2, threadLines(machine, "generator"));
+  chart(
+    "Server packets",
+    "packets/s",
+    0,
+    machineLines(machine, [
+      ["in", (row) => row.server?.packets_in_per_s],
+      ["out", (row) => row.server?.packets_out_per_s],
+    ]),
+  );
+  chart(
+    "Server traffic",
+    "Mbit/s",
+    2,
+    machineLines(machine, [
+      ["in", (row) => row.server?.mbit_in_per_s],
+      ["out", (row) => row.server?.mbit_out_per_s],
+    ]),
+  );
+  chart(
+    "Generator timer lag",
+    "ms, p99",
+    2,
+    machineLines(machine, [["lag", (row) => row.generator?.timer_lag_ms_p99]]),
+  );
+  const hint = "One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.";
+  return [
+    section("Quality over time", hint, el("div", { class: "charts" }, ...quality)),
+    ...(cpu.length > 0 ? [section("Machine over time", "", el("div", { class: "charts" }, ...cpu))] : []),
+  ];
+}
+
+function peopleTable(record: RunRecord): HTMLElement {
+  const percent = (ratio: number | null) => (ratio === null ? null : ratio * 100);
+  return table(
+    "People",
+    peopleRows(record),
+    [
+      { title: "Person", words: true, text: (row) => row.name, sort: (row) => row.name },
+      { title: "Kind", words: true, text: (row) => row.kind, sort: (row) => row.kind },
+      { title: "Room", words: true, text: (row) => row.room, sort: (row) => row.room },
+      { title: "MOS-LQ", text: (row) => figure(row.mos_lq, 2), sort: (row) => row.mos_lq },
+      { title: "MOS-CQ", text: (row) => figure(row.mos_cq, 2), sort: (row) => row.mos_cq },
+      { title: "Loss %", text: (row) => figure(row.loss_pct, 2), sort: (row) => row.loss_pct },
+      { title: "Jitter ms", text: (row) => figure(row.jitter_ms), sort: (row) => row.jitter_ms },
+      { title: "RTT ms", text: (row) => figure(row.rtt_ms), sort: (row) => row.rtt_ms },
+      {
+        title: "Frames/s",
+        text: (row) => figure(row.frames_per_second),
+        sort: (row) => row.frames_per_second,
+      },
+      {
+        title: "Frozen %",
+        text: (row) => figure(percent(row.freeze_ratio)),
+        sort: (row) => row.freeze_ratio,
+      },
+      { title: "Samples", text: (row) => figure(row.samples, 0), sort: (row) => row.samples },
+    ],
+    (row) => (row.samples === 0 ? "bad" : ""),
+  );
+}
+
+function metricsTable(summary: Summary): HTMLElement[] {
+  const rows = Object.entries(summary.metrics ?? {});
+  if (rows.length === 0) return [];
+  const column = (title: string, key: keyof Metric) => ({
+    title,
+    text: ([, metric]: [string, Metric | null]) => figure(metric?.[key] as number | null | undefined, 2),
+  });
+  const basis = ([, metric]: [string, Metric | null]) =>
+    [metric?.model, metric?.delay ? `delay ${metric.delay}` : null].filter(Boolean).join(", ");
+  return [
+    section(
+      "All metrics",
+      "p50 to max are over all samples; “people” figures reduce within each person first.",
+      table("All metrics", rows, [
+        { title: "Metric", words: true, text: ([name]) => name },
+        column("p50", "p50"),
+        column("p95", "p95"),
+        column("p99", "p99"),
+        column("max", "max"),
+        column("people p5", "user_p5"),
+        column("people p95", "user_p95"),
+        { title: "n", text: ([, metric]) => figure(metric?.n, 0) },
+        { title: "Basis", words: true, text: basis },
+      ]),
+    ),
+  ];
+}
+
+function machineTables({ server, generator }: Summary): HTMLElement[] {
+  const threads = (map: Record<string, number> | undefined) =>
+    Object.entries(map ?? {}).sort(([, a], [, b]) => b - a);
+  const cores = (caption: string, rows: [string, number][]) =>
+    table(caption, rows, [
+      { title: "Thread", words: true, text: ([name]) => name },
+      { title: "Cores", text: ([, value]) => figure(value, 3) },
+    ]);
+  const sections: HTMLElement[] = [];
+  if (server) sections.push(section("Server threads", "", cores("Server threads", threads(server.threads))));
+  if (generator) {
+    const health =
+      generator.healthy === false ? "The generator was at its limit." : "The generator was healthy.";
+    const lag = `Timer lag p99 ${figure(generator.timer_lag_ms_p99, 2)} ms.`;
+    sections.push(
+      section(
+        "Generator threads",
+        `${health} ${lag}`,
+        cores("Generator threads", threads(generator.threads)),
+      ),
+    );
+  }
+  if (server) {
+    const drops = threads(server.drops).filter(([, count]) => count > 0);
+    sections.push(
+      section(
+        "Drops by reason",
+        drops.length === 0 ? "The server dropped nothing." : "",
+        drops.length === 0
+          ? null
+          : table("Drops", drops, [
+              { title: "Reason", long: true, text: ([reason]) => reason },
+              { title: "Count", text: ([, count]) => figure(count, 0) },
+            ]),
+      ),
+    );
+  }
+  return sections.length > 0 ? [el("div", { class: "two" }, ...sections)] : [];
+}
+
+function eventList({ events }: RunRecord): HTMLElement[] {
+  if (events.length === 0) return [];
+  const shown = events.slice(0, MAX_EVENTS);
+  const hint = events.length > shown.length ? `The first ${MAX_EVENTS} of ${events.length}.` : "";
+  return [
+    section(
+      "Events",
+      hint,
+      table(
+        "Events",
+        shown,
+        [
+          { title: "At", text: (event) => `${figure(event.t_ms / 1000)} s` },
+          { title: "Who", words: true, text: (event) => event.person ?? "" },
+          { title: "What", long: true, text: (event) => event.text },
+        ],
+        (event) => (event.level === "error" ? "bad" : (event.level ?? "")),
+      ),
+    ),
+  ];
+}
+
+function about({ meta, summary }: RunRecord): HTMLElement {
+  const machine = meta.machine ?? summary.machine ?? {};
+  const facts: [string, string | undefined][] = [
+    ["CPU", machine.cpu],
+    ["Cores", machine.cores?.toString()],
+    ["Kernel", machine.kernel],
+    ["Load average before", machine.load_average?.map((load) => load.toFixed(2)).join(", ")],
+    ...Object.entries(machine.versions ?? {}),
+  ];
+  const evidence = summary.bottleneck?.evidence ?? [];
+  return section(
+    "How it was run",
+    "",
+    el(
+      "dl",
+      {},
+      ...facts.flatMap(([name, text]) =>
+        text ? [el("dt", { textContent: name }), el("dd", { textContent: text })] : [],
+      ),
+    ),
+    evidence.length > 0
+      ? el(
+          "ul",
+          {},
+          ...evidence.map((item) =>
+            el("li", { textContent: typeof item === "string" ? item : JSON.stringify(item) }),
+          ),
+        )
+      : null,
+    meta.scenario
+      ? el(
+          "details",
+          { open: true },
+          el("summary", { textContent: "Scenario" }),
+          el("pre", { textContent: meta.scenario }),
+        )
+      : null,
+  );
+}

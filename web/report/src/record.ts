@@ -1,0 +1,139 @@
+/** The record of a run, as the lab puts it into this page. Old records may lack keys: all of it may be missing. */
+
+export interface Meta {
+  schema?: number;
+  name?: string;
+  started_at?: string;
+  duration_s?: number;
+  target?: { adapter?: string; url?: string };
+  version?: string;
+  scenario?: string;
+  people?: Person[];
+  machine?: Machine;
+}
+
+export interface Person {
+  name: string;
+  kind: string;
+  room?: string;
+  participant?: string | null;
+}
+
+export interface Machine {
+  cpu?: string;
+  cores?: number;
+  kernel?: string;
+  load_average?: number[];
+  versions?: Record<string, string>;
+}
+
+/** One metric of the summary; null where nobody could measure. */
+export type Metric = {
+  [key in "p50" | "p95" | "p99" | "max" | "user_p1" | "user_p5" | "user_p95" | "n"]?: number | null;
+} & { model?: string; delay?: string };
+
+export interface Summary {
+  schema?: number;
+  verdict?: "pass" | "fail" | "inconclusive";
+  exit_code?: number;
+  people?: number;
+  subscriptions?: number;
+  duration_s?: number;
+  metrics?: Record<string, Metric | null>;
+  thresholds?: { metric?: string; expr: string; ok: boolean; value?: number | null }[];
+  bottleneck?: {
+    first?: string | null;
+    second?: string | null;
+    state?: string | null;
+    evidence?: unknown[];
+  } | null;
+  server?: {
+    cpu_cores?: number | null;
+    us_per_packet_out?: number | null;
+    threads?: Record<string, number>;
+    drops?: Record<string, number>;
+    rss_mib?: number | null;
+  } | null;
+  generator?: {
+    healthy?: boolean;
+    cpu_cores?: number | null;
+    timer_lag_ms_p99?: number | null;
+    threads?: Record<string, number>;
+  } | null;
+  machine?: Machine;
+  failures?: string[];
+  checks?: { name: string; ok: boolean; detail?: string }[];
+}
+
+/** A row of what was received, as in the contract's quality sample. */
+export interface Received {
+  participant: string;
+  track: string;
+  kind: "audio" | "video";
+  packets_received: number;
+  packets_lost: number;
+  jitter_ms?: number | null;
+  frames_per_second?: number | null;
+  freeze_ratio?: number | null;
+  mos_lq?: number | null;
+  mos_cq?: number | null;
+  bitrate_kbps?: number | null;
+}
+
+export interface Sample {
+  t_ms: number;
+  person: string;
+  kind: string;
+  sample: { rtt_ms?: number | null; received?: Received[] };
+}
+
+export interface MachineRow {
+  t_ms: number;
+  server?: {
+    cpu_cores?: number | null;
+    threads?: Record<string, number>;
+    rss_mib?: number | null;
+    packets_in_per_s?: number | null;
+    packets_out_per_s?: number | null;
+    mbit_in_per_s?: number | null;
+    mbit_out_per_s?: number | null;
+    drops?: Record<string, number>;
+  } | null;
+  generator?: {
+    cpu_cores?: number | null;
+    threads?: Record<string, number>;
+    timer_lag_ms_p99?: number | null;
+  } | null;
+}
+
+export interface RunEvent {
+  t_ms: number;
+  text: string;
+  person?: string | null;
+  level?: "info" | "warn" | "error";
+}
+
+export interface RunRecord {
+  meta: Meta;
+  summary: Summary;
+  samples: Sample[];
+  machine: MachineRow[];
+  events: RunEvent[];
+}
+
+/**
+ * Reads the record's text.
+ * @returns null where the page is the empty template; throws where the text is no JSON
+ */
+export function readRecord(text: string): RunRecord | null {
+  const data: unknown = JSON.parse(text);
+  if (typeof data !== "object" || data === null) return null;
+  const raw = data as Partial<RunRecord>;
+  return {
+    meta: raw.meta ?? {},
+    summary: raw.summary ?? {},
+    samples: raw.samples ?? [],
+    machine: raw.machine ?? [],
+    events: raw.events ?? [],
+  };
+}

@@ -1,0 +1,186 @@
+/** From samples to lines and table rows. Pure. A value that nobody measured is null and makes a gap. */
+import type { MachineRow, Received, RunRecord, Sample } from "./record.ts";
+
+/** One point in time for all lines of a chart. */
+export const BUCKET_MS = 3_000;
+
+export type Points = (number | null)[];
+
+/** A line of a chart. */
+export interface Line {
+  label: string;
+  values: Points;
+}
+
+/** Lines over one time axis, in seconds since the run began. */
+export interface Lines {
+  seconds: number[];
+  lines: Line[];
+}
+
+/** What of a person a chart shows. */
+export type Reduction = (sample: Sample["sample"]) => number | null;
+
+/** Loss over all that a person received, in percent. */
+export const lossPct: Reduction = ({ received }) => {
+  const lost = total(received, (row) => row.packets_lost);
+  const expected = lost + total(received, (row) => row.packets_received);
+  return expected > 0 ? (100 * lost) / expected : null;
+};
+
+/** Mean of a field over a person's rows that have it. */
+export function meanOf(field: keyof Received): Reduction {
+  return ({ received }) => mean((received ?? []).map((row) => row[field]).filter(isNumber));
+}
+
+export const rttMs: Reduction = ({ rtt_ms }) => rtt_ms ?? null;
+
+/** The people's values at each point in time. */
+export function byTime(samples: readonly Sample[], reduce: Reduction): Map<number, number[]> {
+  const buckets = new Map<number, number[]>();
+  for (const { t_ms, sample } of samples) {
+    const bucket = Math.round(t_ms / BUCKET_MS);
+    const values = buckets.get(bucket) ?? [];
+    if (!buckets.has(bucket)) buckets.set(bucket, values);
+    const value = reduce(sample);
+    if (value !== null) values.push(value);
+  }
+  return new Map([...buckets].sort(([a], [b]) => a - b));
+}
+
+/**
+ * Median and worst person over time.
+ * @param worst which end is bad
+ * @param p95 adds the 95th percentile
+ */
+export function qualityLines(
+  samples: readonly Sample[],
+  reduce: Reduction,
+  worst: "highest" | "lowest",
+  p95 = false,
+): Lines {
+  const buckets = byTime(samples, reduce);
+  const line = (label: string, pick: (values: number[]) => number | null): Line => ({
+    label,
+    values: [...buckets.values()].map((values) => pick(values)),
+  });
+  const lines = [line("median", (values) => quantile(values, 0.5))];
+  if (p95) lines.push(line("p95", (values) => quantile(values, 0.95)));
+  lines.push(line("worst", (values) => quantile(values, worst === "highest" ? 1 : 0)));
+  return { seconds: [...buckets.keys()].map((bucket) => (bucket * BUCKET_MS) / 1000), lines };
+}
+
+/** CPU of each thread over time; beyond `most` threads the least busy are summed as `others`. */
+export function threadLines(rows: readonly MachineRow[], side: "server" | "generator", most = 7): Lines {
+  const sums = new Map<string, number>();
+  for (const row of rows)
+    for (const [name, cores] of Object.entries(row[side]?.threads ?? {}))
+      sums.set(name, (sums.get(name) ?? 0) + cores);
+  const names = [...sums].sort(([, a], [, b]) => b - a).map(([name]) => name);
+  const shown = names.slice(0, names.length > most ? most - 1 : most);
+  const rest = names.slice(shown.length);
+  const lines = shown.map((name) => ({
+    label: name,
+    values: rows.map((row) => (row[side] ? (row[side].threads?.[name] ?? 0) : null)),
+  }));
+  if (rest.length > 0)
+    lines.push({
+      label: `${rest.length} others`,
+      values: rows.map((row) =>
+        row[side] ? rest.reduce((sum, name) => sum + (row[side]?.threads?.[name] ?? 0), 0) : null,
+      ),
+    });
+  return { seconds: rows.map((row) => row.t_ms / 1000), lines };
+}
+
+/** Lines of plain fields of the server or the generator. */
+export function machineLines(
+  rows: readonly MachineRow[],
+  fields: [label: string, pick: (row: MachineRow) => number | null | undefined][],
+): Lines {
+  return {
+    seconds: rows.map((row) => row.t_ms / 1000),
+    lines: fields.map(([label, pick]) => ({ label, values: rows.map((row) => pick(row) ?? null) })),
+  };
+}
+
+/** A person's figures over the whole run. */
+export interface PersonRow {
+  name: string;
+  kind: string;
+  room: string;
+  samples: number;
+  loss_pct: number | null;
+  jitter_ms: number | null;
+  rtt_ms: number | null;
+  frames_per_second: number | null;
+  freeze_ratio: number | null;
+  mos_lq: number | null;
+  mos_cq: number | null;
+}
+
+/**
+ * The people, worst first. Loss is of all packets of the run; the others are medians over the person's samples.
+ * The first sample is left out: it holds the time before media flowed.
+ */
+export function peopleRows({ meta, samples }: RunRecord): PersonRow[] {
+  const byPerson = new Map<string, Sample[]>();
+  for (const sample of samples) {
+    const list = byPerson.get(sample.person);
+    if (list) list.push(sample);
+    else byPerson.set(sample.person, [sample]);
+  }
+  const known = new Map((meta.people ?? []).map((person) => [person.name, person]));
+  const names = new Set([...known.keys(), ...byPerson.keys()]);
+  const rows = [...names].map((name): PersonRow => {
+    const all = byPerson.get(name) ?? [];
+    const later = all.slice(1);
+    const received = later.flatMap(({ sample }) => sample.received ?? []);
+    const median = (reduce: Reduction) =>
+      quantile(later.map(({ sample }) => reduce(sample)).filter(isNumber), 0.5);
+    return {
+      name,
+      kind: known.get(name)?.kind ?? all[0]?.kind ?? "",
+      room: known.get(name)?.room ?? "",
+      samples: all.length,
+      loss_pct: lossPct({ received }),
+      jitter_ms: median(meanOf("jitter_ms")),
+      rtt_ms: median(rttMs),
+      frames_per_second: median(meanOf("frames_per_second")),
+      freeze_ratio: median(meanOf("freeze_ratio")),
+      mos_lq: median(meanOf("mos_lq")),
+      mos_cq: median(meanOf("mos_cq")),
+    };
+  });
+  return rows.sort(worstFirst);
+}
+
+/** People without any sample are the worst; then by MOS, then by loss. */
+function worstFirst(a: PersonRow, b: PersonRow): number {
+  const silent = Number(b.samples === 0) - Number(a.samples === 0);
+  if (silent !== 0) return silent;
+  const mos = (a.mos_lq ?? 5) - (b.mos_lq ?? 5);
+  if (Math.abs(mos) > 1e-9) return mos;
+  return (b.loss_pct ?? -1) - (a.loss_pct ?? -1) || a.name.localeCompare(b.name, "en", { numeric: true });
+}
+
+/** Nearest-rank quantile; null of nothing. */
+export function quantile(values: readonly number[], q: number): number | null {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length / 2;
+  if (q === 0.5 && Number.isInteger(middle)) return (sorted[middle - 1]! + sorted[middle]!) / 2;
+  return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)]!;
+}
+
+export function mean(values: readonly number[]): number | null {
+  return values.length === 0 ? null : values.reduce((a, b) => a + b, 0) / values.length;
+}
+
+function total(rows: readonly Received[] | undefined, pick: (row: Received) => number): number {
+  return (rows ?? []).reduce((sum, row) => sum + pick(row), 0);
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value);
+}

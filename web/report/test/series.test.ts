@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { readRecord } from "../src/record.ts";
+import { lossPct, meanOf, peopleRows, qualityLines, quantile, threadLines } from "../src/series.ts";
+import { sampleRecord } from "./sample-record.ts";
+
+const record = sampleRecord();
+
+describe("readRecord", () => {
+  it("knows the empty template from a record, and fills what is missing", () => {
+    expect(readRecord('"__MOIM_RECORD__"')).toBeNull();
+    expect(readRecord('{"meta":{"name":"x"}}')).toEqual({
+      meta: { name: "x" },
+      summary: {},
+      samples: [],
+      machine: [],
+      events: [],
+    });
+    expect(() => readRecord("{")).toThrow();
+  });
+});
+
+describe("quality over time", () => {
+  it("has one point an interval, and the worst person is at least as bad as the median", () => {
+    const { seconds, lines } = qualityLines(record.samples, lossPct, "highest", true);
+    expect(seconds).toHaveLength(20);
+    expect(seconds[0]).toBe(3);
+    expect(lines.map((line) => line.label)).toEqual(["median", "p95", "worst"]);
+    const [median, , worst] = lines;
+    worst!.values.forEach((value, i) => {
+      expect(value!).toBeGreaterThanOrEqual(median!.values[i]!);
+    });
+    expect(worst!.values.at(-1)).toBeGreaterThan(1);
+  });
+
+  it("takes the lowest as worst where low is bad, and leaves gaps where nobody measured", () => {
+    const lq = qualityLines(record.samples, meanOf("mos_lq"), "lowest").lines;
+    expect(lq[1]!.values[0]).toBeCloseTo(3.3);
+    const cq = qualityLines(record.samples, meanOf("mos_cq"), "lowest").lines;
+    expect(cq[0]!.values.every((value) => value === null)).toBe(true);
+  });
+
+  it("gives no loss where nothing was expected", () => {
+    expect(lossPct({ received: [] })).toBeNull();
+    expect(lossPct({})).toBeNull();
+  });
+});
+
+describe("peopleRows", () => {
+  it("puts those without any sample first, then the worst", () => {
+    const extra = structuredClone(record);
+    extra.meta.people!.push({ name: "bot-9", kind: "bot", room: "room-0" });
+    const rows = peopleRows(extra);
+    expect(rows.slice(0, 2).map((row) => row.name)).toEqual(["bot-9", "bot-3"]);
+    expect(rows[0]!.loss_pct).toBeNull();
+    expect(rows[1]!.loss_pct).toBeGreaterThan(3);
+    expect(rows).toHaveLength(11);
+  });
+
+  it("leaves the first sample out", () => {
+    const two = structuredClone(record);
+    two.samples = record.samples.filter((sample) => sample.person === "bot-0").slice(0, 2);
+    two.samples[0]!.sample.rtt_ms = 1000;
+    two.samples[1]!.sample.rtt_ms = 2;
+    expect(peopleRows(two).find((row) => row.name === "bot-0")!.rtt_ms).toBe(2);
+  });
+});
+
+describe("threadLines", () => {
+  it("shows the busiest first and sums the rest", () => {
+    const { lines } = threadLines(record.machine, "server", 3);
+    expect(lines.map((line) => line.label)).toEqual(["media-0", "control-0", "2 others"]);
+    const sum = lines.reduce((total, line) => total + line.values[0]!, 0);
+    const all = Object.values(record.machine[0]!.server!.threads!).reduce((a, b) => a + b, 0);
+    expect(sum).toBeCloseTo(all);
+  });
+
+  it("leaves a gap where the server is unknown", () => {
+    expect(
+      threadLines([{ t_ms: 0, server: null }, record.machine[0]!], "server").lines[0]!.values[0],
+    ).toBeNull();
+  });
+});
+
+describe("quantile", () => {
+  it("is the nearest rank, and the middle of two for the median", () => {
+    expect(quantile([], 0.5)).toBeNull();
+    expect(quantile([3, 1], 0.5)).toBe(2);
+    expect(quantile([1, 2, 3], 0.95)).toBe(3);
+    expect(quantile([5, 1, 9], 0)).toBe(1);
+  });
+});

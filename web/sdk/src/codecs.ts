@@ -1,0 +1,28 @@
+import type { MediaKind, VideoCodec } from "./wire.ts";
+
+/** The part of `RTCRtpCodec` that the choice needs. */
+export interface CodecLike {
+  mimeType: string;
+  sdpFmtpLine?: string;
+}
+
+/**
+ * The codecs to negotiate, best first: Opus alone, or the room's video codec with RTX. Short lists keep the cost
+ * of SDP low: it grows with lines × codecs.
+ * @returns an empty list where the browser lacks the codec
+ */
+export function preferredCodecs<C extends CodecLike>(
+  available: readonly C[],
+  kind: MediaKind,
+  video: VideoCodec,
+): C[] {
+  const named = (name: string) => available.filter((codec) => codec.mimeType.toLowerCase() === name);
+  if (kind === "audio") return named("audio/opus");
+  let main = named(`video/${video}`);
+  if (video === "h264") {
+    const usable = main.filter((codec) => /packetization-mode=1/.test(codec.sdpFmtpLine ?? ""));
+    const constrainedBaseline = (codec: C) => Number(/profile-level-id=42e0/i.test(codec.sdpFmtpLine ?? ""));
+    main = usable.sort((a, b) => constrainedBaseline(b) - constrainedBaseline(a)).slice(0, 1);
+  }
+  return main.length > 0 ? [...main, ...named("video/rtx")] : [];
+}

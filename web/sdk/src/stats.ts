@@ -1,0 +1,304 @@
+/**
+ * From `getStats` to quality samples: the interval's own values, a row a track and not a slot. Pure: time and
+ * reports are arguments.
+ *
+ * Definitions: W3C webrtc-stats for the browser's counters, RFC 3550 A.3 for interval loss. A value that nobody
+ * measured is null, never 0.
+ */
+import { mosCq, mosLq, mosSdk, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "./mos.ts";
+import type { MediaKind, QualitySample, ReceivedTrack, SentTrack } from "./wire.ts";
+
+/** One entry of an `RTCStatsReport`. */
+export type Stat = { id: string; type: string; timestamp: number } & Record<string, unknown>;
+
+/** What `getStats` said at one moment. */
+export interface Snapshot {
+  /** The tracker's clock, in milliseconds. */
+  atMs: number;
+  stats: ReadonlyMap<string, Stat>;
+}
+
+/** A track in a slot. */
+export interface Mapping {
+  slot: string;
+  kind: MediaKind;
+  participant: string;
+  track: string;
+}
+
+/** An own track on its line. */
+export interface SentMapping {
+  mid: string;
+  id: string;
+  kind: MediaKind;
+}
+
+/** A moment of a slot: when, and its `inbound-rtp` then (null before the first packet). */
+interface Mark {
+  atMs: number;
+  stat: Stat | null;
+}
+
+interface Receiving extends Mapping {
+  /** When the slot got this track. */
+  since: Mark;
+  /** Where the current interval begins. */
+  from: Mark;
+  /** When a frame or packet was last seen to have come. */
+  lastSeenMs: number;
+  /** The browser counts the pause before a re-map or an unmute as a freeze: such an interval tells nothing. */
+  freezesKnown: boolean;
+}
+
+/** Follows the counters of one peer connection and cuts them into intervals. */
+export class StatsTracker {
+  readonly #receiving = new Map<string, Receiving>();
+  #finished: ReceivedTrack[] = [];
+  #sent: SentMapping[] = [];
+  #sentFrom = new Map<string, Mark>();
+  #fromMs: number;
+
+  /** @param startMs when the first interval begins */
+  constructor(startMs: number) {
+    this.#fromMs = startMs;
+  }
+
+  /** Slots got tracks. */
+  mapped(mappings: readonly Mapping[], snapshot: Snapshot): void {
+    for (const mapping of mappings) {
+      const mark = { atMs: snapshot.atMs, stat: inbound(snapshot, mapping.slot) };
+      const fresh = (value(mark.stat, "framesDecoded") ?? 0) === 0;
+      this.#receiving.set(mapping.slot, {
+        ...mapping,
+        since: mark,
+        from: mark,
+        lastSeenMs: snapshot.atMs,
+        freezesKnown: fresh,
+      });
+    }
+  }
+
+  /** Slots lost their tracks: their rows end here and go into the next sample. */
+  unmapped(mappings: readonly Mapping[], snapshot: Snapshot): void {
+    for (const { slot, track } of mappings) {
+      const receiving = this.#receiving.get(slot);
+      if (!receiving || receiving.track !== track) continue;
+      this.#receiving.delete(slot);
+      if (snapshot.atMs > receiving.from.atMs) this.#finished.push(receivedRow(receiving, snapshot));
+    }
+  }
+
+  /** A track was muted or unmuted: what looks like a freeze around it is none. */
+  paused(track: string): void {
+    for (const receiving of this.#receiving.values())
+      if (receiving.track === track) receiving.freezesKnown = false;
+  }
+
+  /** What is sent from now on; a track that was sent before keeps its baseline. */
+  setSent(sent: readonly SentMapping[], snapshot: Snapshot): void {
+    const known = this.#sentFrom;
+    this.#sent = [...sent];
+    this.#sentFrom = new Map(
+      sent.map(({ mid, id }) => [
+        id,
+        known.get(id) ?? { atMs: snapshot.atMs, stat: find(snapshot, "outbound-rtp", mid) },
+      ]),
+    );
+  }
+
+  /** Whether any mapped slot of a kind has media that was played or decoded since it was mapped. */
+  hasMedia(kind: MediaKind, snapshot: Snapshot): boolean {
+    const played = kind === "audio" ? "jitterBufferEmittedCount" : "framesDecoded";
+    return [...this.#receiving.values()].some((receiving) => {
+      const now = inbound(snapshot, receiving.slot);
+      const moved = (key: string) => (delta(now, receiving.since.stat, key) ?? 0) > 0;
+      return receiving.kind === kind && moved("packetsReceived") && moved(played);
+    });
+  }
+
+  /** Whether a slot of this kind carries a track. */
+  isMapped(kind: MediaKind): boolean {
+    return [...this.#receiving.values()].some((receiving) => receiving.kind === kind);
+  }
+
+  /** Ends the interval; the next one begins here. */
+  sample(participant: string, joinMs: number, snapshot: Snapshot): QualitySample {
+    const path = pathOf(snapshot);
+    const received = this.#finished;
+    for (const receiving of this.#receiving.values()) {
+      if (snapshot.atMs <= receiving.from.atMs) continue;
+      received.push(receivedRow(receiving, snapshot));
+      receiving.from = { atMs: snapshot.atMs, stat: inbound(snapshot, receiving.slot) };
+      receiving.freezesKnown = true;
+    }
+    for (const row of received) addScores(row, path.rttMs);
+    const sent = this.#sent.map((mapping) => sentRow(mapping, this.#sentFrom.get(mapping.id)!, snapshot));
+    for (const { mid, id } of this.#sent)
+      this.#sentFrom.set(id, { atMs: snapshot.atMs, stat: find(snapshot, "outbound-rtp", mid) });
+    const sample: QualitySample = {
+      participant,
+      at_ms: Math.max(0, Math.round(snapshot.atMs - joinMs)),
+      interval_ms: Math.max(0, Math.round(snapshot.atMs - this.#fromMs)),
+      rtt_ms: path.rttMs,
+      available_outgoing_kbps: path.availableKbps,
+      srtp_cipher: path.cipher,
+      join_to_first_audio_ms: null,
+      join_to_first_frame_ms: null,
+      sent,
+      received,
+    };
+    this.#finished = [];
+    this.#fromMs = snapshot.atMs;
+    return sample;
+  }
+}
+
+function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
+  const { participant, track, kind, from, since } = receiving;
+  const now = inbound(snapshot, receiving.slot);
+  const seconds = (snapshot.atMs - from.atMs) / 1000;
+  const d = (key: string) => delta(now, from.stat, key);
+  const packets = Math.max(0, d("packetsReceived") ?? 0);
+  const lostRaw = d("packetsLost") ?? 0;
+  const lost = Math.max(0, lostRaw);
+  const expected = packets + lostRaw;
+  const totalLost = delta(now, since.stat, "packetsLost");
+  const frames = d("framesDecoded");
+  const came = kind === "video" && frames !== null ? frames > 0 : packets > 0;
+  const sinceLast = sinceLastMs(receiving, now, snapshot, came);
+  const video = kind === "video";
+  const pictured = video && (delta(now, since.stat, "framesDecoded") ?? 0) > 0;
+  const emitted = d("jitterBufferEmittedCount");
+  const samples = d("totalSamplesReceived");
+  const interFrame = d("totalInterFrameDelay");
+  return {
+    participant,
+    track,
+    kind,
+    codec: codecOf(now, snapshot),
+    packets_received: packets,
+    packets_lost: lost,
+    loss_pct: expected > 0 ? (100 * lost) / expected : null,
+    total_packets_received: now ? Math.max(0, delta(now, since.stat, "packetsReceived") ?? 0) : null,
+    total_packets_lost: totalLost === null ? null : Math.max(0, totalLost),
+    jitter_ms: packets > 0 ? scale(value(now, "jitter"), 1000) : null,
+    jitter_buffer_ms: ratio(d("jitterBufferDelay"), emitted, 1000),
+    bitrate_kbps: kbps(d("bytesReceived"), seconds),
+    concealed_pct: video ? null : ratio(d("concealedSamples"), samples, 100),
+    audio_level: video || packets === 0 ? null : value(now, "audioLevel"),
+    frames_per_second: video && frames !== null ? Math.max(0, frames) / seconds : null,
+    frame_width: pictured ? value(now, "frameWidth") : null,
+    frame_height: pictured ? value(now, "frameHeight") : null,
+    freezes: video && receiving.freezesKnown ? d("freezeCount") : null,
+    freeze_ratio: video && receiving.freezesKnown ? ratio(d("totalFreezesDuration"), interFrame, 1) : null,
+    since_last_ms: sinceLast,
+    keyframe_requests: video ? sum(d("pliCount"), d("firCount")) : null,
+    mos_lq: null,
+    mos_cq: null,
+    mos_sdk: null,
+  };
+}
+
+/**
+ * Time since the last packet; where packets come but no frame is decoded, time since the last sample that had a
+ * frame, so that a stream of undecodable packets does not look alive.
+ */
+function sinceLastMs(receiving: Receiving, now: Stat | null, snapshot: Snapshot, came: boolean): number {
+  if (!came) return snapshot.atMs - receiving.lastSeenMs;
+  const packetAt = value(now, "lastPacketReceivedTimestamp");
+  const ago = packetAt === null || !now ? 0 : Math.max(0, now.timestamp - packetAt);
+  receiving.lastSeenMs = snapshot.atMs - ago;
+  return ago;
+}
+
+/** MOS of an audio row. Delay is estimated: no mark travels to a browser's speaker. */
+function addScores(row: ReceivedTrack, rttMs: number | null): void {
+  if (row.kind !== "audio" || row.loss_pct === null) return;
+  row.mos_lq = mosLq(row.loss_pct);
+  if (rttMs === null) return;
+  if (row.jitter_buffer_ms !== null) {
+    // One way up and one way down: the speaker's own path is taken to be as long as ours.
+    const delayMs = OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + rttMs + row.jitter_buffer_ms;
+    row.mos_cq = mosCq(row.loss_pct, delayMs);
+  }
+  if (row.jitter_ms !== null) row.mos_sdk = mosSdk(row.loss_pct, rttMs, row.jitter_ms);
+}
+
+function sentRow(mapping: SentMapping, from: Mark, snapshot: Snapshot): SentTrack {
+  const now = find(snapshot, "outbound-rtp", mapping.mid);
+  const seconds = (snapshot.atMs - from.atMs) / 1000;
+  const d = (key: string) => delta(now, from.stat, key);
+  const video = mapping.kind === "video";
+  const remote = now ? snapshot.stats.get(String(now.remoteId)) : undefined;
+  const frames = d("framesEncoded");
+  return {
+    track: mapping.id,
+    kind: mapping.kind,
+    codec: codecOf(now, snapshot),
+    packets_sent: Math.max(0, d("packetsSent") ?? 0),
+    retransmitted_packets_sent: d("retransmittedPacketsSent"),
+    bitrate_kbps: kbps(d("bytesSent"), seconds),
+    remote_loss_pct: scale(value(remote ?? null, "fractionLost"), 100),
+    frames_per_second: video && frames !== null && seconds > 0 ? frames / seconds : null,
+    keyframe_requests: video ? sum(d("pliCount"), d("firCount")) : null,
+  };
+}
+
+function pathOf(snapshot: Snapshot): {
+  rttMs: number | null;
+  availableKbps: number | null;
+  cipher: string | null;
+} {
+  for (const stat of snapshot.stats.values()) {
+    if (stat.type !== "transport") continue;
+    const pair = snapshot.stats.get(String(stat.selectedCandidatePairId)) ?? null;
+    return {
+      rttMs: scale(value(pair, "currentRoundTripTime"), 1000),
+      availableKbps: scale(value(pair, "availableOutgoingBitrate"), 1 / 1000),
+      cipher: typeof stat.srtpCipher === "string" ? stat.srtpCipher : null,
+    };
+  }
+  return { rttMs: null, availableKbps: null, cipher: null };
+}
+
+function inbound(snapshot: Snapshot, mid: string): Stat | null {
+  return find(snapshot, "inbound-rtp", mid);
+}
+
+function find(snapshot: Snapshot, type: string, mid: string): Stat | null {
+  for (const stat of snapshot.stats.values()) if (stat.type === type && stat.mid === mid) return stat;
+  return null;
+}
+
+function codecOf(stat: Stat | null, snapshot: Snapshot): string | null {
+  const mime = stat ? snapshot.stats.get(String(stat.codecId))?.mimeType : undefined;
+  return typeof mime === "string" ? (mime.split("/")[1]?.toLowerCase() ?? null) : null;
+}
+
+function value(stat: Stat | null, key: string): number | null {
+  const raw = stat?.[key];
+  return typeof raw === "number" && Number.isFinite(raw) ? raw : null;
+}
+
+/** How a counter moved; a counter of a new stream (another id) moved from 0. */
+function delta(now: Stat | null, from: Stat | null, key: string): number | null {
+  const end = value(now, key);
+  if (end === null) return null;
+  return from !== null && now !== null && from.id === now.id ? end - (value(from, key) ?? 0) : end;
+}
+
+function scale(x: number | null, factor: number): number | null {
+  return x === null ? null : x * factor;
+}
+
+function ratio(part: number | null, whole: number | null, factor: number): number | null {
+  return part === null || whole === null || whole <= 0 ? null : (factor * part) / whole;
+}
+
+function sum(a: number | null, b: number | null): number | null {
+  return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
+}
+
+function kbps(bytes: number | null, seconds: number): number {
+  return bytes === null || seconds <= 0 ? 0 : Math.max(0, (bytes * 8) / 1000 / seconds);
+}

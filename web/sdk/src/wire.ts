@@ -1,0 +1,257 @@
+/**
+ * The contract with the server, as in `crates/wire`: the calls of a room, its events, the quality sample.
+ * The fixtures of that crate are decoded by the tests of both sides.
+ */
+import {
+  bool,
+  count,
+  type Infer,
+  list,
+  nullable,
+  number,
+  object,
+  oneOf,
+  optional,
+  type Shape,
+  ShapeError,
+  text,
+} from "./shape.ts";
+
+/** Path of the WebSocket endpoint. */
+export const SOCKET_PATH = "/socketcluster/";
+/** How often a quality sample is taken, in milliseconds. */
+export const SAMPLE_INTERVAL_MS = 3_000;
+
+/** Names of the calls. */
+export const call = {
+  join: "room.join",
+  offer: "room.offer",
+  slots: "room.slots",
+  mute: "room.mute",
+  leave: "room.leave",
+  resume: "room.resume",
+  qualitySample: "quality.sample",
+  ping: "ping",
+} as const;
+
+/** The channel on which a room's events travel to its people. */
+export const roomChannel = (roomId: string): string => `room:${roomId}`;
+
+export const audioTopology = oneOf("mesh", "sfu", "mcu");
+export const videoTopology = oneOf("none", "mesh", "sfu");
+export const videoCodec = oneOf("vp8", "h264");
+export const mediaKind = oneOf("audio", "video");
+export type AudioTopology = Infer<typeof audioTopology>;
+export type VideoTopology = Infer<typeof videoTopology>;
+export type VideoCodec = Infer<typeof videoCodec>;
+export type MediaKind = Infer<typeof mediaKind>;
+
+/** What is wrong with a request, for programs; `crates/wire/src/error.rs` says what to do about each. */
+export const errorCode = oneOf(
+  "room_full",
+  "kind_conflict",
+  "kind_unsupported",
+  "not_allowed",
+  "bad_token",
+  "unknown_track",
+  "unknown_slot",
+  "unknown_participant",
+  "unknown_event",
+  "bad_sdp",
+  "offer_conflict",
+  "bad_request",
+  "not_joined",
+  "too_fast",
+  "gone",
+  "draining",
+  "internal",
+);
+export type ErrorCode = Infer<typeof errorCode>;
+
+/** The error of an answer. */
+export const roomError = object({ name: oneOf("RoomError"), code: errorCode, message: text });
+
+/** Argument of `room.join`. */
+export const join = object({
+  room: text,
+  name: text,
+  audio: optional(audioTopology),
+  video: optional(videoTopology),
+  video_codec: optional(videoCodec),
+  token: optional(text),
+  session: optional(text),
+});
+export type Join = Infer<typeof join>;
+
+/** A published track. */
+export const trackInfo = object({ id: text, kind: mediaKind, name: optional(text), muted: bool });
+export type TrackInfo = Infer<typeof trackInfo>;
+
+/** A participant as the others see him. */
+export const participantInfo = object({ id: text, name: text, tracks: list(trackInfo) });
+export type ParticipantInfo = Infer<typeof participantInfo>;
+
+export const roomInfo = object({
+  id: text,
+  audio: audioTopology,
+  video: videoTopology,
+  video_codec: videoCodec,
+  limits: object({ max_participants: count, max_audio_slots: count, max_video_slots: count }),
+});
+export type RoomInfo = Infer<typeof roomInfo>;
+
+export const iceServer = object({ urls: list(text), username: optional(text), credential: optional(text) });
+export type IceServer = Infer<typeof iceServer>;
+
+/** Answer to `room.join`. */
+export const joined = object({
+  participant: text,
+  epoch: count,
+  room: roomInfo,
+  you: object({ can_publish: bool, can_subscribe: bool }),
+  participants: list(participantInfo),
+  ice_servers: list(iceServer),
+});
+export type Joined = Infer<typeof joined>;
+
+export const offeredTrack = object({ mid: text, kind: mediaKind, name: optional(text) });
+export type OfferedTrack = Infer<typeof offeredTrack>;
+/** Argument of `room.offer`. */
+export const offer = object({ sdp: text, tracks: list(offeredTrack), session: optional(text) });
+
+/** Answer to `room.offer`. */
+export const answer = object({ sdp: text, tracks: list(object({ mid: text, id: text })) });
+export type Answer = Infer<typeof answer>;
+
+export const slotWant = object({
+  slot: text,
+  track: nullable(text),
+  width: optional(count),
+  height: optional(count),
+});
+export type SlotWant = Infer<typeof slotWant>;
+/** Argument of `room.slots`. */
+export const slots = object({ want: list(slotWant) });
+
+/** Argument of `room.mute`. */
+export const mute = object({ track: text, muted: bool });
+
+/** Argument of `room.resume`. */
+export const resume = object({ room: text, participant: text, session: text, seen: count });
+export type Resume = Infer<typeof resume>;
+
+/** Answer to `ping`. */
+export const pong = object({ count });
+
+/** A slot's new content; both null for an empty slot. */
+export const slotChange = object({
+  slot: text,
+  participant: nullable(text),
+  track: nullable(text),
+  rtp_timestamp: optional(count),
+});
+export type SlotChange = Infer<typeof slotChange>;
+
+export const speaker = object({ id: text, level_dbov: count });
+export type Speaker = Infer<typeof speaker>;
+
+export const leaveReason = oneOf("left", "signaling_lost", "media_lost", "server_shutdown");
+export type LeaveReason = Infer<typeof leaveReason>;
+
+const events = {
+  participant_joined: object({
+    epoch: count,
+    type: oneOf("participant_joined"),
+    participant: participantInfo,
+  }),
+  participant_changed: object({
+    epoch: count,
+    type: oneOf("participant_changed"),
+    participant: participantInfo,
+  }),
+  participant_left: object({
+    epoch: count,
+    type: oneOf("participant_left"),
+    participant: text,
+    reason: leaveReason,
+  }),
+  track_added: object({ epoch: count, type: oneOf("track_added"), participant: text, track: trackInfo }),
+  track_changed: object({ epoch: count, type: oneOf("track_changed"), participant: text, track: trackInfo }),
+  track_removed: object({ epoch: count, type: oneOf("track_removed"), participant: text, track: text }),
+  active_speakers: object({ epoch: count, type: oneOf("active_speakers"), speakers: list(speaker) }),
+  slots: object({ epoch: count, type: oneOf("slots"), slots: list(slotChange) }),
+  slots_wanted: object({ epoch: count, type: oneOf("slots_wanted"), audio: count, video: count }),
+  room_ended: object({ epoch: count, type: oneOf("room_ended"), reason: text }),
+};
+
+/** What happened in a room, with its number. */
+export type RoomEvent = { [K in keyof typeof events]: Infer<(typeof events)[K]> }[keyof typeof events];
+
+/** Decodes an event; throws where its type or shape is unknown. */
+export const roomEvent: Shape<RoomEvent> = (value, path) => {
+  const type = (value as { type?: unknown } | null)?.type;
+  if (typeof type !== "string" || !Object.hasOwn(events, type))
+    throw new ShapeError(`${path}.type`, Object.keys(events).join(" or "), type);
+  return events[type as keyof typeof events](value, path);
+};
+
+/** Answer to `room.resume`. */
+export const resumed = object({ epoch: count, events: list(roomEvent) });
+
+/** What was sent of one track in the interval. */
+export const sentTrack = object({
+  track: text,
+  kind: mediaKind,
+  codec: nullable(text),
+  packets_sent: count,
+  retransmitted_packets_sent: nullable(count),
+  bitrate_kbps: number,
+  remote_loss_pct: nullable(number),
+  frames_per_second: nullable(number),
+  keyframe_requests: nullable(count),
+});
+export type SentTrack = Infer<typeof sentTrack>;
+
+/** What was received of one track in the interval. */
+export const receivedTrack = object({
+  participant: text,
+  track: text,
+  kind: mediaKind,
+  codec: nullable(text),
+  packets_received: count,
+  packets_lost: count,
+  loss_pct: nullable(number),
+  total_packets_received: nullable(count),
+  total_packets_lost: nullable(count),
+  jitter_ms: nullable(number),
+  jitter_buffer_ms: nullable(number),
+  bitrate_kbps: number,
+  concealed_pct: nullable(number),
+  audio_level: nullable(number),
+  frames_per_second: nullable(number),
+  frame_width: nullable(count),
+  frame_height: nullable(count),
+  freezes: nullable(count),
+  freeze_ratio: nullable(number),
+  since_last_ms: nullable(number),
+  keyframe_requests: nullable(count),
+  mos_lq: nullable(number),
+  mos_cq: nullable(number),
+  mos_sdk: nullable(number),
+});
+export type ReceivedTrack = Infer<typeof receivedTrack>;
+
+/** What one participant saw in one interval: the interval's own values; unknown is null, never 0. */
+export const qualitySample = object({
+  participant: text,
+  at_ms: count,
+  interval_ms: count,
+  rtt_ms: nullable(number),
+  available_outgoing_kbps: nullable(number),
+  srtp_cipher: nullable(text),
+  join_to_first_audio_ms: nullable(number),
+  join_to_first_frame_ms: nullable(number),
+  sent: list(sentTrack),
+  received: list(receivedTrack),
+});
+export type QualitySample = Infer<typeof qualitySample>;

@@ -1,0 +1,191 @@
+import { describe, expect, it } from "vitest";
+import { type Mapping, type Snapshot, type Stat, StatsTracker } from "../src/stats.ts";
+import { qualitySample } from "../src/wire.ts";
+
+const AUDIO: Mapping = { slot: "2", kind: "audio", participant: "p-1", track: "t-a" };
+const VIDEO: Mapping = { slot: "4", kind: "video", participant: "p-1", track: "t-v" };
+const OTHER: Mapping = { slot: "4", kind: "video", participant: "p-2", track: "t-w" };
+
+function snapshot(atMs: number, ...stats: Record<string, unknown>[]): Snapshot {
+  const all = stats.map((stat) => ({ timestamp: atMs, ...stat }) as Stat);
+  return { atMs, stats: new Map(all.map((stat) => [stat.id, stat])) };
+}
+
+const audio = (packets: number, lost: number, more: Record<string, unknown> = {}) => ({
+  id: "in-a",
+  type: "inbound-rtp",
+  mid: "2",
+  codecId: "opus",
+  packetsReceived: packets,
+  packetsLost: lost,
+  jitter: 0.004,
+  bytesReceived: packets * 80,
+  jitterBufferDelay: packets * 40,
+  jitterBufferEmittedCount: packets * 960,
+  concealedSamples: 0,
+  totalSamplesReceived: packets * 960,
+  audioLevel: 0.2,
+  ...more,
+});
+const video = (packets: number, frames: number, more: Record<string, unknown> = {}) => ({
+  id: "in-v",
+  type: "inbound-rtp",
+  mid: "4",
+  packetsReceived: packets,
+  packetsLost: 0,
+  jitter: 0.002,
+  bytesReceived: packets * 1000,
+  framesDecoded: frames,
+  frameWidth: 640,
+  frameHeight: 360,
+  freezeCount: 0,
+  totalFreezesDuration: 0,
+  totalInterFrameDelay: frames * 0.05,
+  pliCount: 1,
+  firCount: 0,
+  ...more,
+});
+const codec = { id: "opus", type: "codec", mimeType: "audio/opus" };
+const path = [
+  { id: "T", type: "transport", selectedCandidatePairId: "P", srtpCipher: "AEAD_AES_256_GCM" },
+  { id: "P", type: "candidate-pair", currentRoundTripTime: 0.02, availableOutgoingBitrate: 2_500_000 },
+];
+
+describe("StatsTracker", () => {
+  it("gives the interval's own values", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([AUDIO], snapshot(1000));
+    tracker.sample("me", 0, snapshot(3000, audio(100, 0), codec, ...path));
+    const sample = tracker.sample("me", 0, snapshot(6000, audio(247, 3), codec, ...path));
+    expect(qualitySample(sample, "sample")).toEqual(sample);
+    expect(sample).toMatchObject({
+      at_ms: 6000,
+      interval_ms: 3000,
+      rtt_ms: 20,
+      available_outgoing_kbps: 2500,
+      srtp_cipher: "AEAD_AES_256_GCM",
+    });
+    expect(sample.received).toHaveLength(1);
+    const [row] = sample.received;
+    expect(row).toMatchObject({ participant: "p-1", track: "t-a", codec: "opus", jitter_ms: 4 });
+    expect(row).toMatchObject({ packets_received: 147, packets_lost: 3, total_packets_received: 247 });
+    expect(row!.loss_pct).toBeCloseTo(2);
+    expect(row!.bitrate_kbps).toBeCloseTo((147 * 80 * 8) / 3000);
+    expect(row!.jitter_buffer_ms).toBeCloseTo(1000 * (40 / 960));
+    expect(row!.concealed_pct).toBe(0);
+    expect(row!.mos_lq).toBeGreaterThan(3.5);
+    expect(row!.mos_cq).toBeLessThanOrEqual(row!.mos_lq!);
+    expect(row!.frames_per_second).toBeNull();
+    expect(row!.freezes).toBeNull();
+  });
+
+  it("says null and not 0 where nothing came", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([AUDIO, VIDEO], snapshot(0));
+    const sample = tracker.sample("me", 0, snapshot(3000));
+    expect(sample.rtt_ms).toBeNull();
+    for (const row of sample.received) {
+      expect(row).toMatchObject({ packets_received: 0, loss_pct: null, jitter_ms: null, mos_lq: null });
+      expect(row).toMatchObject({ frame_width: null, frames_per_second: null, since_last_ms: 3000 });
+    }
+  });
+
+  it("does not take late packets for negative loss", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([AUDIO], snapshot(0));
+    tracker.sample("me", 0, snapshot(3000, audio(100, 5)));
+    const [row] = tracker.sample("me", 0, snapshot(6000, audio(255, 0))).received;
+    expect(row).toMatchObject({ packets_received: 155, packets_lost: 0, loss_pct: 0 });
+  });
+
+  it("splits rows at a re-map, each from its own baseline", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0));
+    tracker.sample("me", 0, snapshot(3000, video(300, 60)));
+    const cut = snapshot(4000, video(400, 80));
+    tracker.unmapped([VIDEO], cut);
+    tracker.mapped([OTHER], cut);
+    const { received } = tracker.sample("me", 0, snapshot(6000, video(500, 100)));
+    expect(received.map((row) => [row.track, row.packets_received, row.frames_per_second])).toEqual([
+      ["t-v", 100, 20],
+      ["t-w", 100, 10],
+    ]);
+    expect(received[0]!.total_packets_received).toBe(400);
+    expect(received[1]!.total_packets_received).toBe(100);
+    expect(received[1]!.freezes).toBeNull();
+    const next = tracker.sample("me", 0, snapshot(9000, video(800, 160, { freezeCount: 2 })));
+    expect(next.received).toHaveLength(1);
+    expect(next.received[0]!.freezes).toBe(2);
+  });
+
+  it("knows no freeze around a mute, and the ratio otherwise", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0));
+    const frozen = { freezeCount: 1, totalFreezesDuration: 0.6, totalInterFrameDelay: 3 };
+    const [first] = tracker.sample("me", 0, snapshot(3000, video(300, 50, frozen))).received;
+    expect(first!.freeze_ratio).toBeCloseTo(0.2);
+    tracker.paused("t-v");
+    const pause = { freezeCount: 2, totalFreezesDuration: 2.6, totalInterFrameDelay: 6 };
+    const [second] = tracker.sample("me", 0, snapshot(6000, video(600, 60, pause))).received;
+    expect(second).toMatchObject({ freezes: null, freeze_ratio: null });
+  });
+
+  it("shows a stream whose packets come but cannot be decoded as dead", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0));
+    const alive = snapshot(3000, video(300, 60, { lastPacketReceivedTimestamp: 2990 }));
+    expect(tracker.sample("me", 0, alive).received[0]!.since_last_ms).toBe(10);
+    const broken = snapshot(6000, video(600, 60, { lastPacketReceivedTimestamp: 5990 }));
+    expect(tracker.sample("me", 0, broken).received[0]!.since_last_ms).toBe(3010);
+  });
+
+  it("begins at 0 when the stream behind a slot is a new one", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([AUDIO], snapshot(0));
+    tracker.sample("me", 0, snapshot(3000, audio(1000, 0)));
+    const [row] = tracker.sample("me", 0, snapshot(6000, audio(150, 0, { id: "in-b" }))).received;
+    expect(row!.packets_received).toBe(150);
+  });
+
+  it("measures what is sent", () => {
+    const out = (packets: number, frames: number) => ({
+      id: "out",
+      type: "outbound-rtp",
+      mid: "1",
+      remoteId: "remote",
+      packetsSent: packets,
+      retransmittedPacketsSent: 0,
+      bytesSent: packets * 1000,
+      framesEncoded: frames,
+      pliCount: 2,
+    });
+    const tracker = new StatsTracker(0);
+    tracker.setSent([{ mid: "1", id: "mine", kind: "video" }], snapshot(0));
+    tracker.sample("me", 0, snapshot(3000, out(100, 60)));
+    tracker.setSent([{ mid: "1", id: "mine", kind: "video" }], snapshot(4000, out(120, 70)));
+    const remote = { id: "remote", type: "remote-inbound-rtp", fractionLost: 0.05 };
+    const sample = tracker.sample("me", 0, snapshot(6000, out(250, 105), remote));
+    expect(sample.sent).toEqual([
+      {
+        track: "mine",
+        kind: "video",
+        codec: null,
+        packets_sent: 150,
+        retransmitted_packets_sent: 0,
+        bitrate_kbps: 400,
+        remote_loss_pct: 5,
+        frames_per_second: 15,
+        keyframe_requests: 0,
+      },
+    ]);
+  });
+
+  it("finds the first media only in what came since the mapping", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0, video(300, 60)));
+    expect(tracker.isMapped("video")).toBe(true);
+    expect(tracker.hasMedia("video", snapshot(100, video(300, 60)))).toBe(false);
+    expect(tracker.hasMedia("video", snapshot(200, video(303, 61)))).toBe(true);
+    expect(tracker.hasMedia("audio", snapshot(200, audio(9, 0)))).toBe(false);
+  });
+});

@@ -1,0 +1,5 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: { include: ["{sdk,app,report}/test/**/*.test.ts"], environment: "node" },
+});
