@@ -41,12 +41,20 @@ reasons! {
         UnknownSsrc => "unknown_ssrc",
         /// It is longer than what is forwarded.
         TooLong => "too_long",
-        /// Only padding, sent to probe the path.
-        PaddingOnly => "padding_only",
-        /// A retransmission of a packet that had come already.
-        Duplicate => "duplicate",
         /// Its control packets cannot be read.
         MalformedRtcp => "malformed_rtcp",
+        /// Only padding, sent to probe the path.
+        PaddingOnly => "padding_only",
+        /// A retransmission of a packet that had come already: a probe, or repaired twice.
+        Duplicate => "duplicate",
+    }
+}
+
+impl InDrop {
+    /// Whether nobody lost anything by it: a sender that looks for more bandwidth fills up with
+    /// padding and with packets that had come already.
+    pub fn is_probe(self) -> bool {
+        matches!(self, Self::PaddingOnly | Self::Duplicate)
     }
 }
 

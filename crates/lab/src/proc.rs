@@ -11,6 +11,14 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub struct ThreadTimes(BTreeMap<i32, (String, Duration)>);
 
+impl ThreadTimes {
+    /// Takes a later reading. Threads that are missing in it are kept: the kernel's listing may
+    /// skip one while others end, and a thread that came back must not seem new.
+    pub fn update(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+}
+
 /// What a process used in an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
@@ -191,6 +199,10 @@ mod tests {
         assert_eq!(usage.threads, BTreeMap::from([("lab".into(), 0.75), ("bots".into(), 0.9)]));
         assert_eq!(usage.busiest, Some(("bots".into(), 0.9)));
         assert!((usage.cores - 1.65).abs() < 1e-9);
+        // A reading that missed a thread does not make it new.
+        let mut known = before;
+        known.update(times(&[(2, "gone", 60)]));
+        assert_eq!(super::usage(&known, &after, ms(1000)).threads["lab"], 0.75);
     }
 
     #[test]

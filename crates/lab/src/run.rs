@@ -285,6 +285,7 @@ async fn act<D: BotDriver>(
         server: house.server.as_mut(),
         commands,
         machine: Vec::new(),
+        meta: &mut meta,
         progress: Progress::new(scenario.duration),
     };
     let interrupted = watch.until_the_end(interrupt).await;
@@ -380,6 +381,7 @@ struct Watch<'a> {
     server: Option<&'a mut OwnServer>,
     commands: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     machine: Vec<MachineRecord>,
+    meta: &'a mut Meta,
     progress: Progress,
 }
 
@@ -448,6 +450,14 @@ impl Watch<'_> {
         let record = self.monitor.record(t_ms).await;
         self.stage.writer.machine(&record);
         self.machine.push(record);
+        // A run that is killed should know who had joined.
+        let people = self.stage.people();
+        if people != self.meta.people {
+            self.meta.people = people;
+            if let Err(error) = self.stage.writer.meta(self.meta) {
+                self.stage.event(Level::Error, None, format!("meta.json: {error}"));
+            }
+        }
     }
 }
 

@@ -50,8 +50,6 @@ pub enum Target {
 pub struct ServeOptions {
     /// Media threads.
     pub shards: u16,
-    /// Control threads.
-    pub control: u16,
 }
 
 /// Where a server answers: `http://host:port`.
@@ -241,7 +239,6 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
     let url = url.optional();
     let serve = root.section("serve", |serve| ServeOptions {
         shards: serve.read("shards", number(1..=64)).or(1),
-        control: serve.read("control", number(1..=64)).or(1),
     });
     match (has_target, has_serve) {
         (true, false) => url.map(Target::Running),

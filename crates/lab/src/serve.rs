@@ -120,9 +120,8 @@ fn free_media_ports(shards: u16) -> io::Result<u16> {
 fn configuration(options: &ServeOptions, http_port: u16, media_port: u16) -> String {
     format!(
         "http: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
-         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n\
-         threads: {{ control: {} }}\n",
-        options.shards, options.control
+         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n",
+        options.shards
     )
 }
 
@@ -143,7 +142,7 @@ mod tests {
     async fn a_server_that_ends_at_its_start_is_told_with_its_log() {
         let dir = tempfile::tempdir().expect("tempdir");
         let exe = script(dir.path(), "echo \"$1 $2\"; echo the reason >&2; exit 3");
-        let options = ServeOptions { shards: 2, control: 1 };
+        let options = ServeOptions { shards: 2 };
         let error = OwnServer::start(&exe, &options, dir.path()).await.expect_err("ended");
         let text = error.to_string();
         assert!(text.contains("ended at its start") && text.contains("serve --config"), "{text}");
@@ -169,7 +168,7 @@ h.HTTPServer(('127.0.0.1',port),H).serve_forever()";
             eprintln!("skipped: no python3 to stand in for the server");
             return;
         }
-        let options = ServeOptions { shards: 1, control: 1 };
+        let options = ServeOptions { shards: 1 };
         let mut server = OwnServer::start(&exe, &options, dir.path()).await.expect("starts");
         assert_eq!(server.ended(), None);
         let text = http::get(&server.url, "/healthz", Duration::from_secs(5)).await.expect("get");

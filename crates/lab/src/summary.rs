@@ -118,7 +118,7 @@ pub struct Summary {
     pub exit_code: u8,
     /// People who joined.
     pub people: usize,
-    /// Tracks received at once, over all people, at the most.
+    /// Tracks received at once, over all people.
     pub subscriptions: usize,
     /// How long the run really lasted, in seconds.
     pub duration_s: f64,
@@ -204,7 +204,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         verdict,
         exit_code,
         people,
-        subscriptions: most_subscriptions(input.samples),
+        subscriptions: usual_subscriptions(input.samples),
         duration_s: input.duration_s,
         metrics,
         thresholds,
@@ -279,15 +279,21 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Tracks received at once: for each person the most in one sample, added up.
-fn most_subscriptions(samples: &[SampleRecord]) -> usize {
-    let mut most: BTreeMap<&str, usize> = BTreeMap::new();
+/// Tracks received at once: the median over each person's samples, added up. (The most would count
+/// what was shown one after the other in a window.)
+fn usual_subscriptions(samples: &[SampleRecord]) -> usize {
+    let mut alive: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for record in samples {
-        let alive = record.sample.received.iter().filter(|row| row.packets_received > 0).count();
-        let of = most.entry(&record.person).or_default();
-        *of = alive.max(*of);
+        let tracks = record.sample.received.iter().filter(|row| row.packets_received > 0).count();
+        alive.entry(&record.person).or_default().push(tracks);
     }
-    most.values().sum()
+    alive
+        .values_mut()
+        .map(|counts| {
+            counts.sort_unstable();
+            counts[counts.len() / 2]
+        })
+        .sum()
 }
 
 /// The windows in steady state: all but the first, if there are more.
@@ -438,6 +444,35 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         };
         rows.push((label.into(), text.trim_end().into()));
     }
+    rows.extend(usage_rows(summary));
+    for threshold in &summary.thresholds {
+        let value = threshold.value.map_or("not measured".to_owned(), short);
+        let mark = if threshold.ok { "ok" } else { "FAILED" };
+        rows.push(("threshold".into(), format!("{mark}  {}  ({value})", threshold.expr)));
+    }
+    for check in &summary.checks {
+        let mark = if check.ok { "ok" } else { "FAILED" };
+        rows.push(("check".into(), format!("{mark}  {}: {}", check.name, check.detail)));
+    }
+    let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (label, value) in rows {
+        text.push_str(&format!("{label:<width$}  {value}\n"));
+    }
+    text.push_str(&format!(
+        "\nverdict: {} (exit {})\n",
+        summary.verdict.as_str(),
+        summary.exit_code
+    ));
+    for failure in &summary.failures {
+        text.push_str(&format!("  - {failure}\n"));
+    }
+    text
+}
+
+/// Server and generator in the table.
+fn usage_rows(summary: &Summary) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
     let threads = |threads: &BTreeMap<String, f64>| {
         let mut threads: Vec<_> = threads.iter().collect();
         threads.sort_by(|a, b| b.1.total_cmp(a.1));
@@ -472,29 +507,7 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
     rows.push(("generator".into(), text));
     rows.push(("  threads".into(), threads(&generator.threads)));
     rows.extend(generator.reasons.iter().map(|reason| ("  limit".into(), reason.clone())));
-    for threshold in &summary.thresholds {
-        let value = threshold.value.map_or("not measured".to_owned(), short);
-        let mark = if threshold.ok { "ok" } else { "FAILED" };
-        rows.push(("threshold".into(), format!("{mark}  {}  ({value})", threshold.expr)));
-    }
-    for check in &summary.checks {
-        let mark = if check.ok { "ok" } else { "FAILED" };
-        rows.push(("check".into(), format!("{mark}  {}: {}", check.name, check.detail)));
-    }
-    let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (label, value) in rows {
-        text.push_str(&format!("{label:<width$}  {value}\n"));
-    }
-    text.push_str(&format!(
-        "\nverdict: {} (exit {})\n",
-        summary.verdict.as_str(),
-        summary.exit_code
-    ));
-    for failure in &summary.failures {
-        text.push_str(&format!("  - {failure}\n"));
-    }
-    text
+    rows
 }
 
 #[cfg(test)]

@@ -414,6 +414,36 @@ pub(crate) fn set_nice(nice: i32) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
+/// `struct sched_attr` of sched_setattr(2), first version.
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Sets nice value and time slice of the calling thread under the normal policy.
+pub(crate) fn set_slice(nice: i32, slice: Duration) -> io::Result<()> {
+    let attr = SchedAttr {
+        size: size_of::<SchedAttr>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime_ns: slice.as_nanos() as u64,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the kernel reads `size` bytes of the struct during the call; 0 is the caller.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The nice value of the calling thread.
 pub(crate) fn nice() -> i32 {
     // SAFETY: takes no pointers, and cannot fail for the calling thread.

@@ -25,8 +25,6 @@ pub struct Config {
     pub limits: Limits,
     /// `log`.
     pub log: LogConfig,
-    /// `threads`.
-    pub threads: Threads,
 }
 
 /// `http`.
@@ -45,7 +43,7 @@ pub struct MediaConfig {
     /// `port` of the first shard, UDP and TCP; shard N takes `port + N`. 0 takes free ones.
     /// Default 7882.
     pub port: u16,
-    /// `shards`: media threads. Default 1.
+    /// `shards`: media threads, each with a control thread for SDP, ICE and DTLS. Default 1.
     pub shards: usize,
     /// `advertise`: addresses that go into candidates instead of the bound ones, where the
     /// server is behind a one-to-one NAT or bound to 0.0.0.0.
@@ -101,13 +99,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// `threads`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Threads {
-    /// `control`: threads for SDP, ICE and DTLS. Default 1.
-    pub control: usize,
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -141,7 +132,6 @@ impl Config {
             origins: Vec::new(),
             limits: Limits::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
-            threads: Threads { control: 1 },
         }
     }
 
@@ -189,10 +179,7 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
             .or(default.log.format),
         level: log.read("level", log_level()).or(default.log.level),
     });
-    let threads = root.section("threads", |threads| Threads {
-        control: threads.read("control", number(1..=64)).or(default.threads.control),
-    });
-    Some(Config { development: false, http, media, tls, origins, limits, log, threads })
+    Some(Config { development: false, http, media, tls, origins, limits, log })
 }
 
 fn decode_media(media: &mut Section<'_>) -> MediaConfig {
@@ -326,7 +313,6 @@ origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
 limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
   sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB }
 log: { format: json, level: "info,server=debug" }
-threads: { control: 2 }
 "#,
         )
         .unwrap();
@@ -349,7 +335,6 @@ threads: { control: 2 }
         );
         assert_eq!(config.log.format, LogFormat::Json);
         assert_eq!(config.log.level, "info,server=debug");
-        assert_eq!(config.threads.control, 2);
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl MediaThread {
     fn run(mut self) {
         // Sound first: 20 ms of SDP work elsewhere must not hold a packet. Needs a privilege; a
         // server without it works, with longer tails.
-        if net::thread::set_current_thread_nice(-10).is_err() {
+        if net::thread::set_current_thread_prompt(-10, Duration::from_micros(100)).is_err() {
             tracing::info!(thread = self.name, "no right to a higher priority");
         }
         // Where the kernel refuses it, waits end up to 50 µs late.
@@ -307,7 +307,7 @@ impl Counts {
             bytes_in: 0,
             published: (0, 0),
             stats: Stats::default(),
-            in_drops: InDrop::ALL.iter().map(|r| metrics.drops("in", r.as_str())).collect(),
+            in_drops: InDrop::ALL.iter().map(|reason| in_counter(*reason, metrics)).collect(),
             out_drops: OutDrop::ALL.iter().map(|r| metrics.drops("out", r.as_str())).collect(),
             waiting: counter(
                 "moim_media_waiting_total",
@@ -360,6 +360,18 @@ impl Counts {
         let dropped = ports.sockets.iter().filter_map(|s| s.kernel_drops().ok()).sum::<u64>();
         self.kernel_drops.set(dropped as i64);
     }
+}
+
+/// Drops are what somebody should have got; what only probed the path is counted beside them.
+fn in_counter(reason: InDrop, metrics: &Metrics) -> Counter {
+    if !reason.is_probe() {
+        return metrics.drops("in", reason.as_str());
+    }
+    metrics.registry.counter(
+        "moim_probes_total",
+        "Packets that only probed the path: padding, and packets that had come already.",
+        &[("reason", reason.as_str())],
+    )
 }
 
 /// The engine's time.

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The pictures of the README, made again from a real call and a real run: docs/img/*.png.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p docs/img
+scripts/in-namespace.sh node web/e2e/shots.mjs docs/img
+for picture in docs/img/*.png; do
+  size=$(stat -c %s "$picture")
+  printf '%s: %s bytes\n' "$picture" "$size"
+  [ "$size" -le 204800 ] || { echo "$picture is over 200 KB" >&2; exit 1; }
+done
