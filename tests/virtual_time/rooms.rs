@@ -120,17 +120,20 @@ fn who_joins_late_sees_a_picture_within_half_a_second() {
     let mut world = World::new(5, LAN);
     world.join(true);
     world.run(Duration::from_millis(3_700));
-    let late = world.join(true);
-    world.run(seconds(4));
-    let name = world.person(late).name.clone();
-    let firsts: Vec<f64> = world
-        .samples
-        .iter()
-        .filter(|record| record.person == name)
-        .filter_map(|record| record.sample.join_to_first_frame_ms)
-        .collect();
-    assert_eq!(firsts.len(), 1, "told once: {firsts:?}");
-    assert!(firsts[0] < 500.0, "the keyframe was asked for: {} ms", firsts[0]);
+    // Keyframes come by themselves every 2 s: three moments 0.7 s apart cannot all be lucky.
+    for _ in 0..3 {
+        let late = world.join(false);
+        world.run(Duration::from_millis(4_700));
+        let name = world.person(late).name.clone();
+        let firsts: Vec<f64> = world
+            .samples
+            .iter()
+            .filter(|record| record.person == name)
+            .filter_map(|record| record.sample.join_to_first_frame_ms)
+            .collect();
+        assert_eq!(firsts.len(), 1, "told once: {firsts:?}");
+        assert!(firsts[0] < 500.0, "the keyframe was asked for: {} ms", firsts[0]);
+    }
 }
 
 /// Seeded churn: people come and go, sound only or with a picture, over a lossy wire or not.

@@ -172,6 +172,7 @@ impl World {
         let keys = self.person(key).session.pair().0.keys;
         let install = Command::Install { person: key, keys: Box::new(keys), remote: address };
         self.shard.command(install, self.now);
+        self.shard.command(Command::Begin { person: key }, self.now);
         let now = self.now.at;
         let person = self.person(key);
         let keys = person.session.pair().1.keys;

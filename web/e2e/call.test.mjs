@@ -1,16 +1,16 @@
 // Two people in a call, in real Chromium: they see and hear each other, by getStats.
 
-import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { join } from 'node:path';
-import { test } from 'node:test';
-import { browser, enter, inbound, median, scratch, serve, stats, until, watch } from './world.mjs';
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { browser, enter, inbound, median, scratch, serve, stats, until, watch } from "./world.mjs";
 
 const SECONDS = 20;
 
 async function codec(person, kind) {
   const all = await stats(person);
-  const stream = all.find((s) => s.type === 'inbound-rtp' && s.kind === kind && s.packetsReceived > 0);
+  const stream = all.find((s) => s.type === "inbound-rtp" && s.kind === kind && s.packetsReceived > 0);
   return all.find((s) => s.id === stream.codecId).mimeType;
 }
 
@@ -19,8 +19,8 @@ async function assertTheySeeAndHear(pair, videoCodec) {
   const watched = await Promise.all(pair.map((person) => watch(person, SECONDS)));
   for (const [index, rows] of watched.entries()) {
     const { name, errors } = pair[index];
-    const video = rows.filter((row) => row.kind === 'video');
-    const audio = rows.filter((row) => row.kind === 'audio');
+    const video = rows.filter((row) => row.kind === "video");
+    const audio = rows.filter((row) => row.kind === "audio");
     const fps = median(video.map((row) => row.fps));
     const concealed = audio.reduce((sum, row) => sum + row.concealed, 0);
     const samples = audio.reduce((sum, row) => sum + row.samples, 0);
@@ -31,11 +31,14 @@ async function assertTheySeeAndHear(pair, videoCodec) {
     assert.ok(fps >= 15, `${name}: ${fps} decoded frames/s`);
     assert.equal(video.at(-1).height, 360, `${name}: height`);
     assert.ok(share < 5, `${name}: ${share} % of the sound concealed`);
-    assert.ok(audio.some((row) => row.energy > 0), `${name} hears something`);
+    assert.ok(
+      audio.some((row) => row.energy > 0),
+      `${name} hears something`,
+    );
     assert.deepEqual(errors, [], `${name}: errors in the page`);
-    assert.equal(await codec(pair[index], 'video'), videoCodec);
-    assert.equal(await codec(pair[index], 'audio'), 'audio/opus');
-    const transport = (await stats(pair[index])).find((s) => s.type === 'transport');
+    assert.equal(await codec(pair[index], "video"), videoCodec);
+    assert.equal(await codec(pair[index], "audio"), "audio/opus");
+    const transport = (await stats(pair[index])).find((s) => s.type === "transport");
     assert.match(transport.srtpCipher, /^SRTP_AEAD_AES_(128|256)_GCM$/);
   }
 }
@@ -43,46 +46,56 @@ async function assertTheySeeAndHear(pair, videoCodec) {
 /** Milliseconds from the start of the page (it joins at once) to its first decoded frame. */
 async function firstFrame(t, launched, url, room, name) {
   const person = await enter(t, launched, url, room, name);
-  await until('a frame', async () => (await inbound(person, 'video')).some((s) => s.framesDecoded > 0));
+  await until("a frame", async () => (await inbound(person, "video")).some((s) => s.framesDecoded > 0));
   const ms = await person.page.evaluate(() => window.moim.room.lastSample?.()?.join_to_first_frame_ms);
-  const sample = ms ?? (await until('the sample', () =>
-    person.page.evaluate(() => window.moim.room.lastSample()?.join_to_first_frame_ms)));
+  const sample =
+    ms ??
+    (await until("the sample", () =>
+      person.page.evaluate(() => window.moim.room.lastSample()?.join_to_first_frame_ms),
+    ));
   await person.page.context().close();
   return sample;
 }
 
-test('two pages see and hear each other', async (t) => {
+test("two pages see and hear each other", async (t) => {
   const { url } = await serve(t);
   const launched = await browser(t);
-  const ada = await enter(t, launched, url, 'garden', 'Ada');
-  const min = await enter(t, launched, url, 'garden', 'Min');
-  await until('both pictures', async () =>
-    (await inbound(ada, 'video')).length > 0 && (await inbound(min, 'video')).length > 0);
-  await assertTheySeeAndHear([ada, min], 'video/VP8');
-  const estimate = (await stats(ada)).find((s) => s.type === 'candidate-pair' && s.nominated);
-  assert.ok(estimate.availableOutgoingBitrate > 400_000, `feedback lets the estimate grow: ${estimate.availableOutgoingBitrate}`);
+  const ada = await enter(t, launched, url, "garden", "Ada");
+  const min = await enter(t, launched, url, "garden", "Min");
+  await until(
+    "both pictures",
+    async () => (await inbound(ada, "video")).length > 0 && (await inbound(min, "video")).length > 0,
+  );
+  await assertTheySeeAndHear([ada, min], "video/VP8");
+  const estimate = (await stats(ada)).find((s) => s.type === "candidate-pair" && s.nominated);
+  assert.ok(
+    estimate.availableOutgoingBitrate > 400_000,
+    `feedback lets the estimate grow: ${estimate.availableOutgoingBitrate}`,
+  );
   assert.ok(estimate.currentRoundTripTime < 0.5);
   const times = [];
-  for (const name of ['One', 'Two', 'Three']) {
-    times.push(await firstFrame(t, launched, url, 'garden', name));
+  for (const name of ["One", "Two", "Three"]) {
+    times.push(await firstFrame(t, launched, url, "garden", name));
   }
-  console.log(`# first frame after joining: ${times.map((ms) => `${Math.round(ms)} ms`).join(', ')}`);
+  console.log(`# first frame after joining: ${times.map((ms) => `${Math.round(ms)} ms`).join(", ")}`);
   assert.ok(Math.min(...times) < 2000, `first frame after ${times} ms`);
 });
 
-test('two pages see and hear each other in H.264', async (t) => {
+test("two pages see and hear each other in H.264", async (t) => {
   const { url } = await serve(t);
   const launched = await browser(t);
-  const ada = await enter(t, launched, url, 'h264', 'Ada', { codec: 'h264' });
-  const min = await enter(t, launched, url, 'h264', 'Min', { codec: 'h264' });
-  await until('both pictures', async () =>
-    (await inbound(ada, 'video')).length > 0 && (await inbound(min, 'video')).length > 0);
-  await assertTheySeeAndHear([ada, min], 'video/H264');
+  const ada = await enter(t, launched, url, "h264", "Ada", { codec: "h264" });
+  const min = await enter(t, launched, url, "h264", "Min", { codec: "h264" });
+  await until(
+    "both pictures",
+    async () => (await inbound(ada, "video")).length > 0 && (await inbound(min, "video")).length > 0,
+  );
+  await assertTheySeeAndHear([ada, min], "video/H264");
 });
 
-test('over a veth address and HTTPS, without the loopback flag', async (t) => {
+test("over a veth address and HTTPS, without the loopback flag", async (t) => {
   const name = `moim-e2e-${process.pid}`;
-  const run = (command) => execFileSync('sh', ['-ec', command]);
+  const run = (command) => execFileSync("sh", ["-ec", command]);
   run(`ip netns add ${name}
     ip link add moim-e2e-0 type veth peer name moim-e2e-1 netns ${name}
     ip addr add 10.77.0.1/24 dev moim-e2e-0
@@ -94,47 +107,60 @@ test('over a veth address and HTTPS, without the loopback flag', async (t) => {
   const dir = scratch(t);
   run(`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
     -subj /CN=moim -addext subjectAltName=IP:10.77.0.2 \
-    -keyout ${join(dir, 'key.pem')} -out ${join(dir, 'cert.pem')} 2>/dev/null`);
+    -keyout ${join(dir, "key.pem")} -out ${join(dir, "cert.pem")} 2>/dev/null`);
   const { url } = await serve(t, {
-    prefix: ['ip', 'netns', 'exec', name],
-    url: 'https://10.77.0.2:7880',
+    prefix: ["ip", "netns", "exec", name],
+    url: "https://10.77.0.2:7880",
     config: `
 http: { bind: "10.77.0.2:7880" }
 media: { bind: ["10.77.0.2"] }
-tls: { cert: "${join(dir, 'cert.pem')}", key: "${join(dir, 'key.pem')}" }
+tls: { cert: "${join(dir, "cert.pem")}", key: "${join(dir, "key.pem")}" }
 `,
   });
-  const launched = await browser(t, { loopback: false, args: ['--ignore-certificate-errors'] });
-  const ada = await enter(t, launched, url, 'garden', 'Ada');
-  const min = await enter(t, launched, url, 'garden', 'Min');
-  await until('both pictures', async () =>
-    (await inbound(ada, 'video')).length > 0 && (await inbound(min, 'video')).length > 0);
-  await assertTheySeeAndHear([ada, min], 'video/VP8');
-  const pair = (await stats(ada)).find((s) => s.type === 'candidate-pair' && s.nominated);
+  const launched = await browser(t, { loopback: false, args: ["--ignore-certificate-errors"] });
+  const ada = await enter(t, launched, url, "garden", "Ada");
+  const min = await enter(t, launched, url, "garden", "Min");
+  await until(
+    "both pictures",
+    async () => (await inbound(ada, "video")).length > 0 && (await inbound(min, "video")).length > 0,
+  );
+  await assertTheySeeAndHear([ada, min], "video/VP8");
+  const pair = (await stats(ada)).find((s) => s.type === "candidate-pair" && s.nominated);
   const remote = (await stats(ada)).find((s) => s.id === pair.remoteCandidateId);
-  assert.equal(remote.address, '10.77.0.2');
+  assert.equal(remote.address, "10.77.0.2");
 });
 
-test('a socket lost for 10 s does not interrupt the sound', async (t) => {
+test("a socket lost for 10 s does not interrupt the sound", async (t) => {
   const { url } = await serve(t);
   const launched = await browser(t);
-  const ada = await enter(t, launched, url, 'garden', 'Ada');
-  const min = await enter(t, launched, url, 'garden', 'Min');
-  await until('sound', async () => (await inbound(ada, 'audio')).some((s) => s.totalAudioEnergy > 0));
-  const [peers, me] = await ada.page.evaluate(() => [window.peers.length, window.moim.room.me.id ?? window.moim.room.me]);
+  const ada = await enter(t, launched, url, "garden", "Ada");
+  const min = await enter(t, launched, url, "garden", "Min");
+  await until("sound", async () => (await inbound(ada, "audio")).some((s) => s.totalAudioEnergy > 0));
+  const [peers, me] = await ada.page.evaluate(() => [
+    window.peers.length,
+    window.moim.room.me.id ?? window.moim.room.me,
+  ]);
   await ada.page.evaluate(() => window.cutSockets(10_000));
   const [heard, seen] = await Promise.all([watch(ada, 14), watch(min, 14)]);
-  for (const [who, rows] of [['Ada', heard], ['Min', seen]]) {
-    const audio = rows.filter((row) => row.kind === 'audio');
+  for (const [who, rows] of [
+    ["Ada", heard],
+    ["Min", seen],
+  ]) {
+    const audio = rows.filter((row) => row.kind === "audio");
     assert.equal(audio.length, 14, `${who} has audio in each second`);
     const least = Math.min(...audio.map((row) => row.packets));
     const concealed = audio.reduce((sum, row) => sum + row.concealed, 0);
     assert.ok(least >= 40, `${who}: ${least} packets in the worst second`);
     assert.ok(concealed < 0.02 * 14 * 48_000, `${who}: ${concealed} samples concealed`);
   }
-  await until('the socket to be back', async () =>
-    (await ada.page.evaluate(() => window.moim.state().state)) === 'connected');
-  const after = await ada.page.evaluate(() => [window.peers.length, window.moim.room.me.id ?? window.moim.room.me]);
-  assert.deepEqual(after, [peers, me], 'the same participant on the same connection');
-  assert.ok(await ada.page.evaluate(() => window.socketsRefused) > 0, 'the socket was really refused');
+  await until(
+    "the socket to be back",
+    async () => (await ada.page.evaluate(() => window.moim.state().state)) === "connected",
+  );
+  const after = await ada.page.evaluate(() => [
+    window.peers.length,
+    window.moim.room.me.id ?? window.moim.room.me,
+  ]);
+  assert.deepEqual(after, [peers, me], "the same participant on the same connection");
+  assert.ok((await ada.page.evaluate(() => window.socketsRefused)) > 0, "the socket was really refused");
 });

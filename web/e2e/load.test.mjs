@@ -1,41 +1,51 @@
 // `moim load` itself: the demo's scenario holds what it promises, and a bot that falls silent
 // without a word is found and named.
 
-import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { test } from 'node:test';
-import { scratch } from './world.mjs';
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { scratch, serve } from "./world.mjs";
 
-const ROOT = new URL('../..', import.meta.url).pathname;
-const BINARY = process.env.MOIM_BIN ?? join(ROOT, 'target/release/moim');
+const ROOT = new URL("../..", import.meta.url).pathname;
+const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 
 /** Runs a scenario; returns its exit code, what it printed and its record. */
 async function load(t, scenario) {
   const runs = scratch(t);
-  const child = spawn(BINARY, ['load', scenario, '--runs', runs], { stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  child.stdout.on('data', (data) => (text += data));
-  child.stderr.on('data', (data) => (text += data));
-  const code = await new Promise((done) => child.once('exit', done));
+  const child = spawn(BINARY, ["load", scenario, "--runs", runs], { stdio: ["ignore", "pipe", "pipe"] });
+  let text = "";
+  child.stdout.on("data", (data) => (text += data));
+  child.stderr.on("data", (data) => (text += data));
+  const code = await new Promise((done) => child.once("exit", done));
   const [name] = readdirSync(runs);
   assert.ok(name, `a record is written: ${text}`);
-  const read = (file) => readFileSync(join(runs, name, file), 'utf8');
-  const lines = (file) => read(file).trim().split('\n').map((line) => JSON.parse(line));
-  return { code, text, summary: JSON.parse(read('summary.json')), samples: lines('samples.jsonl'), report: read('report.html') };
+  const read = (file) => readFileSync(join(runs, name, file), "utf8");
+  const lines = (file) =>
+    read(file)
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  return {
+    code,
+    text,
+    summary: JSON.parse(read("summary.json")),
+    samples: lines("samples.jsonl"),
+    report: read("report.html"),
+  };
 }
 
-test('first-room: everyone receives all others without loss', async (t) => {
-  const { code, text, summary, samples, report } = await load(t, join(ROOT, 'scenarios/first-room.yaml'));
+test("first-room: everyone receives all others without loss", async (t) => {
+  const { code, text, summary, samples, report } = await load(t, join(ROOT, "scenarios/first-room.yaml"));
   assert.equal(code, 0, text);
-  assert.equal(summary.verdict, 'pass');
+  assert.equal(summary.verdict, "pass");
   assert.equal(summary.people, 10);
   const people = new Map();
   for (const { person, kind, sample } of samples) {
     const one = people.get(person) ?? { kind, lost: 0, received: 0, audio: new Set(), video: new Set() };
     for (const row of sample.received) {
-      assert.notEqual(row.participant, sample.participant, 'nobody receives himself');
+      assert.notEqual(row.participant, sample.participant, "nobody receives himself");
       if (row.packets_received === 0) continue;
       one.lost += row.packets_lost;
       one.received += row.packets_received;
@@ -47,7 +57,7 @@ test('first-room: everyone receives all others without loss', async (t) => {
   for (const [name, { kind, lost, received, audio, video }] of people) {
     assert.equal(audio.size, 9, `${name} hears nine others`);
     const loss = (100 * lost) / (lost + received);
-    if (kind === 'bot') {
+    if (kind === "bot") {
       assert.equal(video.size, 9, `${name} sees nine others`);
       assert.equal(lost, 0, `${name} lost ${lost} packets`);
     } else {
@@ -55,14 +65,16 @@ test('first-room: everyone receives all others without loss', async (t) => {
       assert.ok(loss <= 0.5, `${name} lost ${loss} %`);
     }
   }
-  assert.deepEqual(summary.server.drops, {}, 'the server dropped nothing');
-  assert.ok(summary.server.cpu_cores > 0 && summary.server.threads['media-0'] > 0);
-  assert.ok(!report.includes('"__MOIM_RECORD__"'), 'the record is in the report');
-  console.log(`# first-room: server ${summary.server.cpu_cores} cores, ${summary.server.us_per_packet_out} us a packet out`);
+  assert.deepEqual(summary.server.drops, {}, "the server dropped nothing");
+  assert.ok(summary.server.cpu_cores > 0 && summary.server.threads["media-0"] > 0);
+  assert.ok(!report.includes('"__MOIM_RECORD__"'), "the record is in the report");
+  console.log(
+    `# first-room: server ${summary.server.cpu_cores} cores, ${summary.server.us_per_packet_out} us a packet out`,
+  );
 });
 
-test('a bot that stops its video at 20 s without leaving fails the run by name', async (t) => {
-  const scenario = join(scratch(t), 'silent.yaml');
+test("a bot that stops its video at 20 s without leaving fails the run by name", async (t) => {
+  const scenario = join(scratch(t), "silent.yaml");
   writeFileSync(
     scenario,
     `name: silent
@@ -75,7 +87,28 @@ events: [{ at: 20s, bot: 3, do: stop_video }]
   );
   const { code, text, summary } = await load(t, scenario);
   assert.equal(code, 99, text);
-  assert.equal(summary.verdict, 'fail');
+  assert.equal(summary.verdict, "fail");
   assert.match(text, /nobody receives video of bot-3 since 2\d s/);
   assert.equal(summary.failures.length, 1, `only bot-3 is named: ${summary.failures}`);
+});
+
+test("a server on IPv6 alone hosts a room", async (t) => {
+  const dir = scratch(t);
+  const server = await serve(t, {
+    url: "http://[::1]:7990",
+    config: 'http: { bind: "[::1]:7990" }\nmedia: { bind: ["::1"], port: 7995 }\n',
+  });
+  const scenario = join(dir, "ipv6.yaml");
+  writeFileSync(
+    scenario,
+    `name: ipv6
+target: { adapter: moim, url: "${server.url}" }
+duration: 12s
+rooms: [{ count: 1, audio: sfu, video: sfu, people: { bot: 3 } }]
+`,
+  );
+  const { code, text, summary } = await load(t, scenario);
+  assert.equal(code, 0, text);
+  assert.equal(summary.subscriptions, 12);
+  assert.match(server.log(), /media connected.*remote=\[::1\]/);
 });

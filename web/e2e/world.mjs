@@ -1,26 +1,26 @@
 // What the browser tests share: a server of their own, Chromium, and getStats read from outside
 // the page's own code.
 
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { chromium } from 'playwright-core';
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
 
-const BINARY = process.env.MOIM_BIN ?? new URL('../../target/release/moim', import.meta.url).pathname;
-const CHROMIUM = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
+const BINARY = process.env.MOIM_BIN ?? new URL("../../target/release/moim", import.meta.url).pathname;
+const CHROMIUM = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
 
 const FLAGS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  '--use-fake-ui-for-media-stream',
-  '--use-fake-device-for-media-stream',
-  '--autoplay-policy=no-user-gesture-required',
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--use-fake-ui-for-media-stream",
+  "--use-fake-device-for-media-stream",
+  "--autoplay-policy=no-user-gesture-required",
 ];
 
 /** Polls until `probe` gives something; the error tells what was waited for. */
@@ -41,32 +41,32 @@ export async function until(what, probe, seconds = 20) {
 
 /** A temporary directory that is gone after the test. */
 export function scratch(t) {
-  const dir = mkdtempSync(join(tmpdir(), 'moim-e2e-'));
+  const dir = mkdtempSync(join(tmpdir(), "moim-e2e-"));
   t.after(() => rmSync(dir, { recursive: true, force: true }));
   return dir;
 }
 
 /** Starts `moim serve` (development mode, or with the settings given) and waits for it. */
-export async function serve(t, { config, url = 'http://127.0.0.1:7880', prefix = [] } = {}) {
-  const args = ['serve'];
+export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix = [] } = {}) {
+  const args = ["serve"];
   if (config) {
-    const file = join(scratch(t), 'moim.yaml');
+    const file = join(scratch(t), "moim.yaml");
     writeFileSync(file, config);
-    args.push('--config', file);
+    args.push("--config", file);
   }
   const [command, ...rest] = [...prefix, BINARY, ...args];
-  const child = spawn(command, rest, { stdio: ['ignore', 'ignore', 'pipe'] });
-  let log = '';
-  child.stderr.on('data', (data) => (log += data));
-  const ended = new Promise((done) => child.once('exit', done));
+  const child = spawn(command, rest, { stdio: ["ignore", "ignore", "pipe"] });
+  let log = "";
+  child.stderr.on("data", (data) => (log += data));
+  const ended = new Promise((done) => child.once("exit", done));
   t.after(async () => {
-    child.kill('SIGINT');
+    child.kill("SIGINT");
     await ended;
   });
-  await until('the server', () => {
+  await until("the server", () => {
     if (child.exitCode !== null) throw new Error(`the server ended: ${log}`);
     // curl, because the certificate of a test is its own.
-    return execFileSync('curl', ['-skf', `${url}/healthz`], { encoding: 'utf8' });
+    return execFileSync("curl", ["-skf", `${url}/healthz`], { encoding: "utf8" });
   });
   return { url, child, log: () => log };
 }
@@ -74,7 +74,7 @@ export async function serve(t, { config, url = 'http://127.0.0.1:7880', prefix =
 /** Launches Chromium; `loopback` lets it use `lo` for media. */
 export async function browser(t, { loopback = true, args = [] } = {}) {
   const flags = [...FLAGS, ...args];
-  if (loopback) flags.push('--allow-loopback-in-peer-connection');
+  if (loopback) flags.push("--allow-loopback-in-peer-connection");
   const launched = await chromium.launch({ executablePath: CHROMIUM, args: flags });
   t.after(() => launched.close());
   return launched;
@@ -82,10 +82,13 @@ export async function browser(t, { loopback = true, args = [] } = {}) {
 
 /** Opens the call page and joins. Every RTCPeerConnection is kept for `stats`. */
 export async function enter(t, launched, url, room, name, query = {}) {
-  const context = await launched.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 } });
+  const context = await launched.newContext({
+    ignoreHTTPSErrors: true,
+    viewport: { width: 1280, height: 800 },
+  });
   const page = await context.newPage();
   const errors = [];
-  page.on('pageerror', (error) => errors.push(String(error)));
+  page.on("pageerror", (error) => errors.push(String(error)));
   await page.addInitScript(() => {
     const Original = window.RTCPeerConnection;
     window.peers = [];
@@ -104,9 +107,9 @@ export async function enter(t, launched, url, room, name, query = {}) {
       constructor(url, ...rest) {
         const cut = performance.now() < cutUntil;
         if (cut) window.socketsRefused++;
-        super(cut ? 'ws://127.0.0.1:9/' : url, ...rest);
+        super(cut ? "ws://127.0.0.1:9/" : url, ...rest);
         open.add(this);
-        this.addEventListener('close', () => open.delete(this));
+        this.addEventListener("close", () => open.delete(this));
       }
     };
     window.cutSockets = (ms) => {
@@ -114,12 +117,12 @@ export async function enter(t, launched, url, room, name, query = {}) {
       for (const socket of open) socket.close();
     };
   });
-  const options = new URLSearchParams({ name, join: '1', processing: 'off', ...query });
+  const options = new URLSearchParams({ name, join: "1", processing: "off", ...query });
   await page.goto(`${url}/room/${room}?${options}`);
   await until(`${name} to connect`, async () => {
     const state = await page.evaluate(() => window.moim?.state());
     if (state?.error) throw new Error(JSON.stringify(state));
-    return state?.state === 'connected';
+    return state?.state === "connected";
   });
   return { page, name, errors };
 }
@@ -129,7 +132,7 @@ export function stats({ page }) {
   return page.evaluate(async () => {
     const all = [];
     for (const peer of window.peers) {
-      if (peer.connectionState === 'closed') continue;
+      if (peer.connectionState === "closed") continue;
       for (const entry of (await peer.getStats()).values()) all.push(entry);
     }
     return all;
@@ -139,7 +142,7 @@ export function stats({ page }) {
 /** Inbound streams of a kind that ever carried a packet. */
 export async function inbound(person, kind) {
   const all = await stats(person);
-  return all.filter((s) => s.type === 'inbound-rtp' && s.kind === kind && s.packetsReceived > 0);
+  return all.filter((s) => s.type === "inbound-rtp" && s.kind === kind && s.packetsReceived > 0);
 }
 
 /** Median of numbers. */
@@ -155,7 +158,7 @@ export async function watch(person, seconds) {
   for (let second = 0; second <= seconds; second++) {
     const all = await stats(person);
     if (before) {
-      for (const now of all.filter((s) => s.type === 'inbound-rtp')) {
+      for (const now of all.filter((s) => s.type === "inbound-rtp")) {
         const then = before.find((s) => s.id === now.id);
         if (!then || now.packetsReceived === 0) continue;
         const span = (now.timestamp - then.timestamp) / 1000;

@@ -16,8 +16,8 @@ pub struct PersonKey(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TrackKey(pub u64);
 
-/// What a shard is told: by the room, in the order in which it decided; `Install` and `Move` by
-/// the control thread, after the lines they belong to.
+/// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin` and
+/// `Move` by the control thread, after the lines they belong to.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// The lines a person agreed on; the first time this makes the person, later it adds lines.
@@ -29,7 +29,7 @@ pub enum Command {
         /// All lines, old and new.
         negotiated: Negotiated,
     },
-    /// ICE and DTLS are up.
+    /// ICE and DTLS are up on this side: media can be received.
     Install {
         /// Whose.
         person: PersonKey,
@@ -37,6 +37,12 @@ pub enum Command {
         keys: Box<KeyPair>,
         /// Where media goes and comes from.
         remote: SocketAddr,
+    },
+    /// The last flight of the handshake is on its way: what is sent from now on finds keys at the
+    /// other side. Sooner, a slot's first keyframe could come before them and be lost.
+    Begin {
+        /// To whom.
+        person: PersonKey,
     },
     /// A person's address changed.
     Move {

@@ -154,11 +154,6 @@ pub trait BotHandle: Send + Sync + 'static {
 /// The driver of this build.
 pub type Driver = crate::bot::driver::Driver;
 
-/// Starts the driver's thread, for a target on the loopback.
-pub fn start() -> Result<Driver, BotError> {
-    Driver::start(&crate::bot::driver::Options::default())
-}
-
 /// Starts the driver's thread; bots bind to the own address that reaches `target`.
 pub fn start_for(target: SocketAddr) -> Result<Driver, BotError> {
     let options = crate::bot::driver::Options::default();

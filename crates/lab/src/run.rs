@@ -19,6 +19,7 @@ use crate::summary::{self, Input, Summary, exit};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -86,7 +87,7 @@ pub(crate) struct Run {
 /// Runs a scenario; `interrupt` ends it early, with a full report.
 pub(crate) async fn run<D: BotDriver>(
     options: &LoadOptions,
-    start_bots: impl FnOnce() -> Result<D, BotError>,
+    start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
     let scenario = Scenario::read(&options.scenario)
@@ -143,7 +144,7 @@ impl<D: BotDriver> House<D> {
         scenario: &Scenario,
         options: &LoadOptions,
         dir: &Path,
-        start_bots: impl FnOnce() -> Result<D, BotError>,
+        start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
     ) -> Result<Self, NoRun> {
         let (url, server) = match &scenario.target {
             Target::Running(url) => (url.clone(), None),
@@ -157,7 +158,7 @@ impl<D: BotDriver> House<D> {
             }
         };
         let bots = (scenario.bots() > 0)
-            .then(|| start_bots().map(Arc::new).map_err(|error| error.to_string()));
+            .then(|| start_bots(&url).map(Arc::new).map_err(|error| error.to_string()));
         let browser = match scenario.chromium() {
             0 => None,
             _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
@@ -168,6 +169,12 @@ impl<D: BotDriver> House<D> {
     fn server_pid(&self) -> Option<u32> {
         let own = self.server.as_ref().map(OwnServer::pid);
         own.or_else(|| proc::listener(&self.url.host, self.url.port))
+    }
+
+    /// How late the bots' own timers were (p99), in ms.
+    fn bots_lag_ms(&self) -> f64 {
+        let bots = self.bots.as_ref().and_then(|bots| bots.as_ref().ok());
+        bots.and_then(|bots| bots.timer_lag_ms_p99()).unwrap_or(0.0)
     }
 
     fn browser(&self) -> Option<&Arc<Browser>> {
@@ -306,7 +313,7 @@ async fn act<D: BotDriver>(
         meta: &meta,
         samples: &outcome.samples,
         machine: &machine,
-        timer_lag_ms_p99: monitor.timer_lag_ms_p99(),
+        timer_lag_ms_p99: monitor.timer_lag_ms_p99().max(house.bots_lag_ms()),
         join_to_connected_ms: &outcome.join_to_connected_ms,
         thresholds: &scenario.thresholds,
         faults: &outcome.faults,
@@ -476,9 +483,15 @@ pub(crate) async fn interrupted() {
     }
 }
 
-/// Starts the bots of this build.
-pub(crate) fn bots_of_this_build() -> Result<bots::Driver, BotError> {
-    bots::start()
+/// Starts the bots of this build, on the own address that reaches the target.
+pub(crate) fn bots_of_this_build(target: &Url) -> Result<bots::Driver, BotError> {
+    let host = target.host.trim_start_matches('[').trim_end_matches(']');
+    let address = (host, target.port)
+        .to_socket_addrs()
+        .map_err(|error| BotError::new(format!("{host} has no address: {error}")))?
+        .next()
+        .ok_or_else(|| BotError::new(format!("{host} has no address")))?;
+    bots::start_for(address)
 }
 
 #[cfg(test)]

@@ -261,6 +261,7 @@ impl ControlThread {
         let Some(peer) = self.peers.get_mut(&person) else { return };
         let mut inputs = Vec::new();
         let mut transmits = Vec::new();
+        let mut begins = false;
         let leaks = peer.transport.media_leaks();
         let wait = loop {
             match peer.transport.poll() {
@@ -271,10 +272,11 @@ impl ControlThread {
                 Ok(Output::Event(event)) => inputs.push(match event {
                     // Keys and address go straight to the media thread, and before the handshake's
                     // last flight: with it the other side may begin to send. Its lines are there
-                    // since the offer.
+                    // since the offer. What goes to it waits until that flight is out.
                     Event::Connected { keys, remote } => {
                         let keys = Box::new(keys);
                         self.media.send(Command::Install { person, keys, remote });
+                        begins = true;
                         RoomInput::Connected { person, remote }
                     }
                     Event::Remote(remote) => {
@@ -295,6 +297,9 @@ impl ControlThread {
             if self.sockets[at].send_to(destination, &data).is_err() {
                 self.counts.send_failed.inc();
             }
+        }
+        if begins {
+            self.media.send(Command::Begin { person });
         }
         self.counts.leaks.add(peer.transport.media_leaks() - leaks);
         if let Some(old) = peer.deadline.take() {

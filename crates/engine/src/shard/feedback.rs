@@ -136,7 +136,7 @@ impl Shard {
                     .is_some_and(|person| person.slots[subscription.slot].pending == Some(index))
             });
             let Some(person) = self.people[track.publisher].as_mut() else { continue };
-            if person.secure.is_none() {
+            if !person.reachable() {
                 continue;
             }
             self.rtcp.clear();
@@ -170,7 +170,7 @@ impl Shard {
     pub(super) fn send_reports(&mut self, now: Now, sink: &mut impl Sink) {
         for index in 0..self.people.len() {
             let Some(person) = self.people[index].as_mut() else { continue };
-            if person.secure.is_none() {
+            if !person.reachable() {
                 continue;
             }
             if now.at >= person.feedback_due {

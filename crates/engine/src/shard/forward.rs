@@ -25,7 +25,7 @@ impl Shard {
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
-            let connected = person.secure.is_some();
+            let connected = person.reachable();
             let slot = &mut person.slots[subscription.slot];
             let begins = opened.begins && !opened.repaired && connected;
             if slot.pending == Some(track_index) && begins {

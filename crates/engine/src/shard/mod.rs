@@ -146,6 +146,7 @@ impl Shard {
                 self.people[index].as_mut().map(|person| person.add_lines(&negotiated))
             }
             Command::Install { person, keys, remote } => self.install(person, &keys, remote),
+            Command::Begin { person } => self.begin(person),
             Command::Move { person, remote } => self.move_person(person, remote),
             Command::AddTrack { track, person, mid } => self.add_track(track, person, &mid),
             Command::RemoveTrack { track } => self.remove_track(track),
@@ -193,6 +194,13 @@ impl Shard {
         person.install(keys, remote);
         // An address can be taken over: NAT gives a port of someone gone to someone new.
         self.person_by_address.insert(remote, index);
+        Some(())
+    }
+
+    fn begin(&mut self, person: PersonKey) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let person = self.people[index].as_mut()?;
+        person.secure.as_mut()?.begun = true;
         for slot in &person.slots {
             let wanted = slot.pending.filter(|_| slot.is_video());
             if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {

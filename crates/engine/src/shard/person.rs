@@ -19,6 +19,8 @@ pub(crate) struct Secure {
     pub opener: Opener,
     pub sealer: Sealer,
     pub remote: SocketAddr,
+    /// The other side has its keys too.
+    pub begun: bool,
 }
 
 /// What an incoming SSRC is.
@@ -83,10 +85,8 @@ impl Person {
                         self.sending.push(line.clone());
                     }
                 }
-                Direction::Send if line.local.is_some() => {
-                    if self.slot(&line.mid).is_none() {
-                        self.slots.push(Slot::new(line.clone()));
-                    }
+                Direction::Send if line.local.is_some() && self.slot(&line.mid).is_none() => {
+                    self.slots.push(Slot::new(line.clone()));
                 }
                 _ => {}
             }
@@ -99,7 +99,8 @@ impl Person {
         self.slot_by_ssrc.sort_unstable();
     }
 
-    /// Keys are there: packets can be opened and sealed. Keys already in use stay.
+    /// Keys are there: packets can be opened, and sealed once the other side has them too. Keys
+    /// already in use stay.
     pub(crate) fn install(&mut self, keys: &KeyPair, remote: SocketAddr) {
         if let Some(secure) = &mut self.secure {
             secure.remote = remote;
@@ -107,7 +108,13 @@ impl Person {
         }
         let mut sealer = Sealer::new(&keys.local);
         self.slots.iter_mut().for_each(|slot| slot.connect(&mut sealer));
-        self.secure = Some(Secure { opener: Opener::new(&keys.remote), sealer, remote });
+        let opener = Opener::new(&keys.remote);
+        self.secure = Some(Secure { opener, sealer, remote, begun: false });
+    }
+
+    /// Whether packets can be sent to him.
+    pub(crate) fn reachable(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.begun)
     }
 
     /// Index of the slot on this line.
