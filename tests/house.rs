@@ -151,7 +151,10 @@ fn sources(directory: &Path, into: &mut Vec<PathBuf>) {
 fn no_clock_and_no_socket_in_the_sans_io_crates() {
     let mut files = Vec::new();
     for name in SANS_IO {
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src"), &mut files);
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src"),
+            &mut files,
+        );
     }
     assert!(files.len() > 30, "{} files", files.len());
     for file in files {

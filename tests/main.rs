@@ -1,6 +1,10 @@
 //! Tests that see both sides: the server's engine and the lab's bots, the house, the command line.
 
+mod bad_input;
 mod cli;
 mod house;
+mod peer;
 mod slot_pool;
+mod target;
 mod virtual_time;
+mod witness;

@@ -75,8 +75,9 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
             matches!(command, Command::Map { person, track: Some(_), .. } if *person == watcher)
         });
         shown += mapped.count();
-        let occupied = [Kind::Audio, Kind::Video]
-            .map(|kind| room.person(watcher).unwrap().slot_contents(kind).filter(|s| s.1.is_some()).count());
+        let occupied = [Kind::Audio, Kind::Video].map(|kind| {
+            room.person(watcher).unwrap().slot_contents(kind).filter(|s| s.1.is_some()).count()
+        });
         assert_eq!(occupied, [1, 1], "round {round}");
         room.leave(guest, &mut Effects::default()).unwrap();
     }

@@ -50,7 +50,6 @@ pub struct Person {
     session: Fixed,
     /// (track, kind) that he publishes.
     pub tracks: Vec<(TrackKey, Kind)>,
-    pub joined_ms: u64,
 }
 
 /// A datagram on the wire.
@@ -70,8 +69,8 @@ pub struct World {
     sent: u64,
     random: Random,
     pub link: Link,
-    /// Eats datagrams: (to server?, address of the person, bytes).
-    pub eats: Box<dyn FnMut(bool, SocketAddr, &[u8]) -> bool>,
+    /// Datagrams that never arrive.
+    pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
     pub digest: u64,
     pub samples: Vec<SampleRecord>,
@@ -79,6 +78,9 @@ pub struct World {
     next_key: u64,
     next_sample: Instant,
 }
+
+/// Whether the wire eats a datagram: (to server?, address of the person, bytes).
+type Eats = dyn FnMut(bool, SocketAddr, &[u8]) -> bool;
 
 /// What leaves the shard at one moment.
 struct Outbox {
@@ -161,9 +163,8 @@ impl World {
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
         });
         let address = SocketAddr::from(([10, 0, 1, (number / 250) as u8], 1000 + number as u16));
-        let joined_ms = self.elapsed_ms();
         let tracks = Vec::new();
-        self.people.push(Person { key, name, media, address, session, tracks, joined_ms });
+        self.people.push(Person { key, name, media, address, session, tracks });
         let mut effects = Effects::default();
         let name = format!("bot-{number}");
         self.room.join(key, name, &mut effects).unwrap();
@@ -227,6 +228,13 @@ impl World {
         self.people.iter_mut().find(|person| person.key == key).expect("he is here")
     }
 
+    /// A person chooses what a slot carries.
+    pub fn want(&mut self, key: PersonKey, mid: &str, track: TrackKey) {
+        let mut effects = Effects::default();
+        self.room.want(key, &[(mid.to_owned(), Some(track))], &mut effects).unwrap();
+        self.apply(effects);
+    }
+
     /// The SSRC of a slot.
     pub fn slot_ssrc(&mut self, key: PersonKey, mid: &str) -> u32 {
         let server = self.person(key).session.pair().0;
@@ -248,11 +256,12 @@ impl World {
                 key: TrackKey(next_key + i as u64),
             })
             .collect();
-        let kinds: Vec<Kind> =
-            published.iter().map(|p| client.negotiated.line(&p.mid).unwrap().codec.kind()).collect();
+        let kinds: Vec<Kind> = published
+            .iter()
+            .map(|p| client.negotiated.line(&p.mid).unwrap().codec.kind())
+            .collect();
         let mut effects = Effects::default();
-        let keys =
-            self.room.negotiated(key, &server.negotiated, &published, &mut effects).unwrap();
+        let keys = self.room.negotiated(key, &server.negotiated, &published, &mut effects).unwrap();
         let tracks: Vec<(String, String)> = published
             .iter()
             .zip(&keys)
@@ -381,8 +390,7 @@ impl World {
         let now = self.now;
         match flying.to {
             None => {
-                let inbound =
-                    Inbound { source: flying.from, data: &flying.bytes, arrival: now.at };
+                let inbound = Inbound { source: flying.from, data: &flying.bytes, arrival: now.at };
                 let mut outbox = Self::outbox();
                 self.shard.handle_batch(now, [inbound], &mut outbox, |_, _| {});
                 self.flush(outbox);

@@ -11,7 +11,7 @@ use net::UdpBatchSocket;
 use rtp::negotiated::Negotiated;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use transport::{Event, IceDtls, Output, Shared, TransportError, VideoFormat};
@@ -144,22 +144,16 @@ impl ControlThread {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            for _ in 0..INPUTS_IN_A_ROW {
+            for taken in 1.. {
                 match next {
                     Some(ControlInput::Stop) => return,
                     Some(input) => self.input(input),
                     None => break,
                 }
-                next = match self.inputs.try_recv() {
-                    Ok(input) => Some(input),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                };
-            }
-            if let Some(ControlInput::Stop) = next {
-                return;
-            }
-            if let Some(input) = next {
-                self.input(input);
+                if taken == INPUTS_IN_A_ROW {
+                    break;
+                }
+                next = self.inputs.try_recv().ok();
             }
             self.run_deadlines();
         }
@@ -189,8 +183,7 @@ impl ControlThread {
     ) -> Result<(String, Negotiated), TransportError> {
         let known = self.peers.contains_key(&person);
         if !known {
-            let transport =
-                IceDtls::server(&self.shared, video, &self.candidates, Instant::now())?;
+            let transport = IceDtls::server(&self.shared, video, &self.candidates, Instant::now())?;
             let peer =
                 Peer { transport, ufrag: String::new(), addresses: Vec::new(), deadline: None };
             self.peers.insert(person, peer);

@@ -225,9 +225,8 @@ impl Ports {
         control: SyncSender<ControlInput>,
         metrics: &Metrics,
     ) -> Self {
-        let of = |v6: bool| {
-            sockets.iter().position(|s| s.local_addr().is_ok_and(|a| a.is_ipv6() == v6))
-        };
+        let of =
+            |v6: bool| sockets.iter().position(|s| s.local_addr().is_ok_and(|a| a.is_ipv6() == v6));
         Self {
             families: [of(false), of(true)],
             batches: sockets.iter().map(|_| SendBatch::new(SEND_DATAGRAMS)).collect(),
@@ -264,11 +263,7 @@ impl Sink for Ports {
     }
 
     fn control(&mut self, source: SocketAddr, data: &[u8]) {
-        let datagram = ControlInput::Datagram {
-            source,
-            socket: self.reading,
-            data: data.to_vec(),
-        };
+        let datagram = ControlInput::Datagram { source, socket: self.reading, data: data.to_vec() };
         if self.control.try_send(datagram).is_err() {
             self.control_dropped.inc();
         }
@@ -299,8 +294,7 @@ struct Counts {
 
 impl Counts {
     fn new(thread: &str, metrics: &Metrics) -> Self {
-        let counter =
-            |name, help| metrics.registry.counter(name, help, &[("thread", thread)]);
+        let counter = |name, help| metrics.registry.counter(name, help, &[("thread", thread)]);
         Self {
             media: metrics.media_thread(thread),
             packets_in: 0,

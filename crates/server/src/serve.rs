@@ -134,8 +134,7 @@ fn bind_one(address: SocketAddr) -> Result<UdpBatchSocket, ServeError> {
 
 async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new());
-    let shared =
-        Shared::new().map_err(|error| ServeError::System(std::io::Error::other(error)))?;
+    let shared = Shared::new().map_err(|error| ServeError::System(std::io::Error::other(error)))?;
     let (inputs, inbox) = mpsc::channel(rooms::INPUTS);
     let mut shards = Vec::new();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
@@ -161,8 +160,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     drop(inputs);
     let rooms = Arc::new(Rooms::new(shards.clone(), config.limits, metrics.clone()));
     let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
-    let sockets =
-        Sockets::new(rooms.clone(), SocketOptions::from(&config.limits), metrics.clone());
+    let sockets = Sockets::new(rooms.clone(), SocketOptions::from(&config.limits), metrics.clone());
     announce(config, http.addresses());
     let served = http.serve(sockets, metrics, ended(rooms.clone())).await;
     rooms.end_all("the server has ended");

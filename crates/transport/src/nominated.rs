@@ -96,7 +96,11 @@ mod tests {
         assert_eq!(nominations.observe(&stun(1, 1, &NOMINATE[..8]), one, true), None);
         assert_eq!(nominations.observe(&stun(0x101, 1, &[]), one, false), None, "no USE-CANDIDATE");
         assert_eq!(nominations.observe(&stun(1, 2, NOMINATE), one, true), None);
-        assert_eq!(nominations.observe(&stun(0x101, 3, &[]), one, false), None, "other transaction");
+        assert_eq!(
+            nominations.observe(&stun(0x101, 3, &[]), one, false),
+            None,
+            "other transaction"
+        );
         assert_eq!(nominations.observe(&stun(0x101, 2, &[]), one, false), Some(one));
         assert_eq!(nominations.observe(&stun(1, 4, NOMINATE), one, true), None);
         assert_eq!(nominations.observe(&stun(0x101, 4, &[]), one, false), None, "same as before");

@@ -45,7 +45,11 @@ impl World {
         }
     }
 
-    fn negotiate(&mut self, lines: &[OfferLine], restart: bool) -> (Negotiated, Negotiated, String) {
+    fn negotiate(
+        &mut self,
+        lines: &[OfferLine],
+        restart: bool,
+    ) -> (Negotiated, Negotiated, String) {
         let offer = self.client.offer(lines, restart).unwrap();
         let (answer, server_side) = self.server.accept_offer(&offer.sdp).unwrap();
         let client_side = self.client.accept_answer(&answer).unwrap();
@@ -200,8 +204,7 @@ fn bad_offers_are_refused_with_a_reason_and_a_good_one_still_works() {
 fn mutated_offers_never_panic_out() {
     let shared = Shared::new().unwrap();
     let now = Instant::now();
-    let mut client =
-        IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
+    let mut client = IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
     let offer = client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap().sdp;
     let mut seed = 7u64;
     let mut next = move |below: usize| {

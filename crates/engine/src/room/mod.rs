@@ -192,8 +192,7 @@ impl Room {
 
     /// Someone goes, with all that is his.
     pub fn leave(&mut self, key: PersonKey, effects: &mut Effects) -> Result<(), Refusal> {
-        let at =
-            self.people.iter().position(|p| p.key == key).ok_or(Refusal::UnknownPerson)?;
+        let at = self.people.iter().position(|p| p.key == key).ok_or(Refusal::UnknownPerson)?;
         let gone = self.people.remove(at);
         effects.commands.push(Command::Remove { person: key });
         for track in &gone.tracks {
@@ -225,9 +224,9 @@ impl Room {
         let mut keys = Vec::new();
         let mut added = Vec::new();
         for track in published {
-            let line = negotiated.line(&track.mid).filter(|line| {
-                matches!(line.direction, Direction::Receive | Direction::Both)
-            });
+            let line = negotiated
+                .line(&track.mid)
+                .filter(|line| matches!(line.direction, Direction::Receive | Direction::Both));
             let line = line.ok_or(Refusal::UnknownTrack)?;
             if let Some(track) = person.tracks.iter().find(|known| known.mid == track.mid) {
                 keys.push(track.key);
@@ -251,8 +250,7 @@ impl Room {
             let line = negotiated.line(mid);
             line.is_some_and(|l| matches!(l.direction, Direction::Receive | Direction::Both))
         };
-        let gone: Vec<Track> =
-            person.tracks.extract_if(.., |track| !sends(&track.mid)).collect();
+        let gone: Vec<Track> = person.tracks.extract_if(.., |track| !sends(&track.mid)).collect();
         effects.commands.push(Command::Lines { person: key, room, negotiated });
         let ended: Vec<TrackKey> = gone.iter().map(|track| track.key).collect();
         for track in ended.iter().copied() {

@@ -246,11 +246,7 @@ impl Room {
     }
 
     /// Where slots are short, who speaks takes the place of who was silent longest.
-    pub(super) fn prefer_speakers(
-        &mut self,
-        speakers: &[(PersonKey, u8)],
-        effects: &mut Effects,
-    ) {
+    pub(super) fn prefer_speakers(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
         let spoke: Vec<(TrackKey, u64)> = self
             .people
             .iter()
@@ -299,3 +295,138 @@ fn tell(person: PersonKey, changes: Vec<SlotChange>, effects: &mut Effects) {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::super::{Published, RoomLimits};
+    use super::*;
+    use crate::command::{Report, RoomKey};
+    use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
+
+    /// A person's lines: sound and picture sent, and some slots of each.
+    fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
+        let line = |mid: String, codec: Codec, direction| Line {
+            mid,
+            direction,
+            codec,
+            payload_type: 96,
+            rtx_payload_type: None,
+            extensions: Extensions::default(),
+            local: Some(StreamIds { ssrc: 1, rtx: None }),
+            remote: None,
+            nack: false,
+            transport_cc: false,
+        };
+        let mut lines = vec![
+            line("a".into(), Codec::Opus, Direction::Receive),
+            line("v".into(), Codec::Vp8, Direction::Receive),
+        ];
+        let audio = (0..audio_slots).map(|i| (format!("a{i}"), Codec::Opus));
+        let video = (0..video_slots).map(|i| (format!("v{i}"), Codec::Vp8));
+        let slots = audio.chain(video).map(|(mid, codec)| line(mid, codec, Direction::Send));
+        lines.extend(slots);
+        Negotiated { lines }
+    }
+
+    fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) {
+        let limits = RoomLimits { people: 10, audio_slots: 4, video_slots: 20 };
+        let mut room = Room::new(RoomKey(1), limits);
+        let mut effects = Effects::default();
+        for number in 1..=people {
+            let person = PersonKey(number);
+            room.join(person, String::new(), &mut effects).unwrap();
+            let track = |mid: &str, key| Published {
+                mid: mid.into(),
+                name: String::new(),
+                key: TrackKey(key),
+            };
+            let tracks = [track("a", number * 10), track("v", number * 10 + 1)];
+            let lines = lines(audio_slots, video_slots);
+            room.negotiated(person, &lines, &tracks, &mut effects).unwrap();
+        }
+        (room, effects)
+    }
+
+    fn shown(room: &Room, person: u64, kind: Kind) -> Vec<u64> {
+        let contents = room.person(PersonKey(person)).unwrap().slot_contents(kind);
+        let mut tracks: Vec<u64> = contents.filter_map(|(_, track)| Some(track?.0)).collect();
+        tracks.sort_unstable();
+        tracks
+    }
+
+    #[test]
+    fn who_speaks_takes_the_slot_of_who_was_silent_longest() {
+        let (mut room, _) = room(5, 2, 2);
+        assert_eq!(shown(&room, 1, Kind::Audio), [20, 30], "the first who came");
+        let speak = |room: &mut Room, who: u64| {
+            let speakers = vec![(PersonKey(who), 20)];
+            room.report(Report::Speakers { room: RoomKey(1), speakers }, &mut Effects::default());
+        };
+        speak(&mut room, 3);
+        speak(&mut room, 5);
+        assert_eq!(shown(&room, 1, Kind::Audio), [30, 50], "2 never spoke");
+        assert_eq!(shown(&room, 1, Kind::Video), [31, 51]);
+        assert_eq!(shown(&room, 5, Kind::Audio), [20, 30], "nobody gets his own voice");
+        speak(&mut room, 4);
+        assert_eq!(shown(&room, 1, Kind::Audio), [40, 50], "3 spoke before 5");
+    }
+
+    #[test]
+    fn more_slots_are_asked_for_in_steps_and_within_the_limit() {
+        let (_, effects) = room(4, 1, 1);
+        let wanted = effects.notices.iter().filter_map(|notice| match notice {
+            Notice::SlotsWanted { person: PersonKey(1), audio, video } => Some((*audio, *video)),
+            _ => None,
+        });
+        assert_eq!(wanted.collect::<Vec<_>>(), [(4, 9)], "once, and no more than 4 for sound");
+    }
+
+    #[test]
+    fn who_chose_keeps_what_he_chose_and_a_track_is_in_one_slot_only() {
+        let (mut room, _) = room(4, 2, 3);
+        let viewer = PersonKey(1);
+        let want = |room: &mut Room, mid: &str, track: Option<u64>| {
+            let mut effects = Effects::default();
+            let want = [(mid.to_owned(), track.map(TrackKey))];
+            let done = room.want(viewer, &want, &mut effects);
+            done.map(|()| effects.notices)
+        };
+        want(&mut room, "v1", None).unwrap();
+        assert_eq!(shown(&room, 1, Kind::Video), [21, 41]);
+        let moved = want(&mut room, "v1", Some(21)).unwrap();
+        let Notice::Slots { changes, .. } = &moved[0] else { panic!("{moved:?}") };
+        let told: Vec<_> = changes.iter().map(|c| (c.mid.as_str(), c.content)).collect();
+        assert_eq!(told, [("v0", None), ("v1", Some((PersonKey(2), TrackKey(21))))]);
+        assert_eq!(want(&mut room, "v9", None), Err(Refusal::UnknownSlot));
+        assert_eq!(want(&mut room, "v1", Some(20)), Err(Refusal::UnknownTrack), "a voice");
+        assert_eq!(want(&mut room, "v1", Some(11)), Err(Refusal::UnknownTrack), "his own");
+        let speakers = vec![(PersonKey(3), 20)];
+        room.report(Report::Speakers { room: RoomKey(1), speakers }, &mut Effects::default());
+        assert_eq!(shown(&room, 1, Kind::Video), [21, 41], "his choice stays");
+    }
+
+    #[test]
+    fn a_replaced_picture_is_told_when_it_switches() {
+        let (mut room, _) = room(3, 2, 1);
+        let viewer = PersonKey(1);
+        let mut effects = Effects::default();
+        room.want(viewer, &[("v0".into(), Some(TrackKey(31)))], &mut effects).unwrap();
+        assert_eq!(effects.notices, [], "the old picture flows until the keyframe");
+        assert_eq!(effects.commands.len(), 1);
+        let report = Report::Switched {
+            person: viewer,
+            room: RoomKey(1),
+            mid: "v0".into(),
+            track: TrackKey(31),
+            rtp_timestamp: 77,
+        };
+        room.report(report.clone(), &mut effects);
+        let change = SlotChange {
+            mid: "v0".into(),
+            content: Some((PersonKey(3), TrackKey(31))),
+            rtp_timestamp: Some(77),
+        };
+        assert_eq!(effects.notices, [Notice::Slots { person: viewer, changes: vec![change] }]);
+        room.report(report, &mut effects);
+        assert_eq!(effects.notices.len(), 1, "told once");
+    }
+}

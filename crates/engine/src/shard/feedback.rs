@@ -25,8 +25,7 @@ impl Shard {
         sink: &mut impl Sink,
     ) -> Result<Handled, InDrop> {
         self.stats.rtcp_in += 1;
-        let index =
-            *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
+        let index = *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
         let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
         let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
         let mut plain = std::mem::take(&mut self.plain);
@@ -144,12 +143,7 @@ impl Shard {
             if track.line.nack {
                 track.missing.due(now.at, &mut self.sequences);
                 let count = self.sequences.len() as u64;
-                rtcp::nack(
-                    &mut self.rtcp,
-                    CONTROL_SSRC,
-                    ids.ssrc,
-                    self.sequences.iter().copied(),
-                );
+                rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());
                 self.stats.nacked += count;
                 if track.missing.take_keyframe_needed() && !track.subscriptions.is_empty() {
                     track.keyframe.want();

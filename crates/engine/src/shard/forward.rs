@@ -34,7 +34,8 @@ impl Shard {
                 }
                 slot.pending = None;
                 slot.rewrite.switch(opened.counters, now.at);
-                let timestamp = opened.header.timestamp.wrapping_add(slot.rewrite.timestamp_offset());
+                let timestamp =
+                    opened.header.timestamp.wrapping_add(slot.rewrite.timestamp_offset());
                 self.reports.push(switched(person, subscription.slot, track.key, timestamp));
             }
             if person.slots[subscription.slot].current != Some(track_index) {
@@ -69,9 +70,9 @@ impl Shard {
         }
         let Some(again) = slot.asked_again(sequence, now.at) else { return };
         self.stats.copies += 1;
-        let kept = self.tracks[again.track].as_ref().and_then(|track| {
-            Some((track.history.get(again.index)?, track.line.extensions))
-        });
+        let kept = self.tracks[again.track]
+            .as_ref()
+            .and_then(|track| Some((track.history.get(again.index)?, track.line.extensions)));
         let outcome = match kept {
             Some((packet, from)) => resend_one(person, slot_index, &again, packet, from, sink),
             None => Err(OutDrop::NotKept),
@@ -138,11 +139,8 @@ impl Copy<'_> {
         let len = put(buffer, header_len, payload)?;
         if slot.line.codec == Codec::Vp8 {
             // The descriptor was parsed when the packet was opened; a broken one goes as it is.
-            let _ = rtp::vp8::rewrite_in_place(
-                &mut buffer[header_len..len],
-                out.picture_id,
-                out.tl0,
-            );
+            let _ =
+                rtp::vp8::rewrite_in_place(&mut buffer[header_len..len], out.picture_id, out.tl0);
         }
         let sealed = secure
             .sealer

@@ -65,8 +65,7 @@ impl Shard {
         datagram: &Inbound<'_>,
         plain: &mut [u8],
     ) -> Result<(TrackIndex, Opened), InDrop> {
-        let index =
-            *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
+        let index = *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
         let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
         let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
         let opened = secure.opener.open_rtp(datagram.data, plain)?;
@@ -177,11 +176,7 @@ fn note_arrival(
 }
 
 /// A retransmission becomes the original again (RFC 4588).
-fn unwrap_rtx(
-    track: &Track,
-    plain: &mut [u8],
-    len: usize,
-) -> Result<(RtpHeader, usize), InDrop> {
+fn unwrap_rtx(track: &Track, plain: &mut [u8], len: usize) -> Result<(RtpHeader, usize), InDrop> {
     let ssrc = track.ids.map_or(0, |ids| ids.ssrc);
     let len = rtp::rtx::unwrap(plain, len, ssrc, track.line.payload_type)
         .map_err(|_| InDrop::Malformed)?

@@ -158,12 +158,7 @@ impl Shard {
         }
     }
 
-    fn person_entry(
-        &mut self,
-        key: PersonKey,
-        room: crate::RoomKey,
-        now: Now,
-    ) -> PersonIndex {
+    fn person_entry(&mut self, key: PersonKey, room: crate::RoomKey, now: Now) -> PersonIndex {
         if let Some(index) = self.person_by_key.get(&key) {
             return *index;
         }

@@ -147,7 +147,7 @@ async fn an_interrupted_run_has_a_full_report() {
 async fn no_bots_in_the_build_is_a_failure_in_words() {
     let server = FakeServer::start().await;
     let bench = bench(&url(&server), "duration: 1s\nrooms: [{ people: { bot: 2 } }]\n");
-    let none = || Err::<FakeDriver, _>(BotError::new("not built in"));
+    let none = |_: &Url| Err::<FakeDriver, _>(BotError::new("not built in"));
     let run = run(&bench.options, none, std::future::pending()).await.expect("a run");
     assert_eq!((run.summary.people, run.summary.exit_code), (0, 99));
     assert_eq!(run.summary.failures, ["no bots: not built in"]);

@@ -182,14 +182,12 @@ fn numbered(state: &State, change: Change, reason: LeaveReason) -> Option<Event>
         Change::Left(person) => {
             Event::ParticipantLeft { participant: participant_id(person), reason }
         }
-        Change::TrackAdded(person, track) => Event::TrackAdded {
-            participant: participant_id(person),
-            track: track_info(&track),
-        },
-        Change::TrackChanged(person, track) => Event::TrackChanged {
-            participant: participant_id(person),
-            track: track_info(&track),
-        },
+        Change::TrackAdded(person, track) => {
+            Event::TrackAdded { participant: participant_id(person), track: track_info(&track) }
+        }
+        Change::TrackChanged(person, track) => {
+            Event::TrackChanged { participant: participant_id(person), track: track_info(&track) }
+        }
         Change::TrackRemoved(person, track) => {
             Event::TrackRemoved { participant: participant_id(person), track: track_id(track) }
         }

@@ -1,0 +1,202 @@
+//! A `moim serve` of a test's own, and a plain realtime socket to it.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tokio_tungstenite::tungstenite::error::Error as WebError;
+use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
+use wire::event::EventEnvelope;
+use wire::frame::SOCKET_PATH;
+use wire::{Event, RoomError};
+
+/// What should come at once may take so long on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `look` finds something; panics with `what` after [`PATIENCE`].
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A server on free ports of the loopback; dropping it ends it.
+pub struct Server {
+    child: Child,
+    directory: tempfile::TempDir,
+    /// Where pages, sockets and metrics are.
+    pub http: SocketAddr,
+    /// Where media goes.
+    pub media: SocketAddr,
+}
+
+impl Server {
+    /// Starts one with these `limits`, in YAML's braces.
+    pub fn start(limits: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("moim.yaml");
+        let text = format!(
+            "http: {{ bind: \"127.0.0.1:0\" }}\nmedia: {{ bind: 127.0.0.1, port: 0 }}\n\
+             log: {{ format: json }}\nlimits: {limits}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_moim"))
+            .args(["serve", "--config"])
+            .arg(&config)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Self { child, directory, http: unknown, media: unknown };
+        (server.http, server.media) = eventually("the server's addresses in its log", || {
+            let ended = server.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended at its start: {}", server.log());
+            server.addresses()
+        });
+        server
+    }
+
+    /// Port 0 took free ports: the log tells which.
+    fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let log = self.log();
+        let field = |name: &str, before: &str, after: char| {
+            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.into_iter().find_map(|line| {
+                let (_, rest) = line[name].as_str()?.split_once(before)?;
+                rest.split(after).next()?.parse::<SocketAddr>().ok()
+            })
+        };
+        Some((field("message", "open http://", '/')?, field("candidates", "[", ']')?))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// The text of `/metrics`.
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{head}");
+        body.to_owned()
+    }
+
+    /// What was discarded so far at a place for a reason; 0 where nothing is told.
+    pub fn dropped(&self, place: &str, reason: &str) -> u64 {
+        let series = format!("moim_dropped_total{{where=\"{place}\",reason=\"{reason}\"}} ");
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        line.map_or(0, |count| count.parse().unwrap())
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the server's end", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(20)..];
+            eprintln!("the server's log ends:\n{}", tail.join("\n"));
+        }
+    }
+}
+
+/// A realtime socket, with nothing between the test and the frames.
+pub struct Socket {
+    web: WebSocket<TcpStream>,
+    cid: u64,
+    events: VecDeque<EventEnvelope>,
+}
+
+impl Socket {
+    /// Connects and shakes hands.
+    pub fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let address = format!("ws://{}{SOCKET_PATH}", server.http);
+        let (web, _) = client(address, stream).unwrap();
+        let mut socket = Self { web, cid: 0, events: VecDeque::new() };
+        socket.call("#handshake", json!({})).unwrap();
+        socket
+    }
+
+    /// Sends a frame as it is.
+    pub fn send(&mut self, text: &str) {
+        self.web.send(Message::text(text)).unwrap();
+    }
+
+    /// The next packet that is no event; the close code where the server closed.
+    pub fn packet(&mut self) -> Result<Value, u16> {
+        loop {
+            let text = match self.web.read() {
+                Ok(Message::Text(text)) if text.is_empty() => {
+                    self.send(""); // The heartbeat.
+                    continue;
+                }
+                Ok(Message::Text(text)) => text,
+                Ok(Message::Close(frame)) => return Err(frame.map_or(0, |frame| frame.code.into())),
+                Ok(_) => continue,
+                Err(WebError::ConnectionClosed | WebError::AlreadyClosed) => return Err(0),
+                Err(error) => panic!("nothing to read: {error}"),
+            };
+            let mut packet: Value = serde_json::from_str(&text).unwrap();
+            if packet["event"] != "#publish" {
+                return Ok(packet);
+            }
+            let event = packet["data"]["data"].take();
+            self.events.push_back(serde_json::from_value(event).unwrap());
+        }
+    }
+
+    /// Calls a procedure.
+    pub fn call(&mut self, event: &str, data: Value) -> Result<Value, RoomError> {
+        self.cid += 1;
+        self.send(&json!({ "event": event, "data": data, "cid": self.cid }).to_string());
+        let mut answer = self.packet().unwrap_or_else(|code| panic!("{event}: closed with {code}"));
+        assert_eq!(answer["rid"], self.cid, "{event}: {answer}");
+        match answer.get_mut("error") {
+            Some(error) => Err(serde_json::from_value(error.take()).unwrap()),
+            None => Ok(answer["data"].take()),
+        }
+    }
+
+    /// Calls a procedure that must succeed.
+    pub fn ask(&mut self, event: &str, data: Value) -> Value {
+        self.call(event, data).unwrap_or_else(|error| panic!("{event}: {error}"))
+    }
+
+    /// The events since the last call. A ping's answer comes after all that was told before it.
+    pub fn events(&mut self) -> Vec<Event> {
+        self.call("ping", Value::Null).unwrap();
+        self.events.drain(..).map(|envelope| envelope.event).collect()
+    }
+}
