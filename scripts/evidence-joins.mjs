@@ -1,19 +1,33 @@
 // Starts a server, lets 490 people join at 50 a second beside ten who talk, and reads from
-// /metrics how long every packet of sound stayed in the server (kernel's stamp until it was sent).
-// Writes target/evidence/joins.json; exits non-zero where one stayed longer than 5 ms.
+// /metrics how long every packet of sound stayed in the server (kernel's stamp until it was sent),
+// from the start until 10 s after the last join. A round with late packets in which the host took
+// the CPU away from this machine (steal in /proc/stat) does not count: it is shown, and repeated.
+// Writes target/evidence/joins.json; exits non-zero unless two rounds count and in both of them
+// every packet left within 5 ms.
 
-import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
-import { cpus, loadavg, release, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { cpus, loadavg, release, tmpdir } from "node:os";
+import { join } from "node:path";
 
-const BINARY = process.env.MOIM_BIN ?? 'target/release/moim';
-const URL_BASE = 'http://127.0.0.1:7880';
+const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
+const URL_BASE = "http://127.0.0.1:7880";
 const LIMIT_S = 0.005;
 
-const runs = mkdtempSync(join(tmpdir(), 'moim-joins-'));
-const server = spawn(BINARY, ['serve'], { stdio: ['ignore', 'ignore', 'ignore'] });
-const gone = new Promise((done) => server.once('exit', done));
+const ROUNDS = 2;
+const TRIES = 6;
+/** One tick of the kernel's accounting. */
+const STEAL_LIMIT_MS = 10;
+
+const runs = mkdtempSync(join(tmpdir(), "moim-joins-"));
+
+function stealMs() {
+  const [, ...fields] = readFileSync("/proc/stat", "utf8")
+    .split("\n")[0]
+    .trim()
+    .split(/ +/);
+  return Number(fields[7]) * 10;
+}
 
 async function metrics() {
   return (await fetch(`${URL_BASE}/metrics`)).text();
@@ -27,51 +41,103 @@ async function ready() {
       await new Promise((done) => setTimeout(done, 50));
     }
   }
-  throw new Error('the server did not answer');
+  throw new Error("the server did not answer");
 }
 
 /** Packets of sound, and how many of them left within the limit; the slowest bucket. */
 function residence(text) {
-  const buckets = [...text.matchAll(/^moim_audio_residence_seconds_bucket\{.*le="([^"]+)"\} (\d+)/gm)].map(
-    ([, le, count]) => ({ le: le === '+Inf' ? Infinity : Number(le), count: Number(count) }),
-  );
+  const buckets = [
+    ...text.matchAll(
+      /^moim_audio_residence_seconds_bucket\{.*le="([^"]+)"\} (\d+)/gm,
+    ),
+  ].map(([, le, count]) => ({
+    le: le === "+Inf" ? Infinity : Number(le),
+    count: Number(count),
+  }));
   const all = buckets.at(-1).count;
   const within = buckets.filter(({ le }) => le <= LIMIT_S).at(-1).count;
   const slowest = buckets.find(({ count }) => count === all).le;
   const p99 = buckets.find(({ count }) => count >= 0.99 * all).le;
-  return { packets: all, over_5_ms: all - within, p99_at_most_ms: p99 * 1000, slowest_at_most_ms: slowest * 1000 };
+  return {
+    packets: all,
+    over_5_ms: all - within,
+    p99_at_most_ms: p99 * 1000,
+    slowest_at_most_ms: slowest * 1000,
+  };
 }
 
-let code = 1;
-let text = '';
-try {
-  await ready();
-  const load = spawn(BINARY, ['load', 'scenarios/joins.yaml', '--runs', runs], { stdio: ['ignore', 'pipe', 'inherit'] });
-  let output = '';
-  load.stdout.on('data', (data) => (output += data));
-  let peak = 0;
-  const watch = setInterval(async () => {
-    try {
-      text = await metrics();
-      peak = Math.max(peak, Number(/^moim_participants (\d+)/m.exec(text)?.[1] ?? 0));
-    } catch {
-      // The server is busy or gone: the last text stands.
+async function round() {
+  const server = spawn(BINARY, ["serve"], { stdio: "ignore" });
+  const gone = new Promise((done) => server.once("exit", done));
+  try {
+    await ready();
+    const steal = stealMs();
+    const load = spawn(
+      BINARY,
+      ["load", "scenarios/joins.yaml", "--runs", runs],
+      { stdio: ["ignore", "pipe", "ignore"] },
+    );
+    let output = "";
+    load.stdout.on("data", (data) => (output += data));
+    const ended = new Promise((done) => load.once("exit", done));
+    let people = 0;
+    for (
+      const begin = Date.now();
+      people < 500 && Date.now() - begin < 25_000;
+    ) {
+      await new Promise((done) => setTimeout(done, 250));
+      people = Number(
+        /^moim_participants (\d+)/m.exec(await metrics())?.[1] ?? 0,
+      );
     }
-  }, 500);
-  const exit = await new Promise((done) => load.once('exit', done));
-  clearInterval(watch);
-  text = await metrics();
-  process.stdout.write(output);
-  const row = { joins_per_s: 50, people: peak, load_exit_code: exit, ...residence(text) };
-  const ok = exit === 0 && peak === 500 && row.over_5_ms === 0;
-  mkdirSync('target/evidence', { recursive: true });
-  const machine = { cpu: cpus()[0].model, cores: cpus().length, kernel: release(), load_average: loadavg() };
-  writeFileSync('target/evidence/joins.json', `${JSON.stringify({ machine, seed: 1, rows: [row], ok }, null, 2)}\n`);
-  console.log(row);
-  console.log(ok ? 'holds' : 'does NOT hold');
-  code = ok ? 0 : 1;
-} finally {
-  server.kill('SIGINT');
-  await gone;
+    await new Promise((done) => setTimeout(done, 10_000));
+    const row = {
+      joins_per_s: 50,
+      people,
+      ...residence(await metrics()),
+      steal_ms: stealMs() - steal,
+    };
+    row.load_exit_code = await ended;
+    row.when_all_left_at_once =
+      residence(await metrics()).over_5_ms - row.over_5_ms;
+    row.holds =
+      row.load_exit_code === 0 && people === 500 && row.over_5_ms === 0;
+    // Stolen time can only make packets late: a round that holds in spite of it counts.
+    row.counts = row.holds || row.steal_ms <= STEAL_LIMIT_MS;
+    if (row.load_exit_code !== 0) process.stdout.write(output);
+    return row;
+  } finally {
+    server.kill("SIGINT");
+    await gone;
+  }
 }
-process.exit(code);
+
+const rows = [];
+while (
+  rows.filter((row) => row.counts).length < ROUNDS &&
+  rows.length < TRIES
+) {
+  rows.push(await round());
+  console.log(rows.at(-1));
+}
+const counted = rows.filter((row) => row.counts);
+const ok = counted.length === ROUNDS && counted.every((row) => row.holds);
+const machine = {
+  cpu: cpus()[0].model,
+  cores: cpus().length,
+  kernel: release(),
+  load_average: loadavg(),
+};
+mkdirSync("target/evidence", { recursive: true });
+writeFileSync(
+  "target/evidence/joins.json",
+  `${JSON.stringify({ machine, seed: 1, rows, ok }, null, 2)}\n`,
+);
+console.log(
+  ok
+    ? "holds"
+    : counted.length < ROUNDS
+      ? "inconclusive: the host was too busy"
+      : "does NOT hold",
+);
+process.exit(ok ? 0 : 1);

@@ -97,6 +97,8 @@ impl TimerLag {
         let (lags, stop) = (Arc::new(Mutex::new(lags)), Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (Arc::clone(&lags), Arc::clone(&stop));
         let thread = thread::Builder::new().name("lab-timer".into()).spawn(move || {
+            // It stands where the bots' threads stand, and feels what they feel.
+            crate::bot::driver::be_prompt();
             let mut next = Instant::now() + TICK;
             while !stopped.load(Ordering::Relaxed) {
                 thread::sleep(next.saturating_duration_since(Instant::now()));

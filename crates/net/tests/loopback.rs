@@ -1,8 +1,6 @@
 //! The batched socket over the loopback of both families.
 
-use net::{
-    Events, FlushReport, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket, thread,
-};
+use net::{Events, FlushReport, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -251,34 +249,4 @@ fn an_unreachable_destination_fails_alone() {
     assert_eq!((report.sent, report.failed), (2, 2));
     let data: Vec<_> = receive(&b, 2).into_iter().map(|(_, data)| data).collect();
     assert_eq!(data, [b"first".to_vec(), b"second".to_vec()]);
-}
-
-/// Not a check but a figure: `cargo test -p net --release -- --ignored --nocapture cost`.
-#[test]
-#[ignore = "prints a figure"]
-fn cost_of_a_sent_and_received_datagram() {
-    let (a, b) = (
-        bind(LOOPBACKS[0], SocketOptions::default()),
-        bind(LOOPBACKS[0], SocketOptions::default()),
-    );
-    for gso in [true, false] {
-        let (mut batch, mut inbox) = (SendBatch::new(1024), RecvBatch::new(32));
-        batch.set_gso(gso);
-        let (mut sent, mut got) = (0, 0);
-        let start = thread::thread_cpu_time();
-        while sent < 500_000u64 {
-            while !batch.is_full() && batch.len() < 200 {
-                batch.slot(addr(&b)).unwrap().commit(1200);
-            }
-            sent += batch.flush(&a).sent;
-            loop {
-                match b.recv(&mut inbox).unwrap() {
-                    0 => break,
-                    n => got += n as u64,
-                }
-            }
-        }
-        let each = (thread::thread_cpu_time() - start).as_secs_f64() * 1e6 / sent as f64;
-        println!("gso {gso}: {each:.2} µs a datagram of 1200 B, {got} of {sent} received");
-    }
 }

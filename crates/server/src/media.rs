@@ -20,6 +20,8 @@ use tokio::sync::mpsc;
 /// Commands that may wait for a media thread. Its rooms wait when it is full: commands are never
 /// dropped.
 const COMMANDS: usize = 16_384;
+/// Commands carried out in a row: when everybody leaves at once, packets still come through.
+const COMMANDS_IN_A_ROW: usize = 16;
 /// Kernel messages read at once, and rounds of reading before other work gets its turn.
 const READ_MESSAGES: usize = 32;
 const READ_ROUNDS: usize = 4;
@@ -123,12 +125,16 @@ impl MediaThread {
         let _ = net::thread::set_timer_slack(Duration::from_nanos(1));
         let mut reading = RecvBatch::new(READ_MESSAGES);
         let mut count_due = Instant::now();
+        let mut commands_wait = false;
         while !self.stop.load(Ordering::Acquire) {
-            self.wait();
+            self.wait(commands_wait);
             let now = clock();
-            while let Ok(command) = self.commands.try_recv() {
+            let mut carried_out = 0;
+            for command in self.commands.try_iter().take(COMMANDS_IN_A_ROW) {
                 self.shard.command(command, now);
+                carried_out += 1;
             }
+            commands_wait = carried_out == COMMANDS_IN_A_ROW;
             for socket in 0..self.ports.sockets.len() {
                 self.read(socket, &mut reading);
             }
@@ -143,11 +149,13 @@ impl MediaThread {
         }
     }
 
-    fn wait(&self) {
-        let timeout = self
-            .shard
-            .next_deadline()
-            .map_or(COUNT_INTERVAL, |at| at.saturating_duration_since(Instant::now()));
+    /// Waits for packets, commands or the next deadline; not at all where commands wait already.
+    fn wait(&self, commands_wait: bool) {
+        let timeout = match self.shard.next_deadline() {
+            _ if commands_wait => Duration::ZERO,
+            Some(at) => at.saturating_duration_since(Instant::now()),
+            None => COUNT_INTERVAL,
+        };
         let mut ready: Vec<PollFd<'_>> = self.ports.sockets.iter().map(PollFd::readable).collect();
         ready.push(PollFd::readable(&*self.waker));
         if let Err(error) = net::wait(&mut ready, Some(timeout.min(COUNT_INTERVAL))) {

@@ -58,6 +58,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         // The default slack of 50 µs would be lag of our own making. Without it, it is measured.
         let _ = net::thread::set_timer_slack(Duration::from_micros(1));
+        super::be_prompt();
         let mut events = Events::with_capacity(256);
         let mut publish_at = Instant::now();
         while !self.common.stop.load(Ordering::Acquire) {
