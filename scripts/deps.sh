@@ -10,7 +10,6 @@ need make make
 need chromium chromium
 need ip iproute2
 need unshare util-linux
-need nft nftables
 need curl curl
 need openssl openssl
 for tool in cargo node npm; do

@@ -21,22 +21,29 @@ part() {
   fi
 }
 
-count() { grep -oE "$1" "$logs/out" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; }
+# Sum of the numbers before a word (`83 passed`), in lines of a form.
+before() { grep -E "$1" "$logs/out" | grep -oE "[0-9]+ $2" | awk '{ n += $1 } END { print n + 0 }'; }
+# The number after a word (`# pass 4`).
+after() { grep -E "^# $1 [0-9]+$" "$logs/out" | awk '{ n += $3 } END { print n + 0 }'; }
 
-# A test runner whose own counts are added.
+# A test runner whose own counts are added: `runner NAME KIND COMMAND…`.
 runner() {
-  local name=$1 ok=$2 bad=$3 skip=$4
-  shift 4
+  local name=$1 kind=$2
+  shift 2
   printf -- '--- %s\n' "$name"
-  "$@" >"$logs/out" 2>&1
-  local code=$?
+  NO_COLOR=1 "$@" 2>&1 | sed 's/\x1b\[[0-9;]*m//g' >"$logs/out"
+  local code=${PIPESTATUS[0]}
   local good wrong left
-  good=$(count "$ok") wrong=$(count "$bad") left=$(count "$skip")
+  case $kind in
+    vitest) good=$(before '^ *Tests ' passed) wrong=$(before '^ *Tests ' failed) left=$(before '^ *Tests ' skipped) ;;
+    cargo) good=$(before '^test result' passed) wrong=$(before '^test result' failed) left=$(before '^test result' ignored) ;;
+    tap) good=$(after pass) wrong=$(after fail) left=$(after skipped) ;;
+  esac
   # A runner that fails without a failed test (it did not compile, it was killed) is a failure.
-  [ $code -ne 0 ] && [ "$wrong" -eq 0 ] && wrong=1
-  [ $code -eq 0 ] && [ "$good" -eq 0 ] && wrong=1 && echo "no test ran"
+  [ "$code" -ne 0 ] && [ "$wrong" -eq 0 ] && wrong=1
+  [ "$code" -eq 0 ] && [ "$good" -eq 0 ] && wrong=1 && echo "no test ran"
   passed=$((passed + good)) failed=$((failed + wrong)) skipped=$((skipped + left))
-  grep -E '^# [A-Za-z]+:|skip' "$logs/out"
+  grep -E '^# [A-Za-z0-9 -]+:|# SKIP|ignored,' "$logs/out"
   [ "$wrong" -gt 0 ] && cat "$logs/out"
   printf '%s: %s passed, %s failed, %s skipped\n' "$name" "$good" "$wrong" "$left"
 }
@@ -45,14 +52,15 @@ scripts/deps.sh || exit 1
 part "web builds" scripts/web.sh || exit 1
 part "formatting (Rust)" cargo fmt --all --check
 part "types and formatting (web)" npm --prefix web run --silent check
-runner "web unit tests" 'Tests .*[0-9]+ passed' 'Tests .*[0-9]+ failed' 'Tests .*[0-9]+ skipped' \
-  npm --prefix web test
+runner "web unit tests" vitest npm --prefix web test
 part "the binary builds" cargo build --release --locked || exit 1
-runner "Rust tests" '[0-9]+ passed' '[0-9]+ failed' '[0-9]+ ignored' \
+# Outside the namespace, which has no network: tests may need crates that the binary does not.
+part "the tests build" cargo test --release --locked --workspace --no-run || exit 1
+runner "Rust tests" cargo \
   scripts/in-namespace.sh cargo test --release --locked --workspace --no-fail-fast
 part "no warnings (clippy)" \
   cargo clippy --release --locked --workspace --all-targets -- -D warnings
-runner "browsers" '^# pass [0-9]+' '^# fail [0-9]+' '^# skipped [0-9]+' \
-  scripts/in-namespace.sh node --test --test-reporter=tap --test-concurrency=1 web/e2e/
+runner "browsers" tap \
+  scripts/in-namespace.sh node --test --test-reporter=tap --test-concurrency=1 web/e2e/*.test.mjs
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -11,11 +11,6 @@ pub const MAX_SDP_BYTES: usize = 512 * 1024;
 /// Most m-lines taken.
 pub const MAX_SDP_LINES: usize = 512;
 
-/// The `a=ice-ufrag` of an SDP, the first there is.
-pub fn ufrag_of(sdp: &str) -> Option<&str> {
-    sdp.lines().find_map(|line| line.trim_end().strip_prefix("a=ice-ufrag:"))
-}
-
 /// The m-line sections of an SDP.
 fn sections(sdp: &str) -> Vec<Vec<&str>> {
     let mut all: Vec<Vec<&str>> = Vec::new();

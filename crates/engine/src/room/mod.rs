@@ -50,7 +50,7 @@ pub enum Notice {
 pub enum Change {
     /// Someone came in.
     Joined(PersonKey),
-    /// Someone is gone, with his name for the log.
+    /// Someone is gone.
     Left(PersonKey),
     /// Someone publishes a track.
     TrackAdded(PersonKey, Track),
