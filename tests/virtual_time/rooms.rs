@@ -2,7 +2,9 @@
 
 use super::world::{LAN, Link, Random, World};
 use rtp::negotiated::Kind;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::room::MediaKind;
 
@@ -138,6 +140,32 @@ fn who_joins_late_sees_a_picture_within_half_a_second() {
         assert_eq!(firsts.len(), 1, "told once: {firsts:?}");
         assert!(firsts[0] < 500.0, "the keyframe was asked for: {} ms", firsts[0]);
     }
+}
+
+#[test]
+fn nobody_is_sent_a_packet_before_he_has_keys() {
+    let mut world = World::new(9, LAN);
+    world.join(true);
+    world.run(seconds(2));
+    let late = world.begin_handshake(false);
+    let early = Rc::new(Cell::new(0));
+    let (counted, address) = (early.clone(), world.person(late).address);
+    world.eats = Box::new(move |to_server, person, _| {
+        counted.set(counted.get() + u32::from(!to_server && person == address));
+        false
+    });
+    // Long enough for keyframes to come by themselves.
+    world.run(seconds(5));
+    assert_eq!(early.get(), 0, "the first keyframe would be lost on him");
+    world.finish_handshake(late);
+    world.run(seconds(4));
+    assert!(early.get() > 100);
+    let name = world.person(late).name.clone();
+    let rows = world.samples.iter().filter(|record| record.person == name);
+    let rows: Vec<_> = rows.flat_map(|record| &record.sample.received).collect();
+    assert!(rows.iter().any(|row| row.frame_width == Some(640)), "he sees: {rows:?}");
+    assert!(rows.iter().all(|row| row.packets_lost == 0), "from the first packet on: {rows:?}");
+    world.assert_invariants(9);
 }
 
 #[test]

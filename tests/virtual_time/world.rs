@@ -142,6 +142,13 @@ impl World {
 
     /// Someone comes in and publishes sound and, if asked, a picture.
     pub fn join(&mut self, video: bool) -> PersonKey {
+        let key = self.begin_handshake(video);
+        self.finish_handshake(key);
+        key
+    }
+
+    /// Someone comes in; the server has his keys, he has not yet.
+    pub fn begin_handshake(&mut self, video: bool) -> PersonKey {
         let number = self.next_key;
         self.next_key += 10;
         let key = PersonKey(number);
@@ -173,13 +180,17 @@ impl World {
         let keys = self.person(key).session.pair().0.keys;
         let install = Command::Install { person: key, keys: Box::new(keys), remote: address };
         self.shard.command(install, self.now);
+        key
+    }
+
+    /// The handshake's last flight arrives: from now on both sides have keys.
+    pub fn finish_handshake(&mut self, key: PersonKey) {
         self.shard.command(Command::Begin { person: key }, self.now);
         let now = self.now.at;
         let person = self.person(key);
         let keys = person.session.pair().1.keys;
         person.media.install(&keys, now);
         self.expect(key);
-        key
     }
 
     /// Notes what the checks may expect of and for someone who came in now.
