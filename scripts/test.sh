@@ -43,7 +43,7 @@ runner() {
   [ "$code" -ne 0 ] && [ "$wrong" -eq 0 ] && wrong=1
   [ "$code" -eq 0 ] && [ "$good" -eq 0 ] && wrong=1 && echo "no test ran"
   passed=$((passed + good)) failed=$((failed + wrong)) skipped=$((skipped + left))
-  grep -E '^# [A-Za-z0-9 -]+:|# SKIP|ignored,' "$logs/out"
+  grep -E '^# \\#|# SKIP|ignored,' "$logs/out"
   [ "$wrong" -gt 0 ] && cat "$logs/out"
   printf '%s: %s passed, %s failed, %s skipped\n' "$name" "$good" "$wrong" "$left"
 }
