@@ -3,7 +3,8 @@
 
 BIN := target/release/moim
 
-.PHONY: help demo test build web serve shots media evidence-joins format lint deps
+.PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
+	evidence-mcu evidence-rooms study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -31,6 +32,19 @@ media: ## the speech and the pictures that bots send, made again
 
 evidence-joins: build ## 50 joins a second delay no packet of sound by 5 ms
 	@scripts/evidence-joins.sh
+
+evidence-sockets: build ## 42 500 pings a second answered; 5 000 connections that stay
+	@scripts/evidence-sockets.sh
+
+evidence-mcu: build ## 100 tones in one mixed room, over one shard and over two
+	@scripts/evidence-mcu.sh
+
+evidence-rooms: ## 200 seeded rooms in virtual time
+	@MOIM_SEEDS=200 cargo test --release --locked -p moim --test integration -- virtual_time
+
+study-sfu: ## study A in full, up to 15 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
+study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
+	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)
 
 format:
 	@cargo fmt --all && cd web && npm run --silent format

@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use lab::LoadOptions;
+use lab::study::StudyOptions;
+use server::auth::{Secret, TokenRequest};
 use server::config::Config;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,11 +46,62 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Run one of the four reference studies and put our figures beside its own.
+    ///
+    /// Starts the server itself, on CPUs and ports of its own, runs one session after the other
+    /// (up to 15 minutes; --quick under one) and writes one report. Exit codes: 0 the report is
+    /// complete, 99 rows, cells or people are missing, 105 interrupted.
+    Study {
+        /// sfu, sockets, mesh-vs-sfu or audio-room.
+        #[arg(value_parser = lab::study::Name::parse)]
+        name: lab::study::Name,
+        /// Small and short: shows that everything works, not how fast it is.
+        #[arg(long)]
+        quick: bool,
+        /// Where the record goes, in a directory of its own.
+        #[arg(long, value_name = "DIR", default_value = "runs")]
+        out: PathBuf,
+    },
     /// Make the report of an old run again, from its record.
     Report {
         /// The record's directory, such as runs/2026-11-21T10-00-00-first-room.
         run: PathBuf,
     },
+    /// Make a token (JWT) with which someone may join, and print it.
+    ///
+    /// The key's name and secret are those under `keys` in moim.yaml.
+    Token(TokenArguments),
+}
+
+#[derive(clap::Args)]
+struct TokenArguments {
+    /// The key's name.
+    #[arg(long)]
+    key: String,
+    /// The environment variable that holds the key's secret.
+    #[arg(long, value_name = "VARIABLE", default_value = "MOIM_SECRET")]
+    secret_env: String,
+    /// Who it is for.
+    #[arg(long)]
+    identity: String,
+    /// The name that others see.
+    #[arg(long)]
+    name: Option<String>,
+    /// The only room it is for; without it any.
+    #[arg(long)]
+    room: Option<String>,
+    /// May moderate and list rooms, and use the whole HTTP API.
+    #[arg(long)]
+    admin: bool,
+    /// Channels that may be subscribed to, such as `news` or `chat.*`; may be given again.
+    #[arg(long, value_name = "PATTERN")]
+    subscribe: Vec<String>,
+    /// Channels that may be published on; may be given again.
+    #[arg(long, value_name = "PATTERN")]
+    publish: Vec<String>,
+    /// How long it holds, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 6 * 3600)]
+    ttl: u64,
 }
 
 /// Exit code for settings or a scenario that cannot be used.
@@ -61,7 +114,12 @@ fn main() -> ExitCode {
         Command::Load { scenario, runs, check: false } => {
             lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()
         }
+        Command::Study { name, quick, out } => {
+            let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };
+            lab::study::study(&options).into()
+        }
         Command::Report { run } => lab::render(&run).into(),
+        Command::Token(arguments) => token(arguments),
     }
 }
 
@@ -79,6 +137,34 @@ fn serve(path: Option<PathBuf>) -> ExitCode {
         Err(error) => {
             eprintln!("moim: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn token(arguments: TokenArguments) -> ExitCode {
+    let made = std::env::var(&arguments.secret_env)
+        .map_err(|_| format!("the environment variable {} is not set", arguments.secret_env))
+        .and_then(|secret| Secret::new(&secret))
+        .and_then(|secret| {
+            let request = TokenRequest {
+                identity: arguments.identity,
+                name: arguments.name,
+                room: arguments.room,
+                admin: arguments.admin,
+                subscribe: arguments.subscribe,
+                publish: arguments.publish,
+                ttl_s: arguments.ttl,
+            };
+            server::auth::issue(&arguments.key, &secret, &request)
+        });
+    match made {
+        Ok(token) => {
+            println!("{token}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("moim: {why}");
+            BAD_CONFIGURATION.into()
         }
     }
 }

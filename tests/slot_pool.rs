@@ -1,7 +1,7 @@
 //! Joining and leaving re-maps slots by messages, never by SDP.
 
-use engine::room::{Effects, Notice, Published, Room, RoomLimits};
-use engine::{Command, PersonKey, RoomKey, TrackKey};
+use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
+use engine::{Command, PersonKey, RoomKey, ShardIndex, TrackKey};
 use rtp::negotiated::{Codec, Kind};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -38,9 +38,11 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
     let mut client = IceDtls::client(&shared, format, here(1000), now).unwrap();
     let mut server = IceDtls::server(&shared, format, &[here(2000)], now).unwrap();
     let limits = RoomLimits { people: 10, audio_slots: 16, video_slots: 64 };
-    let mut room = Room::new(RoomKey(1), limits);
+    let (audio, video) = (Topology::Sfu, Topology::Sfu);
+    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
+    let mut room = Room::new(RoomKey(1), setup);
     let watcher = PersonKey(1);
-    room.join(watcher, "watcher".into(), &mut Effects::default()).unwrap();
+    room.join(watcher, "watcher".into(), ShardIndex(0), &mut Effects::default()).unwrap();
 
     let first = client.offer(&pool(), false).unwrap();
     let (answer, negotiated) = server.accept_offer(&first.sdp).unwrap();
@@ -56,7 +58,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
     for round in 0..500u64 {
         let guest = PersonKey(100 + round);
         let mut effects = Effects::default();
-        room.join(guest, format!("guest {round}"), &mut effects).unwrap();
+        room.join(guest, format!("guest {round}"), ShardIndex(0), &mut effects).unwrap();
         let session = Fixed {
             seed: round,
             video: Codec::Vp8,
@@ -72,7 +74,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
             "round {round}: the pool suffices"
         );
         let mapped = effects.commands.iter().filter(|command| {
-            matches!(command, Command::Map { person, track: Some(_), .. } if *person == watcher)
+            matches!(&command.1, Command::Map { person, track: Some(_), .. } if *person == watcher)
         });
         shown += mapped.count();
         let occupied = [Kind::Audio, Kind::Video].map(|kind| {

@@ -41,11 +41,16 @@ pub struct Server {
 impl Server {
     /// Starts one with these `limits`, in YAML's braces.
     pub fn start(limits: &str) -> Self {
+        Self::with(&format!("limits: {limits}\n"))
+    }
+
+    /// Starts one with these settings besides addresses and log.
+    pub fn with(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("moim.yaml");
         let text = format!(
             "http: {{ bind: \"127.0.0.1:0\" }}\nmedia: {{ bind: 127.0.0.1, port: 0 }}\n\
-             log: {{ format: json }}\nlimits: {limits}\n"
+             log: {{ format: json }}\n{settings}"
         );
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
@@ -103,6 +108,17 @@ impl Server {
         let metrics = self.metrics();
         let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
         line.map_or(0, |count| count.parse().unwrap())
+    }
+
+    /// How many lines of the log tell of a refusal with this code.
+    pub fn refusals(&self, code: &str) -> usize {
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = |line: &Value| {
+            line["message"].as_str().is_some_and(|text| text.starts_with("refused"))
+                && line["code"] == code
+        };
+        lines.filter(told).count()
     }
 
     /// Sends SIGTERM.

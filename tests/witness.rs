@@ -118,6 +118,7 @@ fn a_plain_peer_and_a_bot_get_each_others_frames() {
         media: Media::default(),
         video_codec: VideoCodec::Vp8,
         slots: SlotPool { audio: 1, video: 1 },
+        ..BotSpec::default()
     };
     let bot = driver.add(spec).unwrap();
     let mut socket = Socket::connect(&server);

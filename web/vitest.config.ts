@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["{sdk,app,report}/test/**/*.test.ts"], environment: "node" },
+  test: { include: ["{sdk,app,console,report}/test/**/*.test.ts"], environment: "node" },
 });

@@ -1,10 +1,14 @@
-//! Puts the call page where `assets.rs` embeds it from: the built one of `web/app/dist`, or a
-//! page that says how to build it, so that the server builds without Node.js.
+//! Puts the pages where `assets.rs` embeds them from: the built ones of `web/app/dist` and
+//! `web/console/dist`, or a page that says how to build them, so that the server builds without
+//! Node.js.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 const FALLBACK: &str = include_str!("src/fallback.html");
+
+/// Each page's folder under `web` and the file that it begins with.
+const PAGES: [(&str, &str); 2] = [("app", "index.html"), ("console", "console.html")];
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
@@ -14,16 +18,19 @@ fn main() -> io::Result<()> {
     }
     fs::create_dir_all(&target)?;
     let web = manifest.join("../../web");
-    let dist = web.join("app/dist");
-    if dist.join("index.html").is_file() {
-        copy(&dist, &target)?;
-    } else {
-        fs::write(target.join("index.html"), FALLBACK)?;
-    }
     println!("cargo::rerun-if-changed=src/fallback.html");
-    // A path that does not exist would make every build run this again: watch what there is.
-    if let Some(watched) = [dist, web.join("app"), web].iter().find(|path| path.exists()) {
-        println!("cargo::rerun-if-changed={}", watched.display());
+    for (folder, entry) in PAGES {
+        let dist = web.join(folder).join("dist");
+        if dist.join(entry).is_file() {
+            copy(&dist, &target)?;
+        } else {
+            fs::write(target.join(entry), FALLBACK)?;
+        }
+        // A path that does not exist would make every build run this again: watch what there is.
+        let places = [dist, web.join(folder), web.clone()];
+        if let Some(watched) = places.iter().find(|path| path.exists()) {
+            println!("cargo::rerun-if-changed={}", watched.display());
+        }
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ fn ten_people_see_and_hear_all_others_without_loss() {
     world.run(seconds(15));
     world.assert_invariants(1);
     assert_eq!(world.failures(), []);
-    let stats = world.shard.stats().clone();
+    let stats = world.stats().clone();
     assert_eq!((stats.in_drops.total(), stats.out_drops.total()), (0, 0), "{stats:?}");
     let mut tracks: BTreeMap<(String, MediaKind), Vec<String>> = BTreeMap::new();
     for record in world.samples.iter().filter(|record| record.t_ms > 12_000) {
@@ -103,7 +103,7 @@ fn lost_packets_of_pictures_are_repaired_both_ways() {
     }
     world.run(seconds(13));
     world.assert_invariants(4);
-    let stats = world.shard.stats();
+    let stats = world.stats();
     assert!(stats.nacked > 50 && stats.resent > 50, "{stats:?}");
     let rows = || {
         let late = world.samples.iter().filter(|record| record.t_ms > 4_000);
@@ -199,7 +199,7 @@ fn a_slot_changes_its_picture_without_a_gap_or_a_freeze() {
     let rows: Vec<_> = rows.flat_map(|record| &record.sample.received).collect();
     assert!(rows.iter().all(|row| row.packets_lost == 0), "{rows:?}");
     assert!(rows.iter().all(|row| row.freezes.unwrap_or(0) == 0), "{rows:?}");
-    let stats = world.shard.stats();
+    let stats = world.stats();
     assert_eq!(stats.out_drops.total(), 0, "{stats:?}");
     assert!(stats.keyframes_asked >= 12, "each turn needs a keyframe at once: {stats:?}");
 }
@@ -227,7 +227,7 @@ fn churn(seed: u64) {
     }
     world.run(seconds(3));
     world.assert_invariants(seed);
-    let (people, tracks, subscriptions) = world.shard.sizes();
+    let (people, tracks, subscriptions) = world.shards[0].sizes();
     assert_eq!(people, here.len(), "seed {seed}");
     let published: usize = world.people.iter().map(|person| person.tracks.len()).sum();
     assert_eq!(tracks, published, "seed {seed}");

@@ -1,9 +1,11 @@
-//! The world: people with real bot media, a room, a shard, and the wire.
+//! The world: people with real bot media, a room, its shards and mixers, the lanes between them,
+//! and the wire.
 
 use engine::drops::OutDrop;
-use engine::room::{Effects, Notice, Published, Room, RoomLimits};
-use engine::shard::Inbound;
-use engine::{Command, Now, PersonKey, RoomKey, Shard, Sink, TrackKey};
+use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket, Mixer};
+use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
+use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
+use engine::{Command, Now, PersonKey, RoomKey, Shard, ShardIndex, Sink, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config};
 use lab::bots::VideoSource;
@@ -40,6 +42,14 @@ pub struct Link {
     pub loss_permille: u64,
 }
 
+/// What a room is made as, and over how many shards it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    pub audio: Topology,
+    pub video: Topology,
+    pub shards: u16,
+}
+
 pub const LAN: Link = Link { delay_ms: 2, jitter_ms: 0, loss_permille: 0 };
 
 pub struct Person {
@@ -47,25 +57,57 @@ pub struct Person {
     pub name: String,
     pub media: BotMedia,
     pub address: SocketAddr,
+    pub shard: ShardIndex,
     session: Fixed,
     /// (track, kind) that he publishes.
     pub tracks: Vec<(TrackKey, Kind)>,
 }
 
-/// A datagram on the wire.
-struct Flying {
-    to: Option<SocketAddr>,
-    from: SocketAddr,
-    bytes: Vec<u8>,
+/// What is under way.
+enum Flying {
+    /// A datagram to a shard.
+    Up { shard: ShardIndex, from: SocketAddr, bytes: Vec<u8> },
+    /// A datagram to a person.
+    Down { to: SocketAddr, bytes: Vec<u8> },
+    /// What one thread of the server hands to another.
+    Within(ShardIndex, Within),
+}
+
+/// What one thread of the server hands to another: in order, but not at once.
+enum Within {
+    Command(Command),
+    Mix(MixCommand),
+    Relayed { track: TrackKey, index: u64, repaired: bool, bytes: Vec<u8> },
+    Control(RelayControl),
+    Peer(MixPeer),
+}
+
+impl Within {
+    /// Lanes keep their order, each for itself.
+    fn lane(&self) -> u8 {
+        match self {
+            Self::Command(_) => 0,
+            Self::Mix(_) => 1,
+            Self::Relayed { .. } => 2,
+            Self::Control(_) => 3,
+            Self::Peer(_) => 4,
+        }
+    }
 }
 
 pub struct World {
     origin: Instant,
     pub now: Now,
-    pub shard: Shard,
+    pub shards: Vec<Shard>,
+    pub mixers: Vec<Mixer>,
     pub room: Room,
     pub people: Vec<Person>,
     wire: BTreeMap<(Instant, u64), Flying>,
+    /// When the last thing handed over on a lane to a shard arrives.
+    lanes: BTreeMap<(ShardIndex, u8), Instant>,
+    /// How much waits on each lane now, and the most that ever did on one.
+    waiting: BTreeMap<(ShardIndex, u8), usize>,
+    pub longest_lane: usize,
     sent: u64,
     random: Random,
     pub link: Link,
@@ -82,11 +124,27 @@ pub struct World {
 /// Whether the wire eats a datagram: (to server?, address of the person, bytes).
 type Eats = dyn FnMut(bool, SocketAddr, &[u8]) -> bool;
 
-/// What leaves the shard at one moment.
+/// What leaves a shard or a mixer at one moment.
+#[derive(Default)]
 struct Outbox {
     buffer: Vec<u8>,
     to: Option<SocketAddr>,
     out: Vec<(SocketAddr, Vec<u8>)>,
+    within: Vec<(ShardIndex, Within)>,
+    frames: Vec<MixFrame>,
+    mixed: Vec<MixedPacket>,
+}
+
+impl MixSink for Outbox {
+    fn packet(&mut self, packet: MixedPacket) -> bool {
+        self.mixed.push(packet);
+        true
+    }
+
+    fn peer(&mut self, shard: ShardIndex, message: MixPeer) -> bool {
+        self.within.push((shard, Within::Peer(message)));
+        true
+    }
 }
 
 impl Sink for Outbox {
@@ -100,6 +158,21 @@ impl Sink for Outbox {
         self.out.push((to, self.buffer[..len].to_vec()));
     }
 
+    fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
+        let RelayPacket { track, index, repaired, bytes } = *packet;
+        self.within.push((to, Within::Relayed { track, index, repaired, bytes: bytes.to_vec() }));
+        true
+    }
+
+    fn relay_control(&mut self, to: ShardIndex, message: RelayControl) {
+        self.within.push((to, Within::Control(message)));
+    }
+
+    fn mix(&mut self, frame: &MixFrame) -> bool {
+        self.frames.push(*frame);
+        true
+    }
+
     fn control(&mut self, _source: SocketAddr, _data: &[u8]) {
         panic!("bots here send media only");
     }
@@ -110,20 +183,32 @@ fn fixtures() -> Arc<Fixtures> {
     FIXTURES.get_or_init(|| Fixtures::embedded().expect("media/ is committed")).clone()
 }
 
-const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 7882);
 const ROOM: &str = "garden";
 
 impl World {
+    /// A room where everything is forwarded, on one shard.
     pub fn new(seed: u64, link: Link) -> Self {
+        Self::of(seed, link, Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 1 })
+    }
+
+    /// A room of this kind.
+    pub fn of(seed: u64, link: Link, kind: Made) -> Self {
         let origin = Instant::now();
-        let limits = RoomLimits { people: 100, audio_slots: 32, video_slots: 64 };
+        let Made { audio, video, shards } = kind;
+        let limits = RoomLimits { people: 200, audio_slots: 32, video_slots: 64 };
+        let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
+        let indices = || (0..shards).map(ShardIndex);
         Self {
             origin,
             now: Now { at: origin, unix: Duration::from_secs(1_700_000_000) },
-            shard: Shard::new(),
-            room: Room::new(RoomKey(1), limits),
+            shards: indices().map(|index| Shard::new(index, shards)).collect(),
+            mixers: indices().map(|index| Mixer::new(index, origin)).collect(),
+            room: Room::new(RoomKey(1), setup),
             people: Vec::new(),
             wire: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            longest_lane: 0,
             sent: 0,
             random: Random(seed),
             link,
@@ -140,7 +225,7 @@ impl World {
         self.now.at.duration_since(self.origin).as_millis() as u64
     }
 
-    /// Someone comes in and publishes sound and, if asked, a picture.
+    /// Someone comes in and publishes sound and, if asked, a picture; shards take turns.
     pub fn join(&mut self, video: bool) -> PersonKey {
         let key = self.begin_handshake(video);
         self.finish_handshake(key);
@@ -149,6 +234,11 @@ impl World {
 
     /// Someone comes in; the server has his keys, he has not yet.
     pub fn begin_handshake(&mut self, video: bool) -> PersonKey {
+        let shard = ShardIndex((self.next_key / 20 % self.shards.len() as u64) as u16);
+        self.begin_on(shard, video)
+    }
+
+    fn begin_on(&mut self, shard: ShardIndex, video: bool) -> PersonKey {
         let number = self.next_key;
         self.next_key += 10;
         let key = PersonKey(number);
@@ -170,22 +260,24 @@ impl World {
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
         });
         let address = SocketAddr::from(([10, 0, 1, (number / 250) as u8], 1000 + number as u16));
+
         let tracks = Vec::new();
-        self.people.push(Person { key, name, media, address, session, tracks });
+        self.people.push(Person { key, name, media, address, shard, session, tracks });
         let mut effects = Effects::default();
         let name = format!("bot-{number}");
-        self.room.join(key, name, &mut effects).unwrap();
+        self.room.join(key, name, shard, &mut effects).unwrap();
         self.apply(effects);
         self.negotiate(key);
         let keys = self.person(key).session.pair().0.keys;
         let install = Command::Install { person: key, keys: Box::new(keys), remote: address };
-        self.shard.command(install, self.now);
+        self.within(shard, Within::Command(install));
         key
     }
 
     /// The handshake's last flight arrives: from now on both sides have keys.
     pub fn finish_handshake(&mut self, key: PersonKey) {
-        self.shard.command(Command::Begin { person: key }, self.now);
+        let shard = self.person(key).shard;
+        self.within(shard, Within::Command(Command::Begin { person: key }));
         let now = self.now.at;
         let person = self.person(key);
         let keys = person.session.pair().1.keys;
@@ -215,6 +307,7 @@ impl World {
             person: name,
             participant,
             present: span,
+            mix: false,
             max_audio: None,
             max_video: None,
         });
@@ -286,8 +379,11 @@ impl World {
     }
 
     fn apply(&mut self, effects: Effects) {
-        for command in effects.commands {
-            self.shard.command(command, self.now);
+        for (shard, command) in effects.commands {
+            self.within(shard, Within::Command(command));
+        }
+        for (shard, command) in effects.mixers {
+            self.within(shard, Within::Mix(command));
         }
         for notice in effects.notices {
             match notice {
@@ -298,6 +394,7 @@ impl World {
                             slot: change.mid,
                             participant: change.content.map(|(p, _)| format!("p-{}", p.0)),
                             track: change.content.map(|(_, t)| format!("t-{}", t.0)),
+                            mix: change.mix,
                             rtp_timestamp: change.rtp_timestamp,
                         })
                         .collect();
@@ -314,6 +411,11 @@ impl World {
         }
     }
 
+    /// What a call to the room had as effects is carried out.
+    pub fn take(&mut self, effects: Effects) {
+        self.apply(effects);
+    }
+
     fn digest(&mut self, bytes: &[u8]) {
         let at = self.now.at.duration_since(self.origin).as_micros() as u64;
         for byte in at.to_be_bytes().iter().chain(bytes) {
@@ -321,24 +423,62 @@ impl World {
         }
     }
 
-    fn send(&mut self, to: Option<SocketAddr>, from: SocketAddr, bytes: Vec<u8>) {
-        self.digest(&bytes);
+    /// Whether the wire lets a datagram through, and when it arrives.
+    fn passes(&mut self, to_server: bool, person: SocketAddr, bytes: &[u8]) -> Option<Instant> {
+        self.digest(bytes);
         let link = self.link;
         let lost = self.random.below(1000) < link.loss_permille;
-        if lost || (self.eats)(to.is_none(), to.unwrap_or(from), &bytes) {
-            return;
+        if lost || (self.eats)(to_server, person, bytes) {
+            return None;
         }
         let jitter_us = self.random.below(link.jitter_ms * 1000 + 1);
         let delay = Duration::from_millis(link.delay_ms) + Duration::from_micros(jitter_us);
-        self.sent += 1;
-        self.wire.insert((self.now.at + delay, self.sent), Flying { to, from, bytes });
+        Some(self.now.at + delay)
     }
 
-    fn flush(&mut self, outbox: Outbox) {
-        for (to, bytes) in outbox.out {
-            self.send(Some(to), SocketAddr::from(SERVER), bytes);
+    fn fly(&mut self, at: Instant, flying: Flying) {
+        self.sent += 1;
+        self.wire.insert((at, self.sent), flying);
+    }
+
+    fn send_up(&mut self, shard: ShardIndex, from: SocketAddr, bytes: Vec<u8>) {
+        if let Some(at) = self.passes(true, from, &bytes) {
+            self.fly(at, Flying::Up { shard, from, bytes });
         }
-        for report in self.shard.take_reports() {
+    }
+
+    /// Hands something to another thread: it takes it up to 300 µs later, in order.
+    fn within(&mut self, to: ShardIndex, what: Within) {
+        let lane = (to, what.lane());
+        let at = self.now.at + Duration::from_micros(self.random.below(300));
+        let at = self.lanes.get(&lane).map_or(at, |last| at.max(*last));
+        self.lanes.insert(lane, at);
+        let waiting = self.waiting.entry(lane).or_default();
+        *waiting += 1;
+        self.longest_lane = self.longest_lane.max(*waiting);
+        self.fly(at, Flying::Within(to, what));
+    }
+
+    fn flush(&mut self, shard: ShardIndex, outbox: Outbox) {
+        for (to, bytes) in outbox.out {
+            if let Some(at) = self.passes(false, to, &bytes) {
+                self.fly(at, Flying::Down { to, bytes });
+            }
+        }
+        for (to, what) in outbox.within {
+            self.within(to, what);
+        }
+        for frame in outbox.frames {
+            self.mixers[usize::from(shard.0)].frame(frame);
+        }
+        if !outbox.mixed.is_empty() {
+            let mut out = Self::outbox();
+            for packet in outbox.mixed {
+                self.shards[usize::from(shard.0)].handle_mixed(self.now, &packet, &mut out);
+            }
+            self.flush(shard, out);
+        }
+        for report in self.shards[usize::from(shard.0)].take_reports() {
             let mut effects = Effects::default();
             self.room.report(report, &mut effects);
             self.apply(effects);
@@ -346,7 +486,7 @@ impl World {
     }
 
     fn outbox() -> Outbox {
-        Outbox { buffer: vec![0; 1500], to: None, out: Vec::new() }
+        Outbox { buffer: vec![0; 1500], ..Outbox::default() }
     }
 
     /// Lets time pass.
@@ -355,7 +495,8 @@ impl World {
         loop {
             let bots = self.people.iter().filter_map(|person| person.media.next_deadline());
             let next = bots
-                .chain(self.shard.next_deadline())
+                .chain(self.shards.iter().filter_map(Shard::next_deadline))
+                .chain(self.mixers.iter().filter_map(Mixer::next_deadline))
                 .chain(self.wire.keys().next().map(|(at, _)| *at))
                 .chain([self.next_sample])
                 .min()
@@ -381,16 +522,20 @@ impl World {
         let mut out = Vec::new();
         for person in &mut self.people {
             if person.media.next_deadline().is_some_and(|at| at <= now.at) {
-                let address = person.address;
-                person.media.poll(now.at, &mut |bytes| out.push((address, bytes.to_vec())));
+                let (address, shard) = (person.address, person.shard);
+                let media = &mut person.media;
+                media.poll(now.at, &mut |bytes| out.push((shard, address, bytes.to_vec())));
             }
         }
-        for (from, bytes) in out {
-            self.send(None, from, bytes);
+        for (shard, from, bytes) in out {
+            self.send_up(shard, from, bytes);
         }
-        let mut outbox = Self::outbox();
-        self.shard.handle_timeout(now, &mut outbox);
-        self.flush(outbox);
+        for index in 0..self.shards.len() {
+            let mut outbox = Self::outbox();
+            self.shards[index].handle_timeout(now, &mut outbox);
+            self.mixers[index].handle_timeout(now.at, &mut outbox);
+            self.flush(ShardIndex(index as u16), outbox);
+        }
         if self.next_sample <= now.at {
             self.next_sample += Duration::from_secs(3);
             self.take_samples();
@@ -399,20 +544,40 @@ impl World {
 
     fn deliver(&mut self, flying: Flying) {
         let now = self.now;
-        match flying.to {
-            None => {
-                let inbound = Inbound { source: flying.from, data: &flying.bytes, arrival: now.at };
+        match flying {
+            Flying::Up { shard, from, bytes } => {
+                let inbound = Inbound { source: from, data: &bytes, arrival: now.at };
                 let mut outbox = Self::outbox();
-                self.shard.handle_batch(now, [inbound], &mut outbox, |_, _| {});
-                self.flush(outbox);
+                let at = &mut self.shards[usize::from(shard.0)];
+                at.handle_batch(now, [inbound], &mut outbox, |_, _| {});
+                self.flush(shard, outbox);
             }
-            Some(to) => {
+            Flying::Down { to, bytes } => {
                 // Who left does not read any more.
                 if let Some(person) = self.people.iter_mut().find(|p| p.address == to) {
-                    let _ = person.media.handle_datagram(now.at, &flying.bytes);
+                    let _ = person.media.handle_datagram(now.at, &bytes);
                 }
             }
+            Flying::Within(to, what) => self.hand_over(to, what),
         }
+    }
+
+    fn hand_over(&mut self, to: ShardIndex, what: Within) {
+        let now = self.now;
+        *self.waiting.entry((to, what.lane())).or_default() -= 1;
+        let mut outbox = Self::outbox();
+        let shard = &mut self.shards[usize::from(to.0)];
+        match what {
+            Within::Command(command) => shard.command(command, now),
+            Within::Mix(command) => self.mixers[usize::from(to.0)].command(command),
+            Within::Relayed { track, index, repaired, bytes } => {
+                let packet = RelayPacket { track, index, repaired, bytes: &bytes };
+                shard.handle_relayed(now, &packet, &mut outbox);
+            }
+            Within::Control(message) => shard.handle_relay_control(message),
+            Within::Peer(message) => self.mixers[usize::from(to.0)].peer(message, now.at),
+        }
+        self.flush(to, outbox);
     }
 
     fn take_samples(&mut self) {
@@ -429,13 +594,20 @@ impl World {
         }
     }
 
+    /// The counters of the only shard.
+    pub fn stats(&self) -> &Stats {
+        assert_eq!(self.shards.len(), 1);
+        self.shards[0].stats()
+    }
+
     /// What must hold at every moment.
     pub fn assert_invariants(&self, seed: u64) {
-        let stats = self.shard.stats();
-        let accounted = stats.rtp_out + stats.out_drops.total();
-        assert_eq!(stats.copies, accounted, "seed {seed}: copies made = sent + dropped: {stats:?}");
-        assert_eq!(stats.out_drops.get(OutDrop::SealRefused), 0, "seed {seed}");
-        assert_eq!(stats.stale_commands, 0, "seed {seed}");
+        for stats in self.shards.iter().map(Shard::stats) {
+            let sum = stats.rtp_out + stats.out_drops.total();
+            assert_eq!(stats.copies, sum, "seed {seed}: copies made = sent + dropped: {stats:?}");
+            assert_eq!(stats.out_drops.get(OutDrop::SealRefused), 0, "seed {seed}");
+            assert_eq!(stats.stale_commands, 0, "seed {seed}: {stats:?}");
+        }
         for person in &self.people {
             assert_eq!(person.media.counters().seal_errors, 0, "seed {seed}: {}", person.name);
         }

@@ -1,4 +1,5 @@
-// Pictures for the README: the start page, a call of four, the same on a phone, and a report.
+// Pictures for the README: the start page, a call of four, the same on a phone, a direct call, an audio
+// room, the console, and a report.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync } from "node:fs";
@@ -14,13 +15,20 @@ const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 const ends = [];
 const t = { after: (end) => ends.push(end) };
 
+async function assertNoSidewaysScroll(page) {
+  const sideways = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+  if (sideways) throw new Error(`${page.url()} scrolls sideways at 360 px`);
+}
+
 try {
   const { url } = await serve(t);
   const launched = await browser(t);
-  const start = await (await launched.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
+  const start = await (await launched.newContext({ viewport: { width: 1280, height: 900 } })).newPage();
   await start.goto(url);
   await start.waitForSelector("input");
   await start.screenshot({ path: join(out, "start.png") });
+  await start.setViewportSize({ width: 360, height: 740 });
+  await assertNoSidewaysScroll(start);
   await start.context().close();
 
   const people = [];
@@ -48,9 +56,46 @@ try {
   await quality.click();
   await page.setViewportSize({ width: 360, height: 740 });
   await page.screenshot({ path: join(out, "call-phone.png") });
-  const sideways = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
-  if (sideways) throw new Error("the page scrolls sideways at 360 px");
+  await assertNoSidewaysScroll(page);
+  await page.getByRole("button", { name: "People" }).click();
+  await assertNoSidewaysScroll(page);
   for (const person of people) await person.page.context().close();
+
+  const direct = [];
+  for (const name of ["Ada", "Min-jun", "Noor"])
+    direct.push(await enter(t, launched, url, "direct", name, { preset: "mesh" }));
+  await until(
+    "pictures from person to person",
+    async () => {
+      for (const person of direct) {
+        const streams = await inbound(person, "video");
+        if (streams.filter((stream) => stream.framesDecoded > 20).length < 2) return false;
+      }
+      return true;
+    },
+    60,
+  );
+  await direct[0].page.getByRole("button", { name: "People" }).click();
+  await direct[0].page.screenshot({ path: join(out, "mesh.png") });
+  for (const person of direct) await person.page.context().close();
+
+  const hall = [];
+  for (const name of ["Ada", "Min-jun", "Noor", "Tomás", "Sina", "Bo-ra"])
+    hall.push(await enter(t, launched, url, "hall", name, { preset: "audio_room" }));
+  for (const person of hall.slice(3)) await person.page.evaluate(() => window.moim.room.mute("audio", true));
+  await until("someone to speak", () =>
+    hall[0].page.evaluate(() => document.querySelector(".tile.speaking")),
+  );
+  await hall[0].page.screenshot({ path: join(out, "audio-room.png") });
+
+  const control = await (await launched.newContext({ viewport: { width: 1280, height: 640 } })).newPage();
+  await control.goto(`${url}/console`);
+  await until("figures of everyone", async () => (await control.locator("tbody tr").count()) === 6, 30);
+  await new Promise((done) => setTimeout(done, 15_000)); // a line has more than one point
+  await control.screenshot({ path: join(out, "console.png") });
+  await control.setViewportSize({ width: 360, height: 740 });
+  await assertNoSidewaysScroll(control);
+  for (const person of hall) await person.page.context().close();
 
   const runs = mkdtempSync(join(tmpdir(), "moim-shots-"));
   const run = spawnSync(BINARY, ["load", join(ROOT, "scenarios/first-room.yaml"), "--runs", runs], {

@@ -71,6 +71,14 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   return { url, child, log: () => log };
 }
 
+/** A counter of the server, summed over its labels. */
+export async function counter(url, name) {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const lines = text.split("\n").filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
+  if (lines.length === 0) throw new Error(`the server has no metric ${name}`);
+  return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+}
+
 /** Launches Chromium; `loopback` lets it use `lo` for media. */
 export async function browser(t, { loopback = true, args = [] } = {}) {
   const flags = [...FLAGS, ...args];

@@ -167,6 +167,29 @@ impl Encoder {
         self.set(sys::OPUS_SET_PACKET_LOSS_PERC_REQUEST, i32::from(percent))
     }
 
+    /// Takes over settings and past of `other`: from now on both make the same packets of the same
+    /// samples, so that a listener can pass from one encoder's stream to the other's.
+    ///
+    /// # Errors
+    /// [`OpusError::BadArgument`] where one is mono and the other stereo.
+    pub fn copy_state_from(&mut self, other: &Self) -> Result<(), OpusError> {
+        if self.channels != other.channels {
+            return Err(OpusError::BadArgument);
+        }
+        // SAFETY: takes a number, touches no memory.
+        let size = check(unsafe { sys::opus_encoder_get_size(self.channels.count() as i32) })?;
+        // SAFETY: both states are live and of `size` bytes, which depends on the channels alone
+        // (opus.h: a state is one block that may be copied); `&mut` and `&` cannot be the same.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                other.state.as_ptr().cast::<u8>(),
+                self.state.as_ptr().cast::<u8>(),
+                size,
+            );
+        }
+        Ok(())
+    }
+
     /// Forgets the past, so that the next packet is like the first one.
     pub fn reset(&mut self) {
         // SAFETY: the state is live; this request takes no argument and cannot fail.

@@ -270,3 +270,37 @@ fn durations_follow_the_table_of_rfc_6716() {
     assert_eq!(ms(&[toc(1, 3)]), None);
     assert_eq!(ms(&[]), None);
 }
+
+#[test]
+fn a_copied_encoder_makes_identical_packets() {
+    let options = EncoderOptions { fec: true, expected_loss_percent: 8, ..Default::default() };
+    let (mut first, mut other) = (Encoder::new(options).unwrap(), Encoder::new(options).unwrap());
+    let mut packet = [[0; MAX_PACKET]; 2];
+    let mut frame = [0.0; FRAME_SAMPLES];
+    let (mut low, mut high) = (Sine::new(300.0, 0.3), Sine::new(1900.0, 0.3));
+    for _ in 0..30 {
+        low.fill(&mut frame);
+        first.encode(&frame, &mut packet[0]).unwrap();
+        high.fill(&mut frame);
+        other.encode(&frame, &mut packet[1]).unwrap();
+    }
+    let both = |first: &mut Encoder, other: &mut Encoder, frame: &[f32]| {
+        let mut packet = [[0; MAX_PACKET]; 2];
+        let a = first.encode(frame, &mut packet[0]).unwrap();
+        let b = other.encode(frame, &mut packet[1]).unwrap();
+        packet[0][..a] == packet[1][..b]
+    };
+    assert!(!both(&mut first, &mut other, &frame), "their past differs");
+    other.copy_state_from(&first).unwrap();
+    for _ in 0..50 {
+        low.fill(&mut frame);
+        assert!(both(&mut first, &mut other, &frame));
+    }
+    // The two stay two: what one encodes does not reach the other.
+    drop(first);
+    low.fill(&mut frame);
+    assert!(other.encode(&frame, &mut packet[0]).is_ok());
+    let stereo = EncoderOptions { channels: Channels::Stereo, ..options };
+    let mut stereo = Encoder::new(stereo).unwrap();
+    assert_eq!(stereo.copy_state_from(&other), Err(OpusError::BadArgument));
+}

@@ -1,6 +1,6 @@
 //! What a room tells a shard and what a shard reports back.
 
-use rtp::negotiated::Negotiated;
+use rtp::negotiated::{Line, Negotiated};
 use rtp::srtp::KeyPair;
 use std::net::SocketAddr;
 
@@ -15,6 +15,10 @@ pub struct PersonKey(pub u64);
 /// A published track, unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TrackKey(pub u64);
+
+/// A shard: a media thread and its mixer, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct ShardIndex(pub u16);
 
 /// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin` and
 /// `Move` by the control thread, after the lines they belong to.
@@ -58,6 +62,42 @@ pub enum Command {
         /// Who publishes it.
         person: PersonKey,
         /// On which line.
+        mid: String,
+        /// It goes to the mixer, not to slots.
+        mixed: bool,
+    },
+    /// A track of another shard that somebody here wants: its packets come over the relay.
+    Import {
+        /// The track.
+        track: TrackKey,
+        /// In which room.
+        room: RoomKey,
+        /// Where it is published.
+        from: ShardIndex,
+        /// Its line at the publisher.
+        line: Line,
+    },
+    /// Whether the packets of a track published here go to another shard too.
+    Export {
+        /// The track.
+        track: TrackKey,
+        /// The other shard.
+        to: ShardIndex,
+        /// Whether they go there.
+        on: bool,
+    },
+    /// A moderator muted a track, or released it: meanwhile nothing of it is passed on.
+    Silence {
+        /// The track.
+        track: TrackKey,
+        /// Whether it is muted.
+        on: bool,
+    },
+    /// A slot carries the room's mix from now on.
+    MapMix {
+        /// Whose slot.
+        person: PersonKey,
+        /// The slot's line.
         mid: String,
     },
     /// A track ended; slots that carry it fall silent.

@@ -43,6 +43,12 @@ reasons! {
         TooLong => "too_long",
         /// Its control packets cannot be read.
         MalformedRtcp => "malformed_rtcp",
+        /// It came over the relay for a track that nobody here wants any more.
+        NotWanted => "not_wanted",
+        /// The mixer's queue is full.
+        MixerFull => "mixer_full",
+        /// A moderator muted its track.
+        Silenced => "silenced",
         /// Only padding, sent to probe the path.
         PaddingOnly => "padding_only",
         /// A retransmission of a packet that had come already: a probe, or repaired twice.
@@ -71,6 +77,8 @@ reasons! {
         SealRefused => "seal_refused",
         /// It does not fit into a datagram.
         TooLong => "too_long",
+        /// The listener has a mixed packet of this tick already.
+        SameTick => "same_tick",
         /// Asked for again, but no longer kept.
         NotKept => "not_kept",
     }
@@ -94,9 +102,9 @@ impl<const N: usize> Counters<N> {
 }
 
 /// Counters of datagrams that came in and were discarded.
-pub type InDrops = Counters<13>;
+pub type InDrops = Counters<16>;
 /// Counters of copies that were discarded.
-pub type OutDrops = Counters<6>;
+pub type OutDrops = Counters<7>;
 
 impl InDrops {
     /// Counts one.

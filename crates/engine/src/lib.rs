@@ -8,10 +8,11 @@
 pub mod command;
 pub mod drops;
 pub mod limits;
+pub mod mix;
 pub mod room;
 pub mod shard;
 mod sink;
 
-pub use command::{Command, PersonKey, Report, RoomKey, TrackKey};
+pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 pub use shard::{Handled, Shard};
 pub use sink::{Now, Sink};

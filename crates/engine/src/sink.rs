@@ -1,5 +1,8 @@
 //! The engine's view of the outside: time as an argument, and a place for datagrams.
 
+use crate::command::ShardIndex;
+use crate::mix::MixFrame;
+use crate::shard::{RelayControl, RelayPacket};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,15 @@ pub trait Sink {
 
     /// The first `len` bytes of the slot lent last are the datagram.
     fn commit(&mut self, len: usize);
+
+    /// A packet for another shard; says whether there was room on the lane.
+    fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool;
+
+    /// A message for another shard; it is never dropped.
+    fn relay_control(&mut self, to: ShardIndex, message: RelayControl);
+
+    /// A packet of sound for the mixer of this shard; says whether there was room.
+    fn mix(&mut self, frame: &MixFrame) -> bool;
 
     /// A STUN or DTLS datagram: for the control thread.
     fn control(&mut self, source: SocketAddr, data: &[u8]);

@@ -3,12 +3,15 @@
 //! A bot is a participant without a browser. Signaling is the lab's ([`crate::person`]); media,
 //! from the SDP offer to the sample, is the driver's, one thread that owns all bots' sockets.
 
+use crate::bot::hearing::MixWindows;
+use crate::bot::tones::ToneRole;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Instant;
 use wire::QualitySample;
 use wire::event::SlotChange;
-use wire::room::{Answer, OfferedTrack, VideoCodec};
+use wire::room::{Answer, MediaKind, OfferedTrack, VideoCodec};
 
 /// What a bot says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +21,9 @@ pub enum AudioSource {
     /// Recorded speech, each bot with a voice and offset of its own.
     #[default]
     Speech,
+    /// A tone, each bot with a frequency of its own; who is loud changes by the room's plan
+    /// ([`crate::bot::tones`]). In an MCU room bots check what they hear against it.
+    Tone,
 }
 
 /// What a bot shows.
@@ -58,8 +64,21 @@ impl Default for SlotPool {
     }
 }
 
-/// What a bot is to be.
+/// A connection of a mesh: straight to another member, both ways on each line.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The other member's participant id.
+    pub other: String,
+    /// Kinds that go by the mesh; a line each.
+    pub kinds: Vec<MediaKind>,
+    /// The own tracks, as announced.
+    pub own: Vec<(MediaKind, String)>,
+    /// When its person asked to join: times to first audio and frame count from here.
+    pub joined: Instant,
+}
+
+/// What a bot is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BotSpec {
     /// Its name, such as `bot-3`.
     pub name: String,
@@ -71,6 +90,10 @@ pub struct BotSpec {
     pub video_codec: VideoCodec,
     /// Its first slots.
     pub slots: SlotPool,
+    /// Its part in the room's plan of tones, where it says [`AudioSource::Tone`].
+    pub tones: Option<ToneRole>,
+    /// Where it is one of a mesh's connections, and not one with the server.
+    pub link: Option<Link>,
 }
 
 /// A bot's SDP offer.
@@ -135,9 +158,16 @@ pub trait BotDriver: Send + Sync + 'static {
 
 /// A bot; dropping the handle ends it.
 pub trait BotHandle: Send + Sync + 'static {
-    /// Makes an SDP offer; only one may be pending.
+    /// Makes an SDP offer; only one may be pending. Its tracks are those it sends, by line.
     fn offer(&self) -> impl Future<Output = Result<BotOffer, BotError>> + Send;
-    /// Takes the answer to the pending offer, with the ids of the own tracks.
+    /// Takes the offer of another member of a mesh, whose tracks it gives by line; the answer
+    /// likewise. Later candidates of his come by [`BotHandle::candidate`].
+    fn accept(&self, offer: Answer) -> impl Future<Output = Result<BotOffer, BotError>> + Send;
+    /// Takes a candidate of the other member of a mesh, in the words of
+    /// `RTCIceCandidate.candidate`.
+    fn candidate(&self, candidate: String);
+    /// Takes the answer to the pending offer: from the server with the ids of the own tracks, from
+    /// another member of a mesh with those of his.
     fn answer(&self, answer: Answer) -> impl Future<Output = Result<(), BotError>> + Send;
     /// Tells what is in which slot from now on.
     fn slots(&self, changes: Vec<SlotChange>);
@@ -149,6 +179,8 @@ pub trait BotHandle: Send + Sync + 'static {
     fn connected(&self) -> impl Future<Output = Result<(), BotError>> + Send;
     /// The sample of the interval since the last call; `participant` is left empty.
     fn sample(&self) -> impl Future<Output = Result<QualitySample, BotError>> + Send;
+    /// What it heard of a room's mix since the last call, judged by the plan of tones.
+    fn heard(&self) -> impl Future<Output = Result<MixWindows, BotError>> + Send;
 }
 
 /// The driver of this build.

@@ -2,9 +2,14 @@
 //!
 //! Pure functions over what was expected and what was sampled. A window is judged when it began
 //! [`GRACE_MS`] or more after both sides were there, and ended before either left or the track was
-//! muted by announcement. A subscription is alive in a window when a packet of it came.
+//! muted by announcement. A subscription is alive in a window when a packet of it came; a mix, which
+//! flows all the time, when (nearly) all its packets came. Where listeners know what a mix must hold
+//! ([`crate::bot::tones`]), what they heard is judged too.
 
+use crate::bot::hearing::{MixWindows, Wrong};
+use crate::bot::media::MIX;
 use crate::record::SampleRecord;
+use crate::roster::Churn;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::room::MediaKind;
 
@@ -14,6 +19,9 @@ pub const GRACE_MS: u64 = wire::quality::SAMPLE_INTERVAL_MS;
 const SHORTEST_WINDOW_MS: u64 = 1_000;
 /// A person who gives no sample for so long is a failure.
 const SILENCE_MS: u64 = 4 * wire::quality::SAMPLE_INTERVAL_MS;
+/// Packets of a mix that must be sent a second, of 50: one every 20 ms, whether anybody speaks or
+/// not. What was lost on the way has its own figure.
+const MIX_ALIVE_PER_S: u64 = 45;
 
 /// A stretch of time in milliseconds since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +68,9 @@ pub struct Listener {
     pub participant: String,
     /// When he was connected.
     pub present: Span,
-    /// Most audio tracks that he wants at once (in a mixed room 1); none: all.
+    /// Whether he gets the room's mix in place of others' audio.
+    pub mix: bool,
+    /// Most audio tracks that he wants at once; none: all.
     pub max_audio: Option<u32>,
     /// Most video tracks that he wants at once, whichever they are; none: all.
     pub max_video: Option<u32>,
@@ -77,12 +87,16 @@ impl Listener {
 }
 
 /// All that should have been received.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Expected {
     /// What was published.
     pub tracks: Vec<Track>,
     /// Who should have received it.
     pub listeners: Vec<Listener>,
+    /// What listeners heard of mixes, by name.
+    pub mixes: BTreeMap<String, MixWindows>,
+    /// What came of people who come and go.
+    pub churn: Churn,
     /// End of the run, in milliseconds since its start.
     pub end_ms: u64,
 }
@@ -143,15 +157,45 @@ pub fn subscriptions(expected: &Expected, samples: &[SampleRecord]) -> Vec<Failu
         }
     }
     failures.extend(judging.into_failures());
+    failures.extend(expected.mixes.iter().filter_map(|(person, heard)| wrong_mix(person, heard)));
     failures.sort_by(|a, b| (a.since_ms, &a.text).cmp(&(b.since_ms, &b.text)));
     failures
+}
+
+/// A listener who heard another mix than the plan says.
+fn wrong_mix(person: &str, heard: &MixWindows) -> Option<Failure> {
+    let first = heard.examples.first()?;
+    let Wrong { at_ms, missing, extra } = first;
+    let named = |names: &[String], how: &str| match names {
+        [] => None,
+        names => Some(format!("{how} {}", names.join(", "))),
+    };
+    let how = [named(missing, "without"), named(extra, "with")];
+    let how: Vec<String> = how.into_iter().flatten().collect();
+    let text = format!(
+        "{person} hears a wrong mix in {} of {} windows, first {} at {:.1} s of the plan",
+        heard.wrong,
+        heard.windows,
+        how.join(" and "),
+        *at_ms as f64 / 1000.0
+    );
+    Some(Failure {
+        listeners: vec![person.to_owned()],
+        publisher: None,
+        kind: Some(MediaKind::Audio),
+        since_ms: *at_ms,
+        until_ms: None,
+        text,
+    })
 }
 
 /// A stretch without any sample.
 fn silence(listener: &Listener, samples: &[&SampleRecord], end_ms: u64) -> Option<Failure> {
     let end_ms = listener.present.until_ms.unwrap_or(end_ms);
     let mut last_ms = listener.present.from_ms;
-    let times = samples.iter().map(|s| s.t_ms).filter(|t| *t >= listener.present.from_ms);
+    // Someone may come and go more than once: each visit is judged by itself.
+    let visit = listener.present.from_ms..=end_ms;
+    let times = samples.iter().map(|s| s.t_ms).filter(|t| visit.contains(t));
     for t_ms in times.chain([end_ms]) {
         if t_ms > last_ms + SILENCE_MS {
             let until_ms = (t_ms < end_ms).then_some(t_ms);
@@ -221,6 +265,9 @@ impl Judging<'_> {
         window: Window,
     ) -> Vec<(Lack, u64)> {
         let listener = &self.expected.listeners[index];
+        if listener.mix && kind == MediaKind::Audio {
+            return self.lacks_mix(index, record, window);
+        }
         let wanted: Vec<&Track> = self
             .expected
             .tracks
@@ -260,6 +307,32 @@ impl Judging<'_> {
         lacks
     }
 
+    /// Whether a listener got the room's mix all through a window.
+    fn lacks_mix(
+        &mut self,
+        index: usize,
+        record: &SampleRecord,
+        window: Window,
+    ) -> Vec<(Lack, u64)> {
+        let track = mix_of(&self.expected.listeners[index].room);
+        let judged = self.judged.entry((MediaKind::Audio, track.clone())).or_default();
+        judged.insert(index, window.until_ms);
+        let rows = record.sample.received.iter();
+        let rows = rows.filter(|row| row.participant.is_empty() && row.track == MIX);
+        let (mut packets, mut since_ms) = (0, window.from_ms);
+        for row in rows {
+            packets += row.packets_received + row.packets_lost;
+            if let (0, Some(since_last_ms)) = (row.packets_received, row.since_last_ms) {
+                since_ms = window.until_ms.saturating_sub(since_last_ms.max(0.0) as u64);
+            }
+        }
+        let wanted = MIX_ALIVE_PER_S * (window.until_ms - window.from_ms) / 1000;
+        match packets < wanted {
+            true => vec![(Lack::Track(track), since_ms)],
+            false => Vec::new(),
+        }
+    }
+
     /// Groups the episodes: a track that nobody receives, a listener who receives nothing, and the
     /// rest one by one.
     fn into_failures(mut self) -> Vec<Failure> {
@@ -271,8 +344,8 @@ impl Judging<'_> {
             let count = |at: u64| listeners.values().filter(|last_ms| **last_ms > at).count();
             if let Some(group) = self.common(of_track, |e| e.listener.to_string(), count) {
                 let publisher = self.publisher(*kind, track);
-                let subject = format!("nobody receives {} of {publisher}", kind.as_str());
-                failures.push(self.failure(&subject, Some(publisher), &group));
+                let subject = format!("nobody receives {}", what(*kind, &publisher));
+                failures.push(self.failure(&subject, named(publisher), &group));
             }
         }
         for (index, listener) in self.expected.listeners.iter().enumerate() {
@@ -304,7 +377,13 @@ impl Judging<'_> {
         let (subject, publisher) = match &episode.lack {
             Lack::Track(track) => {
                 let publisher = self.publisher(episode.kind, track);
-                (format!("{listener} receives no {kind} of {publisher}"), Some(publisher))
+                let subject = match publisher.starts_with(MIX_OF) {
+                    true => {
+                        format!("{listener} does not receive {}", what(episode.kind, &publisher))
+                    }
+                    false => format!("{listener} receives no {kind} of {publisher}"),
+                };
+                (subject, named(publisher))
             }
             Lack::Some { got, wanted } => {
                 (format!("{listener} receives {got} of {wanted} {kind} tracks"), None)
@@ -356,6 +435,25 @@ impl Judging<'_> {
     }
 }
 
+/// How a room's mix stands among the tracks.
+const MIX_OF: &str = "the mix of ";
+
+fn mix_of(room: &str) -> String {
+    format!("{MIX_OF}{room}")
+}
+
+/// What is received, in words: the audio of somebody, or a room's mix, which is nobody's own.
+fn what(kind: MediaKind, publisher: &str) -> String {
+    match publisher.starts_with(MIX_OF) {
+        true => publisher.to_owned(),
+        false => format!("{} of {publisher}", kind.as_str()),
+    }
+}
+
+fn named(publisher: String) -> Option<String> {
+    (!publisher.starts_with(MIX_OF)).then_some(publisher)
+}
+
 /// Whether two lacks are the same thing at different times: the count may change in between.
 fn same(a: &Lack, b: &Lack) -> bool {
     match (a, b) {
@@ -403,11 +501,12 @@ mod tests {
                 person: (*name).into(),
                 participant: format!("p-{name}"),
                 present: span,
+                mix: false,
                 max_audio: None,
                 max_video: None,
             })
             .collect();
-        Expected { tracks, listeners, end_ms: END_MS }
+        Expected { tracks, listeners, end_ms: END_MS, ..Expected::default() }
     }
 
     /// Samples of everyone every 3 s; `alive(listener, publisher, kind, t_ms)` says what came.
@@ -534,6 +633,76 @@ mod tests {
         assert_eq!(texts(&everyone(), &records), ["b gives no sample since 15 s"]);
         records.retain(|r| r.person != "b");
         assert_eq!(texts(&everyone(), &records), ["b gives no sample since 0 s"]);
+    }
+
+    /// A mixed room: everyone gets `packets(listener, t_ms)` of the mix in each window.
+    fn mixed(packets: impl Fn(&str, u64) -> u64) -> (Expected, Vec<SampleRecord>) {
+        let mut expected = everyone();
+        expected.listeners.iter_mut().for_each(|listener| listener.mix = true);
+        let mut records = samples(|_, _, _, _| true);
+        for record in &mut records {
+            record.sample.received.retain(|row| row.kind == MediaKind::Video);
+            let packets = packets(&record.person, record.t_ms);
+            record.sample.received.push(row("", "mix", MediaKind::Audio, packets));
+        }
+        (expected, records)
+    }
+
+    #[test]
+    fn a_mix_must_flow_all_the_time_and_nobodys_own_audio_is_missed() {
+        let (expected, records) = mixed(|_, _| 150);
+        assert_eq!(texts(&expected, &records), Vec::<String>::new());
+        let (expected, records) =
+            mixed(|who, t_ms| if who == "c" && t_ms > 9_000 { 0 } else { 150 });
+        assert_eq!(texts(&expected, &records), ["c does not receive the mix of r since 9 s"]);
+        let (expected, records) = mixed(|_, t_ms| if t_ms > 21_000 { 0 } else { 148 });
+        let failures = subscriptions(&expected, &records);
+        assert_eq!(failures[0].text, "nobody receives the mix of r since 21 s");
+        assert_eq!((failures.len(), failures[0].listeners.len()), (1, 4));
+        assert_eq!(failures[0].publisher, None);
+        // A third of the packets missing is a fault, three in a hundred are not.
+        let (expected, records) = mixed(|who, t_ms| match (who, t_ms) {
+            ("a", 12_000) => 100,
+            ("b", _) => 146,
+            _ => 150,
+        });
+        let want = ["a does not receive the mix of r from 9 s to 12 s"];
+        assert_eq!(texts(&expected, &records), want);
+        // Lost packets were sent: they are the loss's own figure.
+        let (expected, mut records) = mixed(|_, _| 120);
+        for row in records.iter_mut().flat_map(|record| &mut record.sample.received) {
+            row.packets_lost = 30;
+        }
+        assert_eq!(texts(&expected, &records), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_wrong_mix_is_a_failure_that_says_how() {
+        let (mut expected, records) = mixed(|_, _| 150);
+        let right = MixWindows { windows: 9, ..MixWindows::default() };
+        expected.mixes.insert("a".into(), right.clone());
+        assert_eq!(texts(&expected, &records), Vec::<String>::new());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let wrong = Wrong { at_ms: 14_750, missing: names(&["c"]), extra: names(&["b", "d"]) };
+        let heard = MixWindows { wrong: 2, examples: vec![wrong], ..right };
+        expected.mixes.insert("b".into(), heard);
+        let want = "b hears a wrong mix in 2 of 9 windows, first without c and with b, d at 14.8 s \
+                    of the plan";
+        assert_eq!(texts(&expected, &records), [want]);
+    }
+
+    #[test]
+    fn each_visit_is_judged_by_itself() {
+        let mut expected = everyone();
+        let again = Span { from_ms: 24_000, until_ms: None };
+        expected.listeners[0].present.until_ms = Some(6_000);
+        expected.listeners.push(Listener { present: again, ..expected.listeners[0].clone() });
+        for track in &mut expected.tracks[..2] {
+            track.on_air[0].until_ms = Some(6_000);
+        }
+        let mut records = samples(|_, p, _, t| !(p == "a" && t > 6_000));
+        records.retain(|r| r.person != "a" || !(6_001..=26_000).contains(&r.t_ms));
+        assert_eq!(texts(&expected, &records), Vec::<String>::new());
     }
 
     #[test]

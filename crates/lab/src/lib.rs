@@ -8,6 +8,7 @@ pub mod bot;
 pub mod bots;
 pub mod canary;
 pub mod checks;
+mod cpus;
 mod http;
 pub mod metrics;
 mod monitor;
@@ -22,7 +23,9 @@ mod run;
 pub mod scenario;
 mod serve;
 pub mod signaling;
+pub mod sockets;
 mod stage;
+pub mod study;
 pub mod summary;
 #[cfg(test)]
 mod testing;

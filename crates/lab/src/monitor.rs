@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The period of the timer whose lag is measured.
 const TICK: Duration = Duration::from_millis(10);
+/// Longer lags count as this.
+const MAX_LAG_US: u64 = 60_000_000;
 /// The server has so long to tell its metrics.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -25,6 +27,8 @@ pub struct Counters {
     bytes_out: Option<f64>,
     /// By `where/reason`.
     drops: BTreeMap<String, u64>,
+    /// By name.
+    mix: BTreeMap<String, u64>,
 }
 
 impl Counters {
@@ -43,6 +47,10 @@ impl Counters {
                 "moim_dropped_total" => {
                     let reason = format!("{}/{}", label(labels, "where"), label(labels, "reason"));
                     *counters.drops.entry(reason).or_default() += value as u64;
+                    continue;
+                }
+                name if name.starts_with("moim_mix_") && name.ends_with("_total") => {
+                    *counters.mix.entry(name.to_owned()).or_default() += value as u64;
                     continue;
                 }
                 _ => continue,
@@ -92,7 +100,8 @@ impl TimerLag {
     /// # Errors
     /// The thread cannot be started.
     pub fn start() -> std::io::Result<Self> {
-        let histogram = || Histogram::new(3).map_err(std::io::Error::other);
+        // One that grows by itself would clamp what is recorded with saturation to 2 ms.
+        let histogram = || Histogram::new_with_max(MAX_LAG_US, 3).map_err(std::io::Error::other);
         let lags = Lags { window_us: histogram()?, all_us: histogram()? };
         let (lags, stop) = (Arc::new(Mutex::new(lags)), Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (Arc::clone(&lags), Arc::clone(&stop));
@@ -222,6 +231,10 @@ impl Monitor {
                 usage.drops.insert(reason.clone(), new);
             }
         }
+        for (name, count) in &after.mix {
+            let new = count.saturating_sub(before.mix.get(name).copied().unwrap_or(0));
+            usage.mix.insert(name.clone(), new);
+        }
         self.counters = Some(after);
         Some(usage)
     }
@@ -267,6 +280,8 @@ moim_media_packets_in_total{thread=\"media-1\"} 300
 moim_media_packets_out_total{thread=\"media-0\"} 5000
 moim_media_bytes_out_total{thread=\"media-0\"} 1e6
 moim_dropped_total{where=\"media\",reason=\"replayed\"} 3
+moim_mix_ticks_total{thread=\"mix-0\"} 40
+moim_mix_ticks_total{thread=\"mix-1\"} 2
 moim_call_seconds_bucket{le=\"+Inf\"} 3
 nonsense
 ";
@@ -278,6 +293,7 @@ nonsense
         assert_eq!(counters.packets_out, Some(5000.0));
         assert_eq!((counters.bytes_in, counters.bytes_out), (None, Some(1e6)));
         assert_eq!(counters.drops, BTreeMap::from([("media/replayed".into(), 3)]));
+        assert_eq!(counters.mix, BTreeMap::from([("moim_mix_ticks_total".into(), 42)]));
         assert_eq!(Counters::parse(""), Counters::default());
         assert_eq!(rate(Some(10.0), Some(40.0), 3.0), Some(10.0));
         assert_eq!(rate(Some(40.0), Some(10.0), 3.0), None, "a restart");
@@ -333,6 +349,10 @@ nonsense
             thread::sleep(TICK);
         }
         assert!(timer.p99_ms() < 60_000.0);
+        for _ in 0..lock(&timer.lags).all_us.len() {
+            lock(&timer.lags).all_us.saturating_record(8_000);
+        }
+        assert!(timer.p99_ms() > 7.9, "a long lag is told: {}", timer.p99_ms());
         timer.take_window_p99_ms();
         timer.reset();
         assert!(lock(&timer.lags).all_us.len() < 5);

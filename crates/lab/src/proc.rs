@@ -98,6 +98,32 @@ pub fn rss_mib(pid: u32) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
+/// Memory of all processes below one whose name begins with `name`, in MiB: shared pages count in
+/// parts (PSS), so that the sum is true. None where there are none.
+pub fn children_pss_mib(root: u32, name: &str) -> Option<f64> {
+    let mut children: HashMap<i32, Vec<(i32, String)>> = HashMap::new();
+    for stat in all_processes().ok()?.flatten().filter_map(|process| process.stat().ok()) {
+        children.entry(stat.ppid).or_default().push((stat.pid, stat.comm));
+    }
+    let mut total_kib = 0.0;
+    let mut open = vec![root as i32];
+    while let Some(pid) = open.pop() {
+        for (child, comm) in children.remove(&pid).unwrap_or_default() {
+            open.push(child);
+            if comm.starts_with(name) {
+                total_kib += pss_kib(child).unwrap_or(0.0);
+            }
+        }
+    }
+    (total_kib > 0.0).then_some(total_kib / 1024.0)
+}
+
+fn pss_kib(pid: i32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
+}
+
 /// The process on this machine that listens on a TCP port at an address of ours.
 pub fn listener(host: &str, port: u16) -> Option<u32> {
     let host = host.trim_start_matches('[').trim_end_matches(']');

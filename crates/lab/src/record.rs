@@ -49,6 +49,9 @@ pub struct Meta {
     pub people: Vec<PersonMeta>,
     /// Where the load was made.
     pub machine: MachineMeta,
+    /// Who ran on which CPUs; null for a server that was not started for the run.
+    #[serde(default)]
+    pub cpus: Option<crate::cpus::CpuSets>,
 }
 
 /// What was tested.
@@ -132,6 +135,9 @@ pub struct ServerUsage {
     pub mbit_out_per_s: Option<f64>,
     /// What was discarded in the interval, by reason; reasons with nothing are left out.
     pub drops: BTreeMap<String, u64>,
+    /// What the mixers did in the interval, by the name of the counter (`moim_mix_…_total`).
+    #[serde(default)]
+    pub mix: BTreeMap<String, u64>,
 }
 
 /// What the generator used in an interval.
@@ -360,6 +366,7 @@ pub(crate) mod tests {
                 participant: None,
             }],
             machine: MachineMeta { cores: 2, ..Default::default() },
+            cpus: None,
         }
     }
 

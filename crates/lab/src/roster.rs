@@ -1,5 +1,6 @@
 //! Who is in which room with which tracks, from what the rooms tell: the ground of the checks.
 
+use crate::bot::hearing::MixWindows;
 use crate::checks::{Expected, Listener, Span, Track};
 use std::collections::BTreeMap;
 use wire::event::{Event, EventEnvelope};
@@ -12,6 +13,21 @@ pub struct Roster {
     listeners: Vec<Listener>,
     /// When people of this run were connected, by participant id.
     connected: BTreeMap<String, u64>,
+    /// What listeners heard of mixes, by name.
+    mixes: BTreeMap<String, MixWindows>,
+    churn: Churn,
+}
+
+/// What came of people who come and go.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Churn {
+    /// Visits that lasted as long as they were to.
+    pub loops: u64,
+    /// Visits that failed, by reason: an error code of the server, or `no_connection`,
+    /// `socket_closed`, `no_answer`, `negotiation`, `ice_dtls`, `no_audio`, `lost`.
+    pub failures: BTreeMap<String, u64>,
+    /// From asking to join until the first audio packet, of each visit that heard one, in ms.
+    pub join_to_first_audio_ms: Vec<f64>,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +109,13 @@ impl Roster {
             }
             Event::TrackRemoved { track, .. } => room.off_air(t_ms, |t| t.track == *track),
             Event::RoomEnded { .. } => room.off_air(t_ms, |_| true),
-            Event::ActiveSpeakers { .. } | Event::Slots { .. } | Event::SlotsWanted { .. } => {}
+            Event::ActiveSpeakers { .. }
+            | Event::Slots { .. }
+            | Event::SlotsWanted { .. }
+            | Event::RoomChanged { .. }
+            | Event::PeerOffer { .. }
+            | Event::PeerAnswer { .. }
+            | Event::PeerCandidate { .. } => {}
         }
     }
 
@@ -110,9 +132,25 @@ impl Roster {
         let room = self.rooms.entry(room_id.to_owned()).or_default();
         room.names.entry(participant.to_owned()).or_insert_with(|| name.to_owned());
         if room.epoch == 0 && !room.tracks.contains_key(track) {
-            let info = TrackInfo { id: track.into(), kind, name: String::new(), muted: false };
+            let info = TrackInfo {
+                id: track.into(),
+                kind,
+                name: String::new(),
+                muted: false,
+                silenced: false,
+            };
             room.track(room_id, participant, &info, t_ms);
         }
+    }
+
+    /// A listener checked what he hears of a mix.
+    pub fn heard(&mut self, person: &str, windows: MixWindows) {
+        self.mixes.entry(person.to_owned()).or_default().absorb(windows);
+    }
+
+    /// What came so far of people who come and go.
+    pub fn churn(&mut self) -> &mut Churn {
+        &mut self.churn
     }
 
     /// A person of this run is connected: from now on he should receive and be received.
@@ -144,13 +182,22 @@ impl Roster {
         for listener in &mut listeners {
             listener.present.until_ms.get_or_insert(end_ms);
         }
-        Expected { tracks, listeners, end_ms }
+        let (mixes, churn) = (self.mixes.clone(), self.churn.clone());
+        Expected { tracks, listeners, mixes, churn, end_ms }
     }
 }
 
 /// Whether an event has a number of its own; the others repeat the last one's.
 pub fn numbered(event: &Event) -> bool {
-    !matches!(event, Event::ActiveSpeakers { .. } | Event::Slots { .. } | Event::SlotsWanted { .. })
+    !matches!(
+        event,
+        Event::ActiveSpeakers { .. }
+            | Event::Slots { .. }
+            | Event::SlotsWanted { .. }
+            | Event::PeerOffer { .. }
+            | Event::PeerAnswer { .. }
+            | Event::PeerCandidate { .. }
+    )
 }
 
 #[cfg(test)]
@@ -168,16 +215,23 @@ mod tests {
                 audio: AudioTopology::Sfu,
                 video: VideoTopology::Sfu,
                 video_codec: VideoCodec::Vp8,
+                locked: false,
                 limits: RoomLimits { max_participants: 9, max_audio_slots: 9, max_video_slots: 9 },
             },
-            you: Permissions { can_publish: true, can_subscribe: true },
+            you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
             participants,
             ice_servers: vec![],
         }
     }
 
     fn track(id: &str, muted: bool) -> TrackInfo {
-        TrackInfo { id: id.into(), kind: MediaKind::Video, name: String::new(), muted }
+        TrackInfo {
+            id: id.into(),
+            kind: MediaKind::Video,
+            name: String::new(),
+            muted,
+            silenced: false,
+        }
     }
 
     fn listener(name: &str, participant: &str, from_ms: u64) -> Listener {
@@ -186,6 +240,7 @@ mod tests {
             person: name.into(),
             participant: participant.into(),
             present: Span { from_ms, until_ms: None },
+            mix: false,
             max_audio: None,
             max_video: None,
         }

@@ -1,8 +1,11 @@
 //! A run from the scenario to the report.
 
-use crate::bots::{self, BotCommand, BotDriver, BotError, BotSpec, SlotPool};
+use crate::bots::{
+    self, BotCommand, BotDriver, BotError, BotSpec, Media, SlotPool, VideoSource,
+};
 use crate::canary::{self, Browser};
 use crate::checks;
+use crate::cpus::{self, CpuSets};
 use crate::monitor::Monitor;
 use crate::person::{self, Place};
 use crate::proc;
@@ -12,14 +15,15 @@ use crate::record::{
 };
 use crate::report;
 use crate::scenario::{Scenario, Target, Url};
-use crate::serve::OwnServer;
+use crate::serve::{Limits, OwnServer};
 use crate::signaling::Signaling;
+use crate::sockets::{self, SocketsSummary};
 use crate::stage::Stage;
 use crate::summary::{self, Input, Summary, exit};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,6 +31,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::quality::SAMPLE_INTERVAL_MS;
+use wire::room::VideoTopology;
 
 /// People have so long to leave at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +97,17 @@ pub(crate) async fn run<D: BotDriver>(
 ) -> Result<Run, NoRun> {
     let scenario = Scenario::read(&options.scenario)
         .map_err(|problems| NoRun::new(exit::BAD_CONFIGURATION, problems.to_string()))?;
-    if scenario.chromium() > 0 {
+    run_scenario(&scenario, options, start_bots, interrupt).await
+}
+
+/// Runs a scenario that was read or made already; `options.scenario` is not looked at.
+pub(crate) async fn run_scenario<D: BotDriver>(
+    scenario: &Scenario,
+    options: &LoadOptions,
+    start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Run, NoRun> {
+    if scenario.browsers() > 0 {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if canary::find("chromium", &path).is_none() {
             let text = format!(
@@ -107,11 +122,11 @@ pub(crate) async fn run<D: BotDriver>(
     }
     let started_at = SystemTime::now();
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
-    let mut house = House::open(&scenario, options, writer.dir(), start_bots).await?;
-    let plan = plan(&scenario, started_at);
-    let meta = meta(&scenario, &house, &plan, started_at);
+    let mut house = House::open(scenario, options, writer.dir(), start_bots).await?;
+    let plan = plan(scenario, started_at);
+    let meta = meta(scenario, &house, &plan, started_at);
     writer.meta(&meta)?;
-    let result = act(&scenario, &mut house, plan, meta, writer, interrupt).await;
+    let result = act(scenario, &mut house, plan, meta, writer, interrupt).await;
     house.close().await;
     result
 }
@@ -137,6 +152,10 @@ struct House<D> {
     /// None where the scenario has none, or why they are missing.
     bots: Option<Result<Arc<D>, String>>,
     browser: Option<Result<Arc<Browser>, String>>,
+    /// Where the server is our own.
+    cpus: Option<CpuSets>,
+    /// What this process might use before.
+    all_cpus: Vec<usize>,
 }
 
 impl<D: BotDriver> House<D> {
@@ -146,24 +165,33 @@ impl<D: BotDriver> House<D> {
         dir: &Path,
         start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
     ) -> Result<Self, NoRun> {
-        let (url, server) = match &scenario.target {
-            Target::Running(url) => (url.clone(), None),
+        let all_cpus = net::thread::current_thread_cpus()?;
+        let (url, server, cpus) = match &scenario.target {
+            Target::Running(url) => (url.clone(), None, None),
             Target::Serve(serve) => {
+                let sets = cpus::divide(&all_cpus, &serve.cpus, scenario.browsers() > 0)?;
                 let exe = options.server_exe.clone().map_or_else(std::env::current_exe, Ok)?;
-                let server = OwnServer::start(&exe, serve, dir).await.map_err(|error| {
+                sockets::raise_file_limit();
+                let server =
+                    OwnServer::start(&exe, serve, Limits::of(scenario), &sets.server, dir).await;
+                let server = server.map_err(|error| {
                     let text = format!("the server could not be started: {error}");
                     NoRun::new(exit::TARGET_UNREACHABLE, text)
                 })?;
-                (server.url.clone(), Some(server))
+                if sets.disjoint {
+                    cpus::pin_process(&sets.generator);
+                }
+                eprintln!("{sets}");
+                (server.url.clone(), Some(server), Some(sets))
             }
         };
         let bots = (scenario.bots() > 0)
             .then(|| start_bots(&url).map(Arc::new).map_err(|error| error.to_string()));
-        let browser = match scenario.chromium() {
+        let browser = match scenario.browsers() {
             0 => None,
             _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
         };
-        Ok(Self { url, server, bots, browser })
+        Ok(Self { url, server, bots, browser, cpus, all_cpus })
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -190,6 +218,9 @@ impl<D: BotDriver> House<D> {
         if let Some(mut server) = self.server {
             server.stop().await;
         }
+        if self.cpus.is_some_and(|sets| sets.disjoint) {
+            cpus::pin_process(&self.all_cpus);
+        }
     }
 }
 
@@ -213,16 +244,20 @@ fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> {
         for _ in 0..group.count {
             rooms += 1;
             let room = format!("{}-{rooms}-{mark:06x}", scenario.name);
-            let place = Place { room, group: group.clone() };
-            for _ in 0..group.chromium {
+            let senders = group.senders.unwrap_or(u32::MAX);
+            let place = |number| {
+                let sends_video = number < senders;
+                Place { room: room.clone(), group: group.clone(), sends_video }
+            };
+            for number in 0..group.chromium {
                 pages += 1;
                 let name = format!("chromium-{pages}");
-                let (kind, place) = (PersonKind::Chromium, place.clone());
+                let (kind, place) = (PersonKind::Chromium, place(number));
                 people.push(Planned { name, kind, index: pages, place });
             }
-            for _ in 0..group.bots {
+            for number in 0..group.bots {
                 bots += 1;
-                let (name, place) = (format!("bot-{bots}"), place.clone());
+                let (name, place) = (format!("bot-{bots}"), place(group.chromium + number));
                 people.push(Planned { name, kind: PersonKind::Bot, index: bots, place });
             }
         }
@@ -258,6 +293,7 @@ fn meta<D: BotDriver>(
         scenario: scenario.text.clone(),
         people: people.collect(),
         machine,
+        cpus: house.cpus.clone(),
     }
 }
 
@@ -284,6 +320,9 @@ async fn act<D: BotDriver>(
     if let Some(Err(cause)) = &house.browser {
         stage.fault(None, format!("no browser: {cause}"));
     }
+    let socket_loads = sockets_begin(scenario, house, &stage)?;
+    let rss_before_mib = house.server_pid().and_then(proc::rss_mib);
+    let by_hand = by_hand(scenario, house, &stage);
     let (mut tasks, commands) = invite(scenario, house, &stage, plan);
     let mut watch = Watch {
         scenario,
@@ -301,6 +340,11 @@ async fn act<D: BotDriver>(
     stage.finish();
     watch.progress.finish();
     let machine = watch.machine;
+    let rss_mib = house.server_pid().and_then(proc::rss_mib);
+    let mut socket_figures = sockets_end(&stage, socket_loads, (rss_before_mib, rss_mib)).await;
+    if let (Some(task), Some(first)) = (by_hand, socket_figures.first_mut()) {
+        first.by_hand = task.await.ok().flatten();
+    }
     let left = timeout(LEAVE_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
     if left.is_err() {
         tasks.shutdown().await;
@@ -320,6 +364,8 @@ async fn act<D: BotDriver>(
         subscriptions: &failures,
         duration_s: end_ms as f64 / 1000.0,
         interrupted,
+        sockets: &socket_figures,
+        expected: Some(&outcome.expected),
     });
     for failure in &failures {
         stage.event(Level::Error, None, failure.text.clone());
@@ -334,6 +380,64 @@ async fn act<D: BotDriver>(
     }
     report::render(&dir)?;
     Ok(Run { dir, meta, summary })
+}
+
+/// Starts the loads of sockets, a thread each.
+fn sockets_begin<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    stage: &Arc<Stage>,
+) -> Result<Vec<sockets::Load>, NoRun> {
+    let mut loads = Vec::new();
+    for (index, group) in scenario.sockets.iter().enumerate() {
+        let (host, length) = (house.url.authority(), scenario.duration);
+        let load = sockets::Load::start(index, address_of(&house.url)?, host, *group, length)?;
+        let text = format!("{} sockets come, {} a second", group.connections, group.arrival_per_second);
+        stage.event(Level::Info, None, text);
+        loads.push(load);
+    }
+    Ok(loads)
+}
+
+/// Ends the loads of sockets; memory of the server is (before, with all of them), in MiB.
+async fn sockets_end(
+    stage: &Stage,
+    loads: Vec<sockets::Load>,
+    (before_mib, with_mib): (Option<f64>, Option<f64>),
+) -> Vec<SocketsSummary> {
+    let mut figures = Vec::new();
+    for load in loads {
+        if let (1.., Some(first)) = load.failed() {
+            stage.event(Level::Warn, None, format!("sockets were lost or did not come up: {first}"));
+        }
+        let ended = tokio::task::spawn_blocking(|| load.finish()).await;
+        figures.push(ended.unwrap_or_default());
+    }
+    // Memory is the whole server's: what a connection costs can be told of one group alone.
+    if let ([only], Some(before), Some(with)) = (&mut figures[..], before_mib, with_mib) {
+        only.server_rss_before_mib = Some(before);
+        only.server_rss_mib = Some(with);
+        only.kib_per_connection =
+            (only.live > 0).then(|| (with - before) * 1024.0 / f64::from(only.live));
+    }
+    figures
+}
+
+/// The browser that stays connected and pings by hand, where a group of sockets has one.
+fn by_hand<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    stage: &Arc<Stage>,
+) -> Option<tokio::task::JoinHandle<Option<sockets::ByHand>>> {
+    let pages = scenario.sockets.iter().map(|group| group.chromium).sum();
+    let (browser, stage) = (house.browser()?.clone(), Arc::clone(stage));
+    if pages == 0 {
+        return None;
+    }
+    Some(tokio::spawn(async move {
+        let seen = sockets::ping_by_hand(&stage, &browser, &stage.target, pages).await;
+        seen.map_err(|cause| stage.event(Level::Error, None, cause)).ok()
+    }))
 }
 
 /// Starts everyone's task at his time; the bots take commands by their number.
@@ -355,16 +459,22 @@ fn invite<D: BotDriver>(
                 let Some(Ok(driver)) = house.bots.clone() else { continue };
                 let (sender, receiver) = mpsc::channel(8);
                 commands.insert(index, sender);
+                let silent = !place.sends_video || place.group.video == VideoTopology::None;
+                let video = if silent { VideoSource::None } else { scenario.media.video };
                 let spec = BotSpec {
                     name,
                     index,
-                    media: scenario.media,
+                    media: Media { video, ..scenario.media },
                     video_codec: place.group.video_codec,
                     slots: SlotPool::default(),
+                    ..BotSpec::default()
                 };
                 tasks.spawn(async move {
                     sleep_until(at).await;
-                    person::bot(stage, driver, spec, place, receiver).await;
+                    match place.group.churn {
+                        Some(stay) => person::churn(stage, driver, spec, place, stay).await,
+                        None => person::bot(stage, driver, spec, place, receiver).await,
+                    }
                 });
             }
             PersonKind::Chromium => {
@@ -485,13 +595,16 @@ pub(crate) async fn interrupted() {
 
 /// Starts the bots of this build, on the own address that reaches the target.
 pub(crate) fn bots_of_this_build(target: &Url) -> Result<bots::Driver, BotError> {
+    bots::start_for(address_of(target).map_err(|error| BotError::new(error.to_string()))?)
+}
+
+/// The first address of a server.
+fn address_of(target: &Url) -> io::Result<SocketAddr> {
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let address = (host, target.port)
-        .to_socket_addrs()
-        .map_err(|error| BotError::new(format!("{host} has no address: {error}")))?
-        .next()
-        .ok_or_else(|| BotError::new(format!("{host} has no address")))?;
-    bots::start_for(address)
+    let named = |cause: String| io::Error::other(format!("{host} has no address{cause}"));
+    let mut found =
+        (host, target.port).to_socket_addrs().map_err(|error| named(format!(": {error}")))?;
+    found.next().ok_or_else(|| named(String::new()))
 }
 
 #[cfg(test)]

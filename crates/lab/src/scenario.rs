@@ -3,13 +3,20 @@
 use crate::bots::{AudioSource, BotCommand, Media, VideoSource};
 use crate::metrics::NAMES;
 use crate::threshold::{Condition, Threshold};
-use settings::{Problems, Section, duration, list_of, map_of, number, one_of, parsed, section};
+use settings::{
+    Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
+};
 use std::path::Path;
 use std::time::Duration;
-use wire::room::{AudioTopology, VideoCodec, VideoTopology};
+use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
 
 /// Most people of a scenario.
 pub const MAX_PEOPLE: u32 = 10_000;
+
+/// Most people of a mesh: each holds a connection with every other.
+const MAX_MESH: u32 = 16;
+/// How long someone who comes and goes stays, where the scenario does not say.
+const CHURN_STAY: Duration = Duration::from_secs(20);
 
 /// A checked scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +27,10 @@ pub struct Scenario {
     pub target: Target,
     /// How long, from the first join.
     pub duration: Duration,
-    /// The rooms.
+    /// The rooms; none where there are only sockets.
     pub rooms: Vec<RoomGroup>,
+    /// Sockets without rooms: clients that ping, or only stay.
+    pub sockets: Vec<SocketGroup>,
     /// What bots send.
     pub media: Media,
     /// How many people join a second.
@@ -50,6 +59,41 @@ pub enum Target {
 pub struct ServeOptions {
     /// Media threads.
     pub shards: u16,
+    /// Which CPUs it runs on.
+    pub cpus: Cpus,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self { shards: 1, cpus: Cpus::Auto }
+    }
+}
+
+/// How the CPUs are divided between a server of our own and the generator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cpus {
+    /// Half for each; shared where there is one CPU only, or browsers, which need all.
+    Auto,
+    /// Both run on all.
+    Shared,
+    /// These for the server, the rest for the generator.
+    Server(Vec<usize>),
+}
+
+/// Some clients of the sockets, without a room.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SocketGroup {
+    /// How many.
+    pub connections: u32,
+    /// How many of them come a second.
+    pub arrival_per_second: f64,
+    /// Pings a second that each sends; 0: it only stays.
+    pub rate_per_second: f64,
+    /// A client wakes this often, in milliseconds, and sends what is due. Latency counts from the
+    /// moment a ping was due, so that this wait is in it.
+    pub batch_ms: u32,
+    /// Pages in a real browser that stay connected all the time and ping once a second.
+    pub chromium: u32,
 }
 
 /// Where a server answers: `http://host:port`.
@@ -121,6 +165,11 @@ pub struct RoomGroup {
     pub bots: u32,
     /// Browsers in each.
     pub chromium: u32,
+    /// How many of a room's people send video, counted as they join; the others only watch.
+    /// None: all do.
+    pub senders: Option<u32>,
+    /// The bots come and go: each stays about so long, leaves and comes again.
+    pub churn: Option<Duration>,
 }
 
 /// What happens on the way.
@@ -155,6 +204,11 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Browsers in all, in rooms and on sockets alone.
+    pub fn browsers(&self) -> u32 {
+        self.chromium() + self.sockets.iter().map(|group| group.chromium).sum::<u32>()
+    }
+
     /// Bots in all rooms.
     pub fn bots(&self) -> u32 {
         self.rooms.iter().map(|room| room.count * room.bots).sum()
@@ -171,7 +225,9 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let target = decode_target(root);
     let seconds = |s| Duration::from_secs(s);
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
-    let rooms = root.read("rooms", list_of(section(decode_rooms), 1..=1000)).required();
+    let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
+    let rooms = root.read("rooms", list_of(section(decode_rooms), 1..=1000));
+    let rooms = if sockets.is_empty() { rooms.required() } else { Some(rooms.or(vec![])) };
     let media = root.section("media", |media| Media {
         audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
         video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
@@ -190,6 +246,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         target: target?,
         duration: length?,
         rooms: rooms?,
+        sockets,
         media,
         join_per_second,
         canary_show,
@@ -207,8 +264,8 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     Some(scenario)
 }
 
-const AUDIO_SOURCES: [(&str, AudioSource); 2] =
-    [("speech", AudioSource::Speech), ("none", AudioSource::None)];
+const AUDIO_SOURCES: [(&str, AudioSource); 3] =
+    [("speech", AudioSource::Speech), ("tone", AudioSource::Tone), ("none", AudioSource::None)];
 const VIDEO_SOURCES: [(&str, VideoSource); 4] = [
     ("360p", VideoSource::P360),
     ("480p", VideoSource::P480),
@@ -239,6 +296,7 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
     let url = url.optional();
     let serve = root.section("serve", |serve| ServeOptions {
         shards: serve.read("shards", number(1..=64)).or(1),
+        cpus: decode_cpus(serve),
     });
     match (has_target, has_serve) {
         (true, false) => url.map(Target::Running),
@@ -256,11 +314,44 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
     }
 }
 
+fn decode_cpus(serve: &mut Section<'_>) -> Cpus {
+    let expected = "`shared`, or the server's CPUs, such as [0]";
+    let word = parsed(expected, |text: &str| match text {
+        "shared" => Ok(None),
+        _ => match text.parse::<usize>() {
+            Ok(cpu) if cpu < 1024 => Ok(Some(cpu)),
+            _ => Err(format!("{text:?} is no CPU")),
+        },
+    });
+    let words: Vec<Option<usize>> = serve.read("cpus", one_or_many(word, 1024)).or(vec![]);
+    match words.iter().copied().collect::<Option<Vec<usize>>>() {
+        None => Cpus::Shared,
+        Some(list) if list.is_empty() => Cpus::Auto,
+        Some(list) => Cpus::Server(list),
+    }
+}
+
+fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {
+    let connections = group.read("connections", number(1..=100_000u32)).required();
+    let arrival = group.read("arrival_per_second", number(0.01..=10_000.0)).or(160.0);
+    Some(SocketGroup {
+        arrival_per_second: arrival,
+        rate_per_second: group.read("rate_per_second", number(0.0..=100_000.0)).or(0.0),
+        batch_ms: group.read("batch_ms", number(1..=1000u32)).or(5),
+        chromium: group.read("chromium", number(0..=4u32)).or(0),
+        connections: connections?,
+    })
+}
+
 fn decode_rooms(room: &mut Section<'_>) -> Option<RoomGroup> {
-    let audio = room.read("audio", one_of(&[("sfu", AudioTopology::Sfu)]));
-    let audio = audio.or(AudioTopology::Sfu);
-    let video = [("sfu", VideoTopology::Sfu), ("none", VideoTopology::None)];
-    let video = room.read("video", one_of(&video)).or(VideoTopology::Sfu);
+    let presets = Preset::ALL.map(|preset| (preset_name(preset), preset));
+    let preset = room.read("preset", one_of(&presets)).or(Preset::SmallCall).topologies();
+    let audio =
+        [("mesh", AudioTopology::Mesh), ("sfu", AudioTopology::Sfu), ("mcu", AudioTopology::Mcu)];
+    let audio = room.read("audio", one_of(&audio)).or(preset.0);
+    let video =
+        [("none", VideoTopology::None), ("mesh", VideoTopology::Mesh), ("sfu", VideoTopology::Sfu)];
+    let video = room.read("video", one_of(&video)).or(preset.1);
     let codecs = [("vp8", VideoCodec::Vp8), ("h264", VideoCodec::H264)];
     let video_codec = room.read("video_codec", one_of(&codecs)).or(VideoCodec::Vp8);
     let count = room.read("count", number(1..=MAX_PEOPLE)).or(1);
@@ -272,7 +363,22 @@ fn decode_rooms(room: &mut Section<'_>) -> Option<RoomGroup> {
     if !has_people || bots + chromium == 0 {
         room.fault("people", "nobody comes", "write `people: { bot: 8, chromium: 2 }`");
     }
-    Some(RoomGroup { count, audio, video, video_codec, bots, chromium })
+    let senders = room.read("senders", number(0..=MAX_PEOPLE)).optional();
+    let stay = duration(Duration::from_secs(1)..=Duration::from_secs(3600));
+    let has_churn = room.has("churn");
+    let churn = room.section("churn", |churn| churn.read("stay", stay).or(CHURN_STAY));
+    let churn = has_churn.then_some(churn);
+    Some(RoomGroup { count, audio, video, video_codec, bots, chromium, senders, churn })
+}
+
+/// A preset's name in scenarios, as in `wire`.
+fn preset_name(preset: Preset) -> &'static str {
+    match preset {
+        Preset::SmallCall => "small_call",
+        Preset::Mesh => "mesh",
+        Preset::AudioRoom => "audio_room",
+        Preset::AudioMixWithCameras => "audio_mix_with_cameras",
+    }
 }
 
 fn decode_event(event: &mut Section<'_>) -> Option<ScenarioEvent> {
@@ -309,6 +415,18 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         if event.at >= scenario.duration {
             let what = format!("an event at {:?} comes after the end", event.at);
             root.fault("events", what, "choose a time before `duration`");
+        }
+    }
+    for (index, room) in scenario.rooms.iter().enumerate() {
+        if room.churn.is_some() && room.chromium > 0 {
+            let what = format!("rooms[{index}].churn: browsers do not come and go");
+            root.fault("rooms", what, "give the browsers a room of their own, without churn");
+        }
+        if (room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh)
+            && room.bots + room.chromium > MAX_MESH
+        {
+            let what = format!("rooms[{index}]: a mesh of {} people", room.bots + room.chromium);
+            root.fault("rooms", what, format!("write at most {MAX_MESH} people a mesh"));
         }
     }
     let h264 = |room: &RoomGroup| room.bots > 0 && room.video_codec == VideoCodec::H264;
@@ -371,6 +489,46 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     }
 
     #[test]
+    fn sockets_without_rooms_and_kinds_by_preset() {
+        let text = "
+name: sockets
+serve: { shards: 2, cpus: [1] }
+duration: 30s
+sockets: [{ connections: 100, arrival_per_second: 50, rate_per_second: 425, chromium: 1 }]
+";
+        let scenario = Scenario::parse(text, "x.yaml").expect("valid");
+        assert_eq!((scenario.rooms.len(), scenario.browsers(), scenario.chromium()), (0, 1, 0));
+        let cpus = Cpus::Server(vec![1]);
+        assert_eq!(scenario.target, Target::Serve(ServeOptions { shards: 2, cpus }));
+        let group = scenario.sockets[0];
+        assert_eq!((group.connections, group.rate_per_second, group.batch_ms), (100, 425.0, 5));
+
+        let text = "
+name: mixed
+serve: { cpus: shared }
+duration: 30s
+rooms:
+  - { preset: audio_room, churn: { stay: 5s }, people: { bot: 3 } }
+  - { preset: mesh, video: none, senders: 1, people: { bot: 3 } }
+";
+        let scenario = Scenario::parse(text, "x.yaml").expect("valid");
+        let kinds = |room: &RoomGroup| (room.audio, room.video, room.senders, room.churn);
+        let stay = Some(Duration::from_secs(5));
+        let (mcu, none) = (AudioTopology::Mcu, VideoTopology::None);
+        assert_eq!(kinds(&scenario.rooms[0]), (mcu, none, None, stay));
+        assert_eq!(kinds(&scenario.rooms[1]), (AudioTopology::Mesh, none, Some(1), None));
+        for (text, part) in [
+            ("rooms: []", "rooms"),
+            ("rooms: [{ audio: mesh, people: { bot: 17 } }]", "a mesh of 17 people"),
+            ("rooms: [{ churn: {}, people: { chromium: 1 } }]", "do not come and go"),
+            ("sockets: [{}]", "connections: the key is missing"),
+        ] {
+            let found = problems(&format!("name: x\nserve: {{}}\nduration: 5s\n{text}\n"));
+            assert!(found.iter().any(|problem| problem.contains(part)), "{part}: {found:?}");
+        }
+    }
+
+    #[test]
     fn all_errors_at_once_with_line_cure_and_nearest_key() {
         let text = "\
 nam: x
@@ -390,7 +548,7 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
             (1, ["name: the key is missing", "such as first-room"]),
             (3, ["duration: ", "soon"]),
             (5, ["rooms[0].audoi: unknown key", "did you mean \"audio\"?"]),
-            (5, ["rooms[0].video: ", "sfu or none"]),
+            (5, ["rooms[0].video: ", "none, mesh or sfu"]),
             (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
             (5, ["rooms[0].people: nobody comes", "bot: 8"]),
             (6, ["media.video: ", "360p, 480p, 1080p or none"]),

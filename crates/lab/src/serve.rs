@@ -1,7 +1,8 @@
 //! Starts a server of our own for a run, as a child of the same binary on ports of its own.
 
+use crate::cpus;
 use crate::http;
-use crate::scenario::{ServeOptions, Url};
+use crate::scenario::{Scenario, ServeOptions, Url};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::io;
@@ -14,6 +15,34 @@ use tokio::process::{Child, Command};
 /// The server has so long to answer after its start, and to end after being asked to.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Limits that a load needs, where they are wider than the server's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    sockets: u32,
+    requests_per_second: u32,
+    participants_per_room: u32,
+    audio_slots: u32,
+    video_slots: u32,
+}
+
+impl Limits {
+    /// The server's own defaults (docs/serve.md), widened to what the scenario does.
+    pub fn of(scenario: &Scenario) -> Self {
+        let people: u32 = scenario.bots() + scenario.chromium();
+        let room = scenario.rooms.iter().map(|room| room.bots + room.chromium).max().unwrap_or(0);
+        let sockets: u32 = scenario.sockets.iter().map(|group| group.connections).sum();
+        let rate = scenario.sockets.iter().map(|group| group.rate_per_second).fold(0.0, f64::max);
+        Self {
+            sockets: (sockets + people + 100).max(10_000),
+            // Twice the rate: a client that was held up may catch up.
+            requests_per_second: ((rate * 2.0) as u32).max(200),
+            participants_per_room: room.max(500),
+            audio_slots: room.clamp(16, 64),
+            video_slots: room.clamp(64, 256),
+        }
+    }
+}
 
 /// A server of our own.
 #[derive(Debug)]
@@ -30,14 +59,21 @@ impl OwnServer {
     ///
     /// # Errors
     /// It cannot be started, ends at once or does not answer in time; with the end of its log.
-    pub async fn start(exe: &Path, options: &ServeOptions, dir: &Path) -> io::Result<Self> {
+    pub async fn start(
+        exe: &Path,
+        options: &ServeOptions,
+        limits: Limits,
+        cpus: &[usize],
+        dir: &Path,
+    ) -> io::Result<Self> {
         let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let media_port = free_media_ports(options.shards)?;
         let config = dir.join("server.yaml");
-        fs::write(&config, configuration(options, http_port, media_port))?;
+        fs::write(&config, configuration(options, limits, http_port, media_port))?;
         let log_path = dir.join("server.log");
         let log = File::create(&log_path)?;
-        let child = Command::new(exe)
+        let mut command = Command::new(exe);
+        command
             .arg("serve")
             .arg("--config")
             .arg(&config)
@@ -46,8 +82,8 @@ impl OwnServer {
             .stderr(log)
             // A group of its own: Ctrl-C is for the lab, which ends the server after the report.
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
+            .kill_on_drop(true);
+        let child = cpus::with_cpus(cpus, || command.spawn())
             .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         let url = Url { host: "127.0.0.1".into(), port: http_port };
@@ -117,10 +153,20 @@ fn free_media_ports(shards: u16) -> io::Result<u16> {
     Err(io::Error::other("no free ports for media"))
 }
 
-fn configuration(options: &ServeOptions, http_port: u16, media_port: u16) -> String {
+fn configuration(
+    options: &ServeOptions,
+    limits: Limits,
+    http_port: u16,
+    media_port: u16,
+) -> String {
+    let Limits { sockets, requests_per_second, participants_per_room, audio_slots, video_slots } =
+        limits;
     format!(
         "http: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
-         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n",
+         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n\
+         limits: {{ sockets: {sockets}, requests_per_second: {requests_per_second}, \
+         participants_per_room: {participants_per_room}, audio_slots: {audio_slots}, \
+         video_slots: {video_slots} }}\n",
         options.shards
     )
 }
@@ -129,6 +175,16 @@ fn configuration(options: &ServeOptions, http_port: u16, media_port: u16) -> Str
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    fn limits() -> Limits {
+        let text = "name: x\nserve: {}\nduration: 5s\n\
+                    sockets: [{ connections: 18000, rate_per_second: 425 }]\n";
+        Limits::of(&Scenario::parse(text, "x.yaml").expect("valid"))
+    }
+
+    fn cpus() -> Vec<usize> {
+        net::thread::current_thread_cpus().expect("cpus")
+    }
 
     /// A stand-in for the binary: a script in place of `moim serve --config FILE`.
     fn script(dir: &Path, text: &str) -> std::path::PathBuf {
@@ -142,14 +198,19 @@ mod tests {
     async fn a_server_that_ends_at_its_start_is_told_with_its_log() {
         let dir = tempfile::tempdir().expect("tempdir");
         let exe = script(dir.path(), "echo \"$1 $2\"; echo the reason >&2; exit 3");
-        let options = ServeOptions { shards: 2 };
-        let error = OwnServer::start(&exe, &options, dir.path()).await.expect_err("ended");
+        let options = ServeOptions { shards: 2, ..ServeOptions::default() };
+        let error = OwnServer::start(&exe, &options, limits(), &cpus(), dir.path())
+            .await
+            .expect_err("ended");
         let text = error.to_string();
         assert!(text.contains("ended at its start") && text.contains("serve --config"), "{text}");
         assert!(text.contains("the reason"), "{text}");
         let config = fs::read_to_string(dir.path().join("server.yaml")).expect("config");
+        assert!(config.contains("sockets: 18100") && config.contains("per_second: 850"));
         assert!(config.contains("shards: 2") && config.contains("http: { bind: \"127.0.0.1:"));
-        let missing = OwnServer::start(Path::new("/nowhere/moim"), &options, dir.path()).await;
+        let missing =
+            OwnServer::start(Path::new("/nowhere/moim"), &options, limits(), &cpus(), dir.path())
+                .await;
         assert!(missing.expect_err("missing").to_string().contains("/nowhere/moim"));
     }
 
@@ -168,8 +229,9 @@ h.HTTPServer(('127.0.0.1',port),H).serve_forever()";
             eprintln!("skipped: no python3 to stand in for the server");
             return;
         }
-        let options = ServeOptions { shards: 1 };
-        let mut server = OwnServer::start(&exe, &options, dir.path()).await.expect("starts");
+        let options = ServeOptions::default();
+        let mut server =
+            OwnServer::start(&exe, &options, limits(), &cpus(), dir.path()).await.expect("starts");
         assert_eq!(server.ended(), None);
         let text = http::get(&server.url, "/healthz", Duration::from_secs(5)).await.expect("get");
         assert_eq!(text, "ok");

@@ -13,7 +13,8 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use wire::frame::{Handshake, HandshakeAnswer, PING_TIMEOUT_MS, Publish, Request};
-use wire::room::{self, Answer, Join, Joined, Offer, Resume, Resumed};
+use wire::room::{self, Announce, Announced, Answer, Join, Joined, Offer, PeerDescription};
+use wire::room::{PeerCandidate, Resume, Resumed};
 use wire::{EventEnvelope, QualitySample, RoomError};
 
 /// A connection has so long to be made, and a call to be answered.
@@ -171,6 +172,38 @@ impl Signaling {
     /// As [`Signaling::call`].
     pub async fn offer(&self, offer: &Offer) -> Result<Answer, SignalingError> {
         self.call(room::OFFER, offer).await
+    }
+
+    /// Says what is sent where media does not pass the server.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn announce(&self, announce: &Announce) -> Result<Announced, SignalingError> {
+        self.call(room::ANNOUNCE, announce).await
+    }
+
+    /// Offers a connection to another member of a mesh.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn peer_offer(&self, offer: &PeerDescription) -> Result<(), SignalingError> {
+        self.order(room::PEER_OFFER, offer).await
+    }
+
+    /// Answers the offer of another member of a mesh.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn peer_answer(&self, answer: &PeerDescription) -> Result<(), SignalingError> {
+        self.order(room::PEER_ANSWER, answer).await
+    }
+
+    /// Tells another member of a mesh a candidate, without waiting for an answer.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub async fn peer_candidate(&self, candidate: &PeerCandidate) -> Result<(), SignalingError> {
+        self.send(room::PEER_CANDIDATE, candidate, None).await
     }
 
     /// Takes up a participant whose socket was lost.

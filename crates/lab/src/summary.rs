@@ -1,7 +1,12 @@
 //! The summary of a run: its verdict, and the figures that other programs read.
 
-use crate::metrics::{Collector, Reduced};
+use crate::bot::hearing::MixWindows;
+use crate::checks::Expected;
+use crate::metrics::{Collector, Reduced, percentile};
 use crate::record::{MachineMeta, MachineRecord, Meta, PersonKind, SCHEMA, SampleRecord};
+use crate::roster::Churn;
+use crate::sockets::SocketsSummary;
+use crate::study;
 use crate::threshold::{Threshold, ThresholdResult};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -89,6 +94,9 @@ pub struct ServerSummary {
     pub drops: BTreeMap<String, u64>,
     /// Largest memory, in MiB.
     pub rss_mib: Option<f64>,
+    /// What the mixers did over the run, by the name of the counter.
+    #[serde(default)]
+    pub mix: BTreeMap<String, u64>,
 }
 
 /// The generator over the whole run.
@@ -105,6 +113,19 @@ pub struct GeneratorSummary {
     /// Why it was the limit.
     #[serde(default)]
     pub reasons: Vec<String>,
+}
+
+/// What came of people who come and go.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChurnSummary {
+    /// Visits that lasted as long as they were to.
+    pub loops: u64,
+    /// Visits that failed, by reason.
+    pub failures: BTreeMap<String, u64>,
+    /// From asking to join until the first audio packet: median over all visits.
+    pub join_to_first_audio_ms_p50: Option<f64>,
+    /// The same: largest.
+    pub join_to_first_audio_ms_max: Option<f64>,
 }
 
 /// What other programs read; keys are stable, more may be added.
@@ -138,6 +159,24 @@ pub struct Summary {
     pub checks: Vec<Check>,
     /// All that failed, in words.
     pub failures: Vec<String>,
+    /// Windows of a mix that listeners judged; null where nobody did.
+    #[serde(default)]
+    pub mix_windows: Option<u64>,
+    /// Those of them in which somebody was missing, or was heard who should not be.
+    #[serde(default)]
+    pub mix_windows_wrong: Option<u64>,
+    /// People who came and went; null where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnSummary>,
+    /// Groups of sockets without a room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<SocketsSummary>,
+    /// The rows of a study, each with the study's own figures beside ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<Vec<study::Row>>,
+    /// The tables and plots that a study's rows belong to, and what was shown and not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study_about: Option<study::About>,
 }
 
 /// All that a summary is made from.
@@ -163,6 +202,10 @@ pub struct Input<'a> {
     pub duration_s: f64,
     /// Whether it was interrupted.
     pub interrupted: bool,
+    /// Groups of sockets without a room.
+    pub sockets: &'a [SocketsSummary],
+    /// What was expected and heard; none where nobody was watched.
+    pub expected: Option<&'a Expected>,
 }
 
 /// Makes the summary and with it the verdict.
@@ -214,7 +257,33 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         machine: input.meta.machine.clone(),
         checks,
         failures,
+        mix_windows: mix_windows(input, |heard| heard.windows),
+        mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
+        churn: input.expected.and_then(|expected| churn(&expected.churn)),
+        sockets: input.sockets.to_vec(),
+        study: None,
+        study_about: None,
     }
+}
+
+/// Sum over all listeners who judged a mix; none where nobody did.
+fn mix_windows(input: &Input<'_>, pick: impl Fn(&MixWindows) -> u64) -> Option<u64> {
+    let mixes = &input.expected?.mixes;
+    (!mixes.is_empty()).then(|| mixes.values().map(pick).sum())
+}
+
+fn churn(churn: &Churn) -> Option<ChurnSummary> {
+    if churn.loops == 0 && churn.failures.is_empty() && churn.join_to_first_audio_ms.is_empty() {
+        return None;
+    }
+    let mut ms = churn.join_to_first_audio_ms.clone();
+    ms.sort_by(f64::total_cmp);
+    Some(ChurnSummary {
+        loops: churn.loops,
+        failures: churn.failures.clone(),
+        join_to_first_audio_ms_p50: percentile(&ms, 50.0),
+        join_to_first_audio_ms_max: percentile(&ms, 100.0),
+    })
 }
 
 /// The verdict. A generator at its limit proves nothing, with one exception: late timers alone
@@ -343,6 +412,10 @@ fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
         threads: mean_threads(steady.iter().map(|server| &server.threads)),
         drops,
         rss_mib: all.iter().filter_map(|server| server.rss_mib).reduce(f64::max),
+        mix: all.iter().flat_map(|server| &server.mix).fold(BTreeMap::new(), |mut sums, row| {
+            *sums.entry(row.0.clone()).or_default() += row.1;
+            sums
+        }),
     })
 }
 
@@ -401,10 +474,30 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
+        sockets: &[],
+        expected: None,
     });
     summary.verdict = Verdict::Inconclusive;
     summary.checks.clear();
     summary
+}
+
+/// The summary of a study, whose rows are not in it yet: it passes when nothing is missing.
+pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
+    summarize(&Input {
+        meta,
+        samples: &[],
+        machine: &[],
+        timer_lag_ms_p99: 0.0,
+        join_to_connected_ms: &[],
+        thresholds: &[],
+        faults,
+        subscriptions: &[],
+        duration_s,
+        interrupted: false,
+        sockets: &[],
+        expected: None,
+    })
 }
 
 /// The summary as an aligned table for a terminal.

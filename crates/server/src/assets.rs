@@ -1,4 +1,4 @@
-//! The call page, embedded by `build.rs`.
+//! The call page and the console, embedded by `build.rs`.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
@@ -16,7 +16,7 @@ pub(crate) fn index() -> Response {
     file("index.html")
 }
 
-/// An embedded file by its path under `web/app/dist`, or 404. Only embedded files can be
+/// An embedded file by its path under `web/app/dist` or `web/console/dist`, or 404. Only embedded files can be
 /// reached: the path is looked up in a table, never in a file system.
 pub(crate) fn file(path: &str) -> Response {
     let Some(file) = APP.get_file(path) else {
@@ -50,9 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_always_embedded() {
-        let page = APP.get_file("index.html").and_then(|file| file.contents_utf8()).unwrap();
-        assert!(page.contains("<html"));
+    fn the_pages_are_always_embedded() {
+        for name in ["index.html", "console.html"] {
+            let page = APP.get_file(name).and_then(|file| file.contents_utf8()).unwrap();
+            assert!(page.contains("<html"), "{name}");
+        }
         assert_eq!(index().status(), StatusCode::OK);
         assert_eq!(index().headers()[CACHE_CONTROL], "no-cache");
     }

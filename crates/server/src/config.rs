@@ -1,7 +1,8 @@
 //! The server's settings: from `--config moim.yaml`, or the development mode's.
 
+use crate::auth::{Guests, SECRET_CHARS, Secret};
 use settings::{
-    Problems, Section, ip_address, list_of, number, one_of, one_or_many, parsed, size,
+    Problems, Section, ip_address, list_of, map_of, number, one_of, one_or_many, parsed, size,
     socket_address, text,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,6 +22,11 @@ pub struct Config {
     /// `origins`: whose pages may open sockets, besides those of the server's own host:
     /// `https://call.example.org`.
     pub origins: Vec<String>,
+    /// `keys`: the names of keys that tokens are signed with, and their secrets.
+    pub keys: Vec<(String, Secret)>,
+    /// `guests`: what people without a token may do: `none`, `join` or `all`. Default: `none`
+    /// where there are keys, else `join`; in development mode `all`.
+    pub guests: Guests,
     /// `limits`: bounds that keep one client, or too many, from harming the rest.
     pub limits: Limits,
     /// `log`.
@@ -64,6 +70,10 @@ pub struct TlsConfig {
 pub struct Limits {
     /// Most participants of a room.
     pub participants_per_room: u32,
+    /// Most participants of a room with mesh media: each sends to all others himself.
+    pub participants_per_mesh: u32,
+    /// How many are heard at once where sound is mixed (MCU): the loudest.
+    pub loudest: u8,
     /// Most rooms.
     pub rooms: u32,
     /// Most audio slots of a participant.
@@ -78,6 +88,12 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// Most bytes that wait for one slow socket before it is closed.
     pub outbox_bytes: usize,
+    /// Most channels that one socket may be subscribed to.
+    pub channels_per_socket: usize,
+    /// Most sockets that may be subscribed to one channel.
+    pub channel_subscribers: usize,
+    /// Longest message on a channel, in bytes of JSON.
+    pub message_bytes: usize,
 }
 
 /// `log`.
@@ -103,6 +119,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             participants_per_room: 500,
+            participants_per_mesh: 8,
+            loudest: 3,
             rooms: 1000,
             audio_slots: 16,
             video_slots: 64,
@@ -110,6 +128,9 @@ impl Default for Limits {
             sockets: 10_000,
             requests_per_second: 200,
             outbox_bytes: 1 << 20,
+            channels_per_socket: 100,
+            channel_subscribers: 10_000,
+            message_bytes: 64 << 10,
         }
     }
 }
@@ -130,6 +151,8 @@ impl Config {
             media: MediaConfig::default(),
             tls: None,
             origins: Vec::new(),
+            keys: Vec::new(),
+            guests: Guests::All,
             limits: Limits::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
         }
@@ -172,6 +195,11 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         root.section("tls", |_| None)
     };
     let origins = root.read("origins", list_of(origin(), 0..=100)).or_else(Vec::new);
+    let keys = root.read("keys", map_of(text(1..=64), secret())).or_else(Vec::new);
+    let guests = [("none", Guests::None), ("join", Guests::Join), ("all", Guests::All)];
+    let guests = root.read("guests", one_of(&guests)).optional();
+    let without_keys = if keys.is_empty() { Guests::Join } else { Guests::None };
+    let guests = guests.unwrap_or(without_keys);
     let limits = root.section("limits", decode_limits);
     let log = root.section("log", |log| LogConfig {
         format: log
@@ -179,7 +207,7 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
             .or(default.log.format),
         level: log.read("level", log_level()).or(default.log.level),
     });
-    Some(Config { development: false, http, media, tls, origins, limits, log })
+    Some(Config { development: false, http, media, tls, origins, keys, guests, limits, log })
 }
 
 fn decode_media(media: &mut Section<'_>) -> MediaConfig {
@@ -233,6 +261,10 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
         participants_per_room: limits
             .read("participants_per_room", number(2..=100_000))
             .or(default.participants_per_room),
+        participants_per_mesh: limits
+            .read("participants_per_mesh", number(2..=32))
+            .or(default.participants_per_mesh),
+        loudest: limits.read("loudest", number(1..=8)).or(default.loudest),
         rooms: limits.read("rooms", number(1..=1_000_000)).or(default.rooms),
         audio_slots: limits.read("audio_slots", number(1..=64)).or(default.audio_slots),
         video_slots: limits.read("video_slots", number(0..=256)).or(default.video_slots),
@@ -246,7 +278,22 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
         outbox_bytes: limits
             .read("outbox_bytes", size(64 << 10..=256 << 20))
             .or(default.outbox_bytes as u64) as usize,
+        channels_per_socket: limits
+            .read("channels_per_socket", number(1..=10_000))
+            .or(default.channels_per_socket),
+        channel_subscribers: limits
+            .read("channel_subscribers", number(1..=1_000_000))
+            .or(default.channel_subscribers),
+        // A frame of the socket takes 256 KiB in all.
+        message_bytes: limits
+            .read("message_bytes", size(1 << 10..=240 << 10))
+            .or(default.message_bytes as u64) as usize,
     }
+}
+
+/// A key's secret. What is wrong with it is told without it.
+fn secret() -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
+    parsed(format!("a secret of {SECRET_CHARS} or more characters"), |text| Secret::new(text))
 }
 
 /// A page's origin as browsers send it: scheme, host, and the port unless it is the scheme's own.
@@ -300,7 +347,8 @@ mod tests {
     #[test]
     fn an_empty_file_has_the_same_values() {
         let config = parse("# nothing yet\n").unwrap();
-        assert_eq!(config, Config { development: false, ..Config::development() });
+        let guests = Guests::Join;
+        assert_eq!(config, Config { development: false, guests, ..Config::development() });
     }
 
     #[test]
@@ -311,7 +359,9 @@ http: { bind: ["[::]:443", "0.0.0.0:443"] }
 media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
 limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
-  sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB }
+  sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
+  channel_subscribers: 8, message_bytes: 2KiB }
+keys: { ours: "0123456789abcdef0123456789abcdef", theirs: "0123456789abcdef0123456789abcdeg" }
 log: { format: json, level: "info,server=debug" }
 "#,
         )
@@ -324,6 +374,8 @@ log: { format: json, level: "info,server=debug" }
             config.limits,
             Limits {
                 participants_per_room: 20,
+                participants_per_mesh: 8,
+                loudest: 3,
                 rooms: 3,
                 audio_slots: 2,
                 video_slots: 5,
@@ -331,8 +383,13 @@ log: { format: json, level: "info,server=debug" }
                 sockets: 100,
                 requests_per_second: 9,
                 outbox_bytes: 131_072,
+                channels_per_socket: 7,
+                channel_subscribers: 8,
+                message_bytes: 2048,
             }
         );
+        let names: Vec<&str> = config.keys.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, config.guests), (vec!["ours", "theirs"], Guests::None));
         assert_eq!(config.log.format, LogFormat::Json);
         assert_eq!(config.log.level, "info,server=debug");
     }
@@ -362,6 +419,18 @@ log: { format: json, level: "info,server=debug" }
         let told = told.unwrap_err();
         assert!(told.contains("media.bind: at most one IPv4 and one IPv6 address"), "{told}");
         assert!(told.contains("media.port: 2 shards need ports up to 65535"), "{told}");
+    }
+
+    #[test]
+    fn keys_are_checked_and_never_told() {
+        let told = parse("keys: { ours: too-short-secret }\nguests: some\n").unwrap_err();
+        assert!(told.contains("keys.ours: the secret has 16 of at least 32"), "{told}");
+        assert!(told.contains("guests: "), "{told}");
+        assert!(!told.contains("too-short-secret"), "{told}");
+        let config = parse(&format!("keys: {{ ours: {} }}\nguests: join", "s3cret".repeat(6)));
+        let config = config.unwrap();
+        assert_eq!(config.guests, Guests::Join);
+        assert!(!format!("{config:?}").contains("s3cret"));
     }
 
     #[test]

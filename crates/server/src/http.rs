@@ -1,15 +1,16 @@
 //! HTTP: the call page, sockets, metrics; TLS where configured.
 
-use crate::assets;
+use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
 use crate::metrics::Metrics;
 use crate::socket::{Application, Sockets};
+use crate::{api, assets};
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::middleware::map_response;
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum_server::Handle;
@@ -148,8 +149,17 @@ impl Http {
         let scheme = if tls.is_some() { "https" } else { "http" };
         if self.origins.development_ports.is_some() {
             tracing::info!(
-                "development mode (no --config): this machine only, pages of loopback hosts only"
+                "development mode (no --config): this machine only, pages of loopback hosts only; \
+                 everything is allowed without a token"
             );
+        } else {
+            match sockets.auth().guests() {
+                Guests::None => tracing::info!("tokens are needed to join"),
+                Guests::Join => tracing::warn!("anyone may join without a token: see keys, guests"),
+                Guests::All => tracing::warn!(
+                    "anyone may do anything without a token, moderation and the API too: see guests"
+                ),
+            }
         }
         let router = router(sockets.clone(), metrics, self.origins);
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -192,8 +202,8 @@ impl Http {
     }
 }
 
-struct Shared<A> {
-    sockets: Arc<Sockets<A>>,
+pub(crate) struct Shared<A> {
+    pub(crate) sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     origins: Origins,
 }
@@ -214,6 +224,8 @@ fn router<A: Application>(
         .route("/{file}", get(async |Path(file): Path<String>| assets::file(&file)))
         .route("/metrics", get(render_metrics::<A>))
         .route("/healthz", get(health::<A>))
+        .route("/console", get(async || assets::file("console.html")))
+        .merge(api::router::<A>().route_layer(from_fn_with_state(shared.clone(), own_pages::<A>)))
         .route(wire::frame::SOCKET_PATH, any(open_socket::<A>))
         .layer(map_response(harden))
         .with_state(shared)
@@ -229,6 +241,23 @@ async fn health<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Respons
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
     } else {
         "ok\n".into_response()
+    }
+}
+
+/// The API is for programs and for this server's own pages.
+async fn own_pages<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers();
+    let checked = shared.origins.check(headers).and_then(|()| shared.origins.check_host(headers));
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(why) => {
+            shared.metrics.dropped("http", "origin");
+            api::Problem::new(StatusCode::FORBIDDEN, "origin", why).into_response()
+        }
     }
 }
 
@@ -298,6 +327,17 @@ impl Origins {
                 Err("pages of this Origin may not open sockets: list it under `origins`")
             }
         }
+    }
+
+    /// In development mode anybody may do anything, so no name but this machine's own is answered
+    /// to: a page of another site can have its name lead here, and then needs no `Origin`.
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), &'static str> {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let (host, _) = split_port("http", host);
+        if self.development_ports.is_none() || is_loopback(&host.to_ascii_lowercase()) {
+            return Ok(());
+        }
+        Err("in development mode the API is reached by localhost, 127.0.0.1 or [::1] only")
     }
 }
 

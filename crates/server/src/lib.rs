@@ -1,15 +1,20 @@
 //! The IO shell: HTTP, sockets, threads.
 //!
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
-//! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard).
+//! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
+//! mixing: `mix` (a thread a shard). `relay` is what runs between threads.
 
+mod api;
 mod assets;
+pub mod auth;
 pub mod config;
 mod control;
 pub mod http;
 pub mod logging;
 mod media;
 pub mod metrics;
+mod mix;
+mod relay;
 mod rooms;
 pub mod serve;
 pub mod socket;

@@ -5,10 +5,13 @@
 
 use crate::control::ControlInput;
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
+use crate::relay::{Come, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
 use engine::drops::{InDrop, OutDrop};
-use engine::shard::{Inbound, Stats};
-use engine::{Command, Handled, Now, Shard, Sink};
+use engine::mix::{MixFrame, MixedPacket};
+use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
+use engine::{Command, Handled, Now, Shard, ShardIndex, Sink};
+use rtrb::{Consumer, Producer};
 use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,12 +66,24 @@ pub(crate) struct Upward {
     pub rooms: mpsc::Sender<RoomInput>,
 }
 
+/// What a media thread shares with threads beside it.
+pub(crate) struct Beside {
+    /// Wakes this thread.
+    pub waker: Arc<Waker>,
+    /// To and from other media threads.
+    pub lanes: (LanesOut, LanesIn),
+    /// To and from the mixer.
+    pub mix: MixEnds,
+}
+
 /// A media thread before it runs.
 pub(crate) struct MediaThread {
     name: String,
     shard: Shard,
     ports: Ports,
     commands: Receiver<Command>,
+    lanes_in: LanesIn,
+    mixed: Consumer<MixedPacket>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
     rooms: mpsc::Sender<RoomInput>,
@@ -78,33 +93,33 @@ pub(crate) struct MediaThread {
 }
 
 impl MediaThread {
-    /// The thread of shard `index` with its bound sockets, one an address family.
-    ///
-    /// # Errors
-    /// The system has no descriptor left.
+    /// The thread of shard `index` of `shards` with its bound sockets, one an address family.
     pub(crate) fn new(
-        index: usize,
+        (index, shards): (usize, u16),
         sockets: Vec<UdpBatchSocket>,
         upward: Upward,
+        beside: Beside,
         metrics: &Metrics,
-    ) -> std::io::Result<(Self, MediaHandle)> {
+    ) -> (Self, MediaHandle) {
         let (sender, commands) = sync_channel(COMMANDS);
-        let waker = Arc::new(Waker::new()?);
+        let Beside { waker, lanes: (lanes_out, lanes_in), mix } = beside;
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
         let name = format!("media-{index}");
         let thread = Self {
             counts: Counts::new(&name, metrics),
-            shard: Shard::new(),
-            ports: Ports::new(sockets, upward.control, metrics),
+            shard: Shard::new(ShardIndex(index as u16), shards),
+            ports: Ports::new(sockets, upward.control, (lanes_out, mix.frames), metrics),
             commands,
+            lanes_in,
+            mixed: mix.mixed,
             waker,
             stop,
             rooms: upward.rooms,
             sounds: Vec::with_capacity(1024),
             name,
         };
-        Ok((thread, handle))
+        (thread, handle)
     }
 
     /// Starts the thread.
@@ -135,6 +150,7 @@ impl MediaThread {
                 carried_out += 1;
             }
             commands_wait = carried_out == COMMANDS_IN_A_ROW;
+            commands_wait |= self.take_from_beside(now);
             for socket in 0..self.ports.sockets.len() {
                 self.read(socket, &mut reading);
             }
@@ -147,6 +163,20 @@ impl MediaThread {
                 self.counts.publish(self.shard.stats(), &mut self.ports);
             }
         }
+    }
+
+    /// Takes what other media threads and the mixer handed over; says whether more waits.
+    fn take_from_beside(&mut self, now: Now) -> bool {
+        let (shard, ports) = (&mut self.shard, &mut self.ports);
+        let more = self.lanes_in.take(|come| match come {
+            Come::Control(message) => shard.handle_relay_control(message),
+            Come::Packet(packet) => shard.handle_relayed(now, &packet, ports),
+        });
+        // No more than the mixer makes while they are sent: a few a room and tick.
+        while let Ok(packet) = self.mixed.pop() {
+            self.shard.handle_mixed(now, &packet, &mut self.ports);
+        }
+        more
     }
 
     /// Waits for packets, commands or the next deadline; not at all where commands wait already.
@@ -223,6 +253,8 @@ struct Ports {
     /// The socket whose slot was lent last.
     lent: usize,
     flushed: FlushReport,
+    lanes: LanesOut,
+    frames: Producer<MixFrame>,
     control: SyncSender<ControlInput>,
     control_dropped: Counter,
 }
@@ -231,6 +263,7 @@ impl Ports {
     fn new(
         sockets: Vec<UdpBatchSocket>,
         control: SyncSender<ControlInput>,
+        (lanes, frames): (LanesOut, Producer<MixFrame>),
         metrics: &Metrics,
     ) -> Self {
         let of =
@@ -242,6 +275,8 @@ impl Ports {
             reading: 0,
             lent: 0,
             flushed: FlushReport::default(),
+            lanes,
+            frames,
             control,
             control_dropped: metrics.drops("media", "control_queue_full"),
         }
@@ -253,6 +288,7 @@ impl Ports {
                 self.flushed += batch.flush(socket);
             }
         }
+        self.lanes.flush();
     }
 }
 
@@ -268,6 +304,18 @@ impl Sink for Ports {
 
     fn commit(&mut self, len: usize) {
         self.batches[self.lent].commit_lent(len);
+    }
+
+    fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
+        self.lanes.packet(to, packet)
+    }
+
+    fn relay_control(&mut self, to: ShardIndex, message: RelayControl) {
+        self.lanes.control(to, message);
+    }
+
+    fn mix(&mut self, frame: &MixFrame) -> bool {
+        self.frames.push(*frame).is_ok()
     }
 
     fn control(&mut self, source: SocketAddr, data: &[u8]) {
@@ -288,6 +336,8 @@ struct Counts {
     in_drops: Vec<Counter>,
     out_drops: Vec<Counter>,
     copies: Counter,
+    relay: [Counter; 3],
+    mix_in: Counter,
     waiting: Counter,
     resent: Counter,
     nacked: Counter,
@@ -315,6 +365,12 @@ impl Counts {
                 "moim_media_waiting_total",
                 "Packets not taken by slots that wait for a keyframe or a connection.",
             ),
+            relay: [
+                counter("moim_relay_packets_out_total", "Packets handed to other shards."),
+                metrics.drops("relay", "lane_full"),
+                counter("moim_relay_packets_in_total", "Packets that came from other shards."),
+            ],
+            mix_in: counter("moim_mix_packets_in_total", "Packets of sound handed to the mixer."),
             copies: counter("moim_media_copies_total", "Copies made for subscribers."),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
             nacked: counter("moim_media_nacked_total", "Packets asked of publishers again."),
@@ -348,6 +404,10 @@ impl Counts {
         for (counter, reason) in self.out_drops.iter().zip(OutDrop::ALL) {
             counter.add(stats.out_drops.get(*reason) - old.out_drops.get(*reason));
         }
+        self.relay[0].add(stats.relay_out - old.relay_out);
+        self.relay[1].add(stats.relay_full - old.relay_full);
+        self.relay[2].add(stats.relay_in - old.relay_in);
+        self.mix_in.add(stats.mix_in - old.mix_in);
         self.copies.add(stats.copies - old.copies);
         self.waiting.add(stats.waiting - old.waiting);
         self.resent.add(stats.resent - old.resent);

@@ -246,6 +246,10 @@ pub struct Metrics {
     pub socket_bytes_in: Counter,
     /// Bytes of the packets written to sockets.
     pub socket_bytes_out: Counter,
+    /// Messages published on channels of applications.
+    pub publications: Counter,
+    /// Copies of them that were handed to subscribers.
+    pub publications_delivered: Counter,
     /// How long calls take.
     pub call_seconds: Histogram,
 }
@@ -286,6 +290,16 @@ impl Metrics {
                 "Bytes of packets written to sockets.",
                 &[],
             ),
+            publications: r.counter(
+                "moim_publications_total",
+                "Messages published on channels of applications.",
+                &[],
+            ),
+            publications_delivered: r.counter(
+                "moim_publications_delivered_total",
+                "Copies of published messages handed to subscribers.",
+                &[],
+            ),
             call_seconds: r.histogram(
                 "moim_call_seconds",
                 "Time from a call's arrival to its answer.",
@@ -322,6 +336,12 @@ impl Metrics {
         self.registry
             .counter("moim_calls_total", "Calls on sockets, by outcome.", &[("outcome", outcome)])
             .inc();
+    }
+
+    /// Counts a call to a client by its outcome: `ok`, `error`, `timeout`, `closed`, `busy`.
+    pub fn invocation_ended(&self, outcome: &str) {
+        let help = "Calls of the server to clients, by outcome.";
+        self.registry.counter("moim_invocations_total", help, &[("outcome", outcome)]).inc();
     }
 
     /// The counters of a media thread, such as `media-0`.

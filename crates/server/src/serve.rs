@@ -1,13 +1,16 @@
 //! Putting the server together: sockets, threads, rooms, HTTP; and taking it down.
 
+use crate::auth::Auth;
 use crate::config::Config;
 use crate::control::{self, ControlInput, ControlThread};
 use crate::http::{Http, HttpError};
-use crate::media::{MediaThread, Upward};
+use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
+use crate::mix;
+use crate::relay;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
-use net::{SocketOptions as UdpOptions, UdpBatchSocket};
+use net::{SocketOptions as UdpOptions, UdpBatchSocket, Waker};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -138,13 +141,22 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let (inputs, inbox) = mpsc::channel(rooms::INPUTS);
     let mut shards = Vec::new();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    for (index, ports) in ports.into_iter().enumerate() {
+    let wakers: Vec<Arc<Waker>> =
+        ports.iter().map(|_| Waker::new().map(Arc::new)).collect::<std::io::Result<_>>()?;
+    let count = wakers.len() as u16;
+    let lanes = relay::lanes(&wakers);
+    let mixers = mix::threads(&wakers, &metrics);
+    let beside = wakers.into_iter().zip(lanes).zip(mixers);
+    for (index, (ports, ((waker, lanes), mixer))) in ports.into_iter().zip(beside).enumerate() {
+        let (mix_thread, mix, ends) = mixer;
         tracing::info!(shard = index, candidates = ?ports.candidates, "media on UDP");
         let (control, control_inputs) = control::queue();
         let copies = ports.sockets.iter().map(UdpBatchSocket::try_clone);
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
-        let (thread, media) = MediaThread::new(index, ports.sockets, upward, &metrics)?;
+        let beside = Beside { waker, lanes, mix: ends };
+        let (thread, media) =
+            MediaThread::new((index, count), ports.sockets, upward, beside, &metrics);
         let control_thread = ControlThread::new(
             index,
             control_inputs,
@@ -155,17 +167,23 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         );
         threads.push(control_thread.spawn()?);
         threads.push(thread.spawn()?);
-        shards.push(ShardHandle { media, control });
+        threads.push(mix_thread.spawn()?);
+        shards.push(ShardHandle { media, mix, control });
     }
     drop(inputs);
-    let rooms = Arc::new(Rooms::new(shards.clone(), config.limits, metrics.clone()));
+    let keys = config.keys.iter().map(|(name, secret)| (name.as_str(), secret));
+    let auth = Arc::new(Auth::new(keys, config.guests));
+    let rooms = Rooms::new(shards.clone(), config.limits, auth.clone(), metrics.clone());
+    let rooms = Arc::new(rooms);
     let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
-    let sockets = Sockets::new(rooms.clone(), SocketOptions::from(&config.limits), metrics.clone());
+    let options = SocketOptions::from(&config.limits);
+    let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
     announce(config, http.addresses());
     let served = http.serve(sockets, metrics, ended(rooms.clone())).await;
     rooms.end_all("the server has ended");
     for shard in &shards {
         shard.media.stop();
+        shard.mix.stop();
         // A full queue is read before the thread looks for the end: it ends with its senders.
         let _ = shard.control.try_send(ControlInput::Stop);
     }

@@ -3,6 +3,7 @@
 use futures_util::{SinkExt, StreamExt};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use server::auth::Auth;
 use server::config::Config;
 use server::http::{Http, HttpError};
 use server::metrics::Metrics;
@@ -124,7 +125,8 @@ fn start(config: &Config, options: SocketOptions) -> Running {
     let http = Http::bind(config).unwrap();
     let address = http.addresses()[0];
     let (tester, metrics) = (Arc::new(Tester::default()), Arc::new(Metrics::new()));
-    let sockets = Sockets::new(tester.clone(), options, metrics.clone());
+    let auth = Arc::new(Auth::development());
+    let sockets = Sockets::new(tester.clone(), options, auth, metrics.clone());
     let (end, ended) = oneshot::channel();
     let serving = http.serve(sockets.clone(), metrics.clone(), async {
         let _ = ended.await;

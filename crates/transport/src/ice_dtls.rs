@@ -180,7 +180,8 @@ impl IceDtls {
         Self::build(shared.config(video).set_ice_lite(true), candidates, false, now)
     }
 
-    /// A client's side: full ICE, offers.
+    /// A client's side, or one of the two equals of a mesh: full ICE; offers, and between equals
+    /// answers too.
     pub fn client(
         shared: &Shared,
         video: Option<VideoFormat>,
@@ -226,6 +227,8 @@ impl IceDtls {
     /// library allows it.
     pub fn accept_offer(&mut self, offer: &str) -> Result<(String, Negotiated), TransportError> {
         check_size(offer)?;
+        // Where two offers cross in a mesh, the own one is taken back.
+        self.pending = None;
         // Two panics of the parser remain by reading; a bad offer may only hurt its sender.
         let answered = catch_unwind(AssertUnwindSafe(|| {
             let parsed = SdpOffer::from_sdp_string(offer).map_err(|error| error.to_string())?;
@@ -248,16 +251,31 @@ impl IceDtls {
     /// Makes an offer that adds `lines`; with `restart` it also restarts ICE. Errors: nothing to
     /// offer.
     pub fn offer(&mut self, lines: &[OfferLine], restart: bool) -> Result<Offer, TransportError> {
+        let lines = lines.iter().map(|line| {
+            let direction = if line.send { StrDirection::SendOnly } else { StrDirection::RecvOnly };
+            (line.kind, direction)
+        });
+        self.offer_lines(lines, restart)
+    }
+
+    /// Makes an offer to an equal: a line for each kind, both ways. Errors: as
+    /// [`IceDtls::offer`].
+    pub fn offer_both_ways(&mut self, kinds: &[Kind]) -> Result<Offer, TransportError> {
+        self.offer_lines(kinds.iter().map(|kind| (*kind, StrDirection::SendRecv)), false)
+    }
+
+    fn offer_lines(
+        &mut self,
+        lines: impl Iterator<Item = (Kind, StrDirection)>,
+        restart: bool,
+    ) -> Result<Offer, TransportError> {
         let mut api = self.rtc.sdp_api();
         let mids = lines
-            .iter()
-            .map(|line| {
-                let kind = match line.kind {
+            .map(|(kind, direction)| {
+                let kind = match kind {
                     Kind::Audio => MediaKind::Audio,
                     Kind::Video => MediaKind::Video,
                 };
-                let direction =
-                    if line.send { StrDirection::SendOnly } else { StrDirection::RecvOnly };
                 api.add_media(kind, direction, None, None, None).to_string()
             })
             .collect();
@@ -282,6 +300,21 @@ impl IceDtls {
             .accept_answer(pending, parsed)
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
         Ok(sdp::negotiated(&offer, answer, false))
+    }
+
+    /// Takes a candidate of the other side that came by itself (trickle ICE, RFC 8838), in the words
+    /// of `RTCIceCandidate.candidate`; to be called once the other side's SDP is known.
+    ///
+    /// Errors: it is no candidate of UDP with an address, such as one hidden behind a name (mDNS).
+    pub fn add_candidate(&mut self, candidate: &str) -> Result<SocketAddr, TransportError> {
+        let parsed = Candidate::from_sdp_string(candidate.trim())
+            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        if parsed.proto() != Protocol::Udp {
+            return Err(TransportError::Sdp(format!("{candidate}: only UDP is used here")));
+        }
+        let address = parsed.addr();
+        self.rtc.add_remote_candidate(parsed);
+        Ok(address)
     }
 
     /// The own ICE user fragment: whose STUN requests begin with it belong here (RFC 8445 §7.3).

@@ -232,3 +232,50 @@ fn mutated_offers_never_panic_out() {
     }
     assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
 }
+
+/// A mesh: full ICE on both sides, both ways on each line, the answerer's candidates by themselves.
+#[test]
+fn two_equals_connect_with_candidates_that_trickle() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let shared = Shared::new().unwrap();
+    let equal = IceDtls::client(&shared, Some(VideoFormat::Vp8), address(2000), world.now).unwrap();
+    world.server = equal;
+    let kinds = [Kind::Audio, Kind::Video];
+    let offer = world.client.offer_both_ways(&kinds).unwrap();
+    assert_eq!(offer.mids.len(), 2);
+    let without_candidates = |sdp: &str| -> String {
+        let lines = sdp.lines().filter(|line| !line.starts_with("a=candidate:"));
+        lines.map(|line| format!("{line}\r\n")).collect()
+    };
+    let (answer, callee) = world.server.accept_offer(&without_candidates(&offer.sdp)).unwrap();
+    let caller = world.client.accept_answer(&without_candidates(&answer)).unwrap();
+    for (mine, theirs) in caller.lines.iter().zip(&callee.lines) {
+        assert_eq!((mine.direction, theirs.direction), (Direction::Both, Direction::Both));
+        assert!(mine.local.is_some() && mine.remote.is_some());
+        assert_eq!((mine.local, mine.remote), (theirs.remote, theirs.local));
+    }
+    world.run(Duration::from_secs(2));
+    assert!(world.client_events.is_empty(), "nobody knows where the other is");
+
+    let hidden = "candidate:1 1 udp 2122252543 3f2a9c1e.local 50000 typ host";
+    let tcp = "candidate:2 1 tcp 1518280447 127.0.0.1 9 typ host tcptype active";
+    for refused in [hidden, tcp, "", "candidate:"] {
+        assert!(world.client.add_candidate(refused).is_err(), "{refused}");
+    }
+    let candidate = "candidate:1 1 udp 2122252543 127.0.0.1 2000 typ host generation 0";
+    assert_eq!(world.client.add_candidate(candidate), Ok(address(2000)));
+    world.run(Duration::from_secs(20));
+    let (client_keys, server_address) = keys(&world.client_events);
+    let (server_keys, client_address) = keys(&world.server_events);
+    assert_eq!((server_address, client_address), (address(2000), address(1000)));
+    assert_eq!(client_keys.local.profile(), server_keys.remote.profile());
+    let ssrc = caller.lines[0].local.unwrap().ssrc;
+    let mut packet = vec![0x80, 111, 0, 1, 0, 0, 0, 9];
+    packet.extend(ssrc.to_be_bytes());
+    let plain_len = packet.len();
+    packet.resize(100, 0);
+    let mut sealer = Sealer::new(&client_keys.local);
+    let mut stream = sealer.stream(ssrc).unwrap();
+    let len = sealer.seal_rtp(&mut stream, &mut packet, 12, plain_len).unwrap();
+    assert!(Opener::new(&server_keys.remote).open_rtp(&packet[..len], &mut [0; 100]).is_ok());
+}

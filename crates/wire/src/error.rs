@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorCode {
     /// The room has as many people as its limit allows. Tell the user; try again later.
     RoomFull,
-    /// The room exists with other topologies than those asked for. Join without `audio`/`video`.
+    /// A moderator lets nobody new in. Tell the user; try again later.
+    RoomLocked,
+    /// The room exists with other topologies than those asked for, or has none for what was sent.
+    /// Join without `audio`/`video`; send no video where the room has none.
     KindConflict,
     /// This server does not offer that topology. Choose another.
     KindUnsupported,
@@ -47,6 +50,7 @@ impl ErrorCode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RoomFull => "room_full",
+            Self::RoomLocked => "room_locked",
             Self::KindConflict => "kind_conflict",
             Self::KindUnsupported => "kind_unsupported",
             Self::NotAllowed => "not_allowed",

@@ -4,7 +4,7 @@
 //! Events for one participant only (`slots`, `slots_wanted`) carry the number of the last event
 //! of the room: they take none of their own, so no one else sees a gap.
 
-use crate::room::{ParticipantInfo, TrackInfo};
+use crate::room::{AnsweredTrack, ParticipantInfo, RoomInfo, TrackInfo};
 use serde::{Deserialize, Serialize};
 
 /// An event with its number.
@@ -76,6 +76,41 @@ pub enum Event {
         /// Video slots in all.
         video: u32,
     },
+    /// The room was locked or opened, or its limits changed.
+    RoomChanged {
+        /// The room as it is now.
+        room: RoomInfo,
+    },
+    /// Mesh: another member offers a connection. To the one concerned; no number.
+    PeerOffer {
+        /// Who offers.
+        from: String,
+        /// The SDP.
+        sdp: String,
+        /// Which line sends which announced track of his.
+        #[serde(default)]
+        tracks: Vec<AnsweredTrack>,
+    },
+    /// Mesh: the answer to an own offer. No number.
+    PeerAnswer {
+        /// Who answers.
+        from: String,
+        /// The SDP.
+        sdp: String,
+        /// Which line sends which announced track of his.
+        #[serde(default)]
+        tracks: Vec<AnsweredTrack>,
+    },
+    /// Mesh: a candidate of another member. No number.
+    PeerCandidate {
+        /// Whose.
+        from: String,
+        /// `RTCIceCandidate.candidate`; empty: there are no more.
+        candidate: String,
+        /// `RTCIceCandidate.sdpMid`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mid: Option<String>,
+    },
     /// The room ended.
     RoomEnded {
         /// Why, for people.
@@ -93,6 +128,8 @@ pub enum LeaveReason {
     SignalingLost,
     /// No packet of his came for too long.
     MediaLost,
+    /// A moderator put him out.
+    Removed,
     /// The server ends.
     ServerShutdown,
 }
@@ -115,6 +152,9 @@ pub struct SlotChange {
     pub participant: Option<String>,
     /// The track it carries.
     pub track: Option<String>,
+    /// The room's mix flows here (MCU): the sum of those who are heard, without the receiver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mix: bool,
     /// First RTP timestamp of the new content, where already known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtp_timestamp: Option<u32>,

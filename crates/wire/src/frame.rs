@@ -112,6 +112,32 @@ pub struct Subscribe {
     pub channel: String,
 }
 
+/// Argument of `#kickOut`: the receiver is no longer subscribed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KickOut {
+    /// The channel's name.
+    pub channel: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Answer to `#authenticate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authenticated {
+    /// Whether the socket is authenticated now.
+    pub is_authenticated: bool,
+    /// Why not; null where it is.
+    pub auth_error: Option<NamedError>,
+}
+
+/// Argument of `#setAuthToken`: the client keeps the token for its next handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetAuthToken {
+    /// A JWT.
+    pub token: String,
+}
+
 /// The channel on which a room's events travel to its people.
 pub fn room_channel(room_id: &str) -> String {
     format!("room:{room_id}")

@@ -2,9 +2,10 @@
 //!
 //! [`frame`] is the socket protocol (SocketCluster protocol 2), [`room`] the calls of a room,
 //! [`event`] what a room tells its people, [`quality`] the sample that everyone who receives media
-//! posts, [`error`] the codes of what can go wrong. Every message has an example in `fixtures/`,
+//! posts, [`console`] what the server keeps of them, [`error`] the codes of what can go wrong. Every message has an example in `fixtures/`,
 //! decoded by the tests of this crate and by those of the TypeScript SDK.
 
+pub mod console;
 pub mod error;
 pub mod event;
 pub mod frame;

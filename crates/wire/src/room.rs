@@ -8,8 +8,23 @@ pub const JOIN: &str = "room.join";
 pub const OFFER: &str = "room.offer";
 /// Choose what is received where: [`Slots`] → nothing.
 pub const SLOTS: &str = "room.slots";
-/// Mute or unmute an own track: [`Mute`] → nothing.
+/// Mute or unmute an own track; a moderator also silences and releases others' tracks: [`Mute`] →
+/// nothing.
 pub const MUTE: &str = "room.mute";
+/// Say what is sent where media does not pass the server (mesh): [`Announce`] → [`Announced`].
+pub const ANNOUNCE: &str = "room.announce";
+/// Offer a connection to another member of a mesh: [`PeerDescription`] → nothing.
+pub const PEER_OFFER: &str = "room.peer_offer";
+/// Answer such an offer: [`PeerDescription`] → nothing.
+pub const PEER_ANSWER: &str = "room.peer_answer";
+/// Tell another member of a mesh a candidate: [`PeerCandidate`] → nothing.
+pub const PEER_CANDIDATE: &str = "room.peer_candidate";
+/// Put someone out of the room (moderators): [`Remove`] → nothing.
+pub const REMOVE: &str = "room.remove";
+/// Let nobody new in, or again somebody (moderators): [`Lock`] → nothing.
+pub const LOCK: &str = "room.lock";
+/// Change how many may be in the room (moderators): [`Limit`] → nothing.
+pub const LIMIT: &str = "room.limit";
 /// Leave the room: `{}` → nothing.
 pub const LEAVE: &str = "room.leave";
 /// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`].
@@ -43,6 +58,36 @@ pub enum VideoTopology {
     /// The server forwards each picture.
     #[default]
     Sfu,
+}
+
+/// A pair of topologies with a name, for those who do not want to think about topologies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// A call of a few: everyone's sound and picture is forwarded (audio sfu, video sfu).
+    SmallCall,
+    /// A few people without a server between them (audio mesh, video mesh).
+    Mesh,
+    /// Many people who hear one mix (audio mcu, no video).
+    AudioRoom,
+    /// Many people who hear one mix and see a few cameras (audio mcu, video sfu).
+    AudioMixWithCameras,
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 4] =
+        [Self::SmallCall, Self::Mesh, Self::AudioRoom, Self::AudioMixWithCameras];
+
+    /// Its topologies.
+    pub fn topologies(self) -> (AudioTopology, VideoTopology) {
+        match self {
+            Self::SmallCall => (AudioTopology::Sfu, VideoTopology::Sfu),
+            Self::Mesh => (AudioTopology::Mesh, VideoTopology::Mesh),
+            Self::AudioRoom => (AudioTopology::Mcu, VideoTopology::None),
+            Self::AudioMixWithCameras => (AudioTopology::Mcu, VideoTopology::Sfu),
+        }
+    }
 }
 
 /// A room's one video codec: every slot of video speaks it.
@@ -89,10 +134,13 @@ pub struct Join {
     /// The video topology, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub video: Option<VideoTopology>,
+    /// A name for both topologies; `audio` and `video` beside it win.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
     /// The video codec, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub video_codec: Option<VideoCodec>,
-    /// A JWT with grants.
+    /// A JWT with grants; without it the one that the socket was authenticated with counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// A random id of this page or bot: a reload is a new session.
@@ -128,6 +176,9 @@ pub struct RoomInfo {
     pub video: VideoTopology,
     /// Its video codec.
     pub video_codec: VideoCodec,
+    /// Nobody new comes in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locked: bool,
     /// Its limits.
     pub limits: RoomLimits,
 }
@@ -150,6 +201,9 @@ pub struct Permissions {
     pub can_publish: bool,
     /// May receive media.
     pub can_subscribe: bool,
+    /// May mute and remove others, lock the room and change its limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub can_moderate: bool,
 }
 
 /// A participant as the others see him.
@@ -173,8 +227,11 @@ pub struct TrackInfo {
     /// What the publisher calls it, such as `camera`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Whether the publisher muted it.
+    /// Whether nothing is to be heard or seen of it: its publisher muted it, or a moderator did.
     pub muted: bool,
+    /// A moderator muted it: the server passes nothing of it on, and its publisher cannot unmute.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silenced: bool,
 }
 
 /// An `RTCIceServer`.
@@ -260,10 +317,70 @@ pub struct SlotWant {
 /// Argument of [`MUTE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mute {
-    /// An own track's id.
+    /// A track's id: an own one, or anyone's for a moderator.
     pub track: String,
     /// The new state.
     pub muted: bool,
+}
+
+/// Argument of [`ANNOUNCE`]: all that is sent from now on; what was announced before and is missing
+/// here ends. A line here names a track once: `mid` is the sender's own label, such as `audio`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announce {
+    /// The tracks.
+    pub tracks: Vec<OfferedTrack>,
+}
+
+/// Answer to [`ANNOUNCE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// The id that each announced track got, by its label.
+    pub tracks: Vec<AnsweredTrack>,
+}
+
+/// Argument of [`PEER_OFFER`] and [`PEER_ANSWER`]; arrives as an event with `from`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerDescription {
+    /// The other member.
+    pub to: String,
+    /// The SDP.
+    pub sdp: String,
+    /// Which line of this connection sends which announced track.
+    #[serde(default)]
+    pub tracks: Vec<AnsweredTrack>,
+}
+
+/// Argument of [`PEER_CANDIDATE`]; arrives as an event with `from`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerCandidate {
+    /// The other member.
+    pub to: String,
+    /// `RTCIceCandidate.candidate`; empty: there are no more.
+    pub candidate: String,
+    /// `RTCIceCandidate.sdpMid`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mid: Option<String>,
+}
+
+/// Argument of [`REMOVE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remove {
+    /// Who shall go.
+    pub participant: String,
+}
+
+/// Argument of [`LOCK`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The new state.
+    pub locked: bool,
+}
+
+/// Argument of [`LIMIT`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Most people at once, up to the server's own limit; who is in the room stays.
+    pub max_participants: u32,
 }
 
 /// Argument of [`RESUME`].

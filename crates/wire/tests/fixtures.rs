@@ -2,7 +2,10 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use wire::frame::{Handshake, HandshakeAnswer, Publish, Request, Response};
+use wire::console::Quality;
+use wire::frame::{
+    Authenticated, Handshake, HandshakeAnswer, KickOut, Publish, Request, Response, SetAuthToken,
+};
 use wire::{EventEnvelope, QualitySample, RoomError, room};
 
 const FIXTURES: &str = include_str!("../fixtures/messages.json");
@@ -20,13 +23,25 @@ fn every_fixture_decodes_and_encodes_to_itself() {
         match name.as_str() {
             "handshake" => same::<Request<Handshake>>(name, value),
             "handshake_answer" => same::<Response<HandshakeAnswer, Value>>(name, value),
-            "join" => same::<Request<room::Join>>(name, value),
+            "join" | "join_preset" => same::<Request<room::Join>>(name, value),
             "joined" => same::<Response<room::Joined, RoomError>>(name, value),
-            "join_refused" => same::<Response<Value, RoomError>>(name, value),
+            "join_refused" | "join_locked" => same::<Response<Value, RoomError>>(name, value),
             "offer" => same::<Request<room::Offer>>(name, value),
             "answer" => same::<Response<room::Answer, RoomError>>(name, value),
             "slots_want" => same::<Request<room::Slots>>(name, value),
             "mute" => same::<Request<room::Mute>>(name, value),
+            "announce" => same::<Request<room::Announce>>(name, value),
+            "announced" => same::<Response<room::Announced, RoomError>>(name, value),
+            "peer_offer" | "peer_answer" => same::<Request<room::PeerDescription>>(name, value),
+            "peer_candidate" => same::<Request<room::PeerCandidate>>(name, value),
+            "remove" => same::<Request<room::Remove>>(name, value),
+            "lock" => same::<Request<room::Lock>>(name, value),
+            "limit" => same::<Request<room::Limit>>(name, value),
+            "kick_out" => same::<Request<KickOut>>(name, value),
+            "authenticate" => same::<Request<String>>(name, value),
+            "authenticated" => same::<Response<Authenticated, Value>>(name, value),
+            "set_auth_token" => same::<Request<SetAuthToken>>(name, value),
+            "quality" => same::<Quality>(name, value),
             "leave" | "ping" => same::<Request<Value>>(name, value),
             "resume" => same::<Request<room::Resume>>(name, value),
             "resumed" => same::<Response<room::Resumed, RoomError>>(name, value),
@@ -39,5 +54,5 @@ fn every_fixture_decodes_and_encodes_to_itself() {
         }
     }
     let events = all.keys().filter(|name| name.starts_with("event_")).count();
-    assert_eq!(events, 10, "one fixture an event");
+    assert_eq!(events, 17, "one fixture an event");
 }

@@ -10,9 +10,11 @@ import {
   type TrackInfo,
 } from "@moim/sdk";
 import { el, type IconName, icon } from "./dom.ts";
+import { kindTitle } from "./kinds.ts";
 import { memory } from "./lobby.ts";
 import { explainRoomError, type Notices } from "./notices.ts";
 import type { PageOptions } from "./options.ts";
+import { PeoplePanel } from "./people-panel.ts";
 import { QualityPanel } from "./quality-panel.ts";
 import { Tile, TileGrid } from "./tiles.ts";
 
@@ -26,11 +28,13 @@ export class CallPage {
   readonly #options: PageOptions;
   readonly #notices: Notices;
   readonly #audio = new Map<string, HTMLAudioElement>();
-  readonly #panel = new QualityPanel(() => this.#togglePanel());
+  readonly #panel = new QualityPanel(() => this.#toggle("quality"));
+  readonly #people: PeoplePanel;
   readonly #banner = el("p", { class: "banner", role: "status", hidden: true });
   readonly #hear = el("button", { class: "primary hear", type: "button", hidden: true });
+  readonly #kind = el("span", { class: "count" });
   readonly #count = el("span", { class: "count" });
-  readonly #buttons: Record<"microphone" | "camera" | "quality", HTMLButtonElement>;
+  readonly #buttons: Record<"microphone" | "camera" | "quality" | "people", HTMLButtonElement>;
   #self: Tile;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
@@ -40,8 +44,16 @@ export class CallPage {
     this.#buttons = {
       microphone: control("microphone", "Microphone", () => this.#switch("audio")),
       camera: control("camera", "Camera", () => this.#switch("video")),
-      quality: control("quality", "Quality", () => this.#togglePanel()),
+      people: control("people", "People", () => this.#toggle("people")),
+      quality: control("quality", "Quality", () => this.#toggle("quality")),
     };
+    this.#buttons.camera.hidden = room.info.video === "none";
+    this.#people = new PeoplePanel(room, options.processing, {
+      close: () => this.#toggle("people"),
+      copyLink: () => void this.#copyLink(),
+      setProcessing: (on) => this.#try(() => room.setProcessing(on)),
+      moderate: (act) => this.#try(act),
+    });
     this.#hear.textContent = "Click to hear the others";
     this.#hear.onclick = () => this.#playAll();
     const leave = control("leave", "Leave", () => void room.leave());
@@ -51,12 +63,18 @@ export class CallPage {
       { class: "bar", "aria-label": "Call" },
       this.#buttons.microphone,
       this.#buttons.camera,
+      this.#buttons.people,
       this.#buttons.quality,
-      control("link", "Copy link", () => void this.#copyLink()),
       leave,
     );
-    const head = el("header", { class: "head" }, el("h1", { textContent: room.info.id }), this.#count);
-    const stage = el("div", { class: "stage" }, this.grid.element, this.#panel.element);
+    const head = el(
+      "header",
+      { class: "head" },
+      el("h1", { textContent: room.info.id }),
+      this.#kind,
+      this.#count,
+    );
+    const stage = el("div", { class: "stage" }, this.grid.element, this.#people.element, this.#panel.element);
     this.element = el("main", { class: "call" }, head, this.#banner, stage, this.#hear, bar);
 
     this.#self = new Tile(room.me, true, name);
@@ -81,7 +99,8 @@ export class CallPage {
     });
     room.on("participant-changed", (participant) => this.grid.get(participant.id)?.setName(participant.name));
     room.on("participant-left", ({ participant, reason }) => {
-      this.#notices.say(`${participant.name} ${reason === "left" ? "left" : "lost the connection"}`);
+      const how = { left: "left", removed: "was put out by a moderator" }[reason as string];
+      this.#notices.say(`${participant.name} ${how ?? "lost the connection"}`);
       this.grid.remove(participant.id);
       this.#countPeople();
       this.#chooseVideos();
@@ -89,8 +108,22 @@ export class CallPage {
     for (const name of ["track-added", "track-changed", "track-removed"] as const)
       room.on(name, ({ participant }) => {
         this.#showMuted(participant);
+        this.#people.update();
         this.#chooseVideos();
       });
+    room.on("room-changed", (info) => {
+      this.#notices.say(
+        info.locked
+          ? "The room is locked"
+          : `The room is open for up to ${info.limits.max_participants} people`,
+      );
+      this.#people.update();
+    });
+    room.on("silenced", ({ kind, silenced }) => {
+      const what = kind === "audio" ? "microphone" : "camera";
+      this.#notices.say(`A moderator switched your ${what} ${silenced ? "off" : "on again"}`);
+      this.#showSelf();
+    });
     room.on("track-subscribed", (subscription) => this.#attach(subscription));
     room.on("track-unsubscribed", (subscription) => this.#detach(subscription));
     room.on("active-speakers", (speakers) => {
@@ -127,6 +160,8 @@ export class CallPage {
           });
       }
     }
+    const mix = this.#room.mediaTrack("mix");
+    if (mix) this.#attach({ participant: "", track: "mix", kind: "audio", slot: "", mediaTrack: mix });
     this.#showSelf();
     this.#showState();
     this.#countPeople();
@@ -140,6 +175,7 @@ export class CallPage {
   }
 
   #nameOf(id: string): string {
+    if (id === "") return "Everyone, mixed";
     return this.#room.participants.get(id)?.name ?? this.grid.get(id)?.name ?? "Someone who left";
   }
 
@@ -208,7 +244,7 @@ export class CallPage {
   #showSelf(): void {
     const show = (kind: MediaKind, button: HTMLButtonElement, name: "microphone" | "camera") => {
       const local = this.#room.localTrack(kind);
-      const on = local !== null && !local.muted;
+      const on = local !== null && !local.muted && !local.silenced;
       button.querySelector("svg")?.replaceWith(icon(on ? name : `${name}-off`));
       button.setAttribute("aria-pressed", String(on));
       button.classList.toggle("off", !on);
@@ -227,9 +263,10 @@ export class CallPage {
     const local = this.#room.localTrack(kind);
     button.disabled = true;
     try {
-      if (local) await this.#room.mute(kind, !local.muted);
+      const on = local !== null && !local.muted && !local.silenced;
+      if (local) await this.#room.mute(kind, on);
       else await this.#publish(device);
-      memory.set(device, local && !local.muted ? "off" : "on");
+      memory.set(device, on ? "off" : "on");
     } catch (error) {
       this.#notices.error(explainRoomError(error as MoimError));
     } finally {
@@ -256,13 +293,30 @@ export class CallPage {
     await this.#room.publish(track);
   }
 
-  #togglePanel(): void {
-    const { element } = this.#panel;
-    element.hidden = !element.hidden;
-    this.#buttons.quality.setAttribute("aria-pressed", String(!element.hidden));
+  /** Does what may be refused, and says so. */
+  #try(act: () => Promise<void>): void {
+    act().catch((error: unknown) => {
+      const text =
+        error instanceof DOMException
+          ? explainMediaError("microphone", error)
+          : explainRoomError(error as MoimError);
+      this.#notices.error(text);
+      this.#people.update();
+    });
+  }
+
+  /** Opens a panel and closes the other, or closes it. */
+  #toggle(name: "people" | "quality"): void {
+    const panels = { people: this.#people.element, quality: this.#panel.element };
+    const open = panels[name].hidden;
+    for (const key of ["people", "quality"] as const) {
+      panels[key].hidden = key !== name || !open;
+      this.#buttons[key].setAttribute("aria-pressed", String(key === name && open));
+    }
     const sample = this.#room.lastSample();
-    if (!element.hidden && sample) this.#panel.update(sample, (id) => this.#nameOf(id));
-    if (element.hidden) this.#buttons.quality.focus();
+    if (open && name === "people") this.#people.update();
+    if (open && name === "quality" && sample) this.#panel.update(sample, (id) => this.#nameOf(id));
+    if (!open) this.#buttons[name].focus();
   }
 
   async #copyLink(): Promise<void> {
@@ -283,8 +337,10 @@ export class CallPage {
   }
 
   #countPeople(): void {
+    this.#kind.textContent = kindTitle(this.#room.info);
     const people = this.#room.participants.size + 1;
     this.#count.textContent = people === 1 ? "only you" : `${people} people`;
+    this.#people.update();
   }
 }
 

@@ -1,6 +1,7 @@
 import { explainMediaError, openCamera, openMicrophone } from "@moim/sdk";
 import { el, icon } from "./dom.ts";
-import { type PageOptions, roomName } from "./options.ts";
+import { AUDIO, type Kind, PRESETS, VIDEO, wantsVideo } from "./kinds.ts";
+import { kindOf, type PageOptions, roomName } from "./options.ts";
 
 /** What someone chose before joining. */
 export interface Choice {
@@ -8,6 +9,7 @@ export interface Choice {
   name: string;
   microphone: MediaStreamTrack | null;
   camera: MediaStreamTrack | null;
+  kind: Kind;
 }
 
 /** Remembers choices between visits; pages without storage simply forget. */
@@ -36,6 +38,7 @@ export function wants(device: "microphone" | "camera", options: PageOptions): bo
 /** Takes the devices one by one; one that fails is reported and left out. */
 export async function openDevices(
   options: PageOptions,
+  kind: Kind,
   report: (message: string) => void,
 ): Promise<Pick<Choice, "microphone" | "camera">> {
   const open = async (device: "microphone" | "camera"): Promise<MediaStreamTrack | null> => {
@@ -51,7 +54,7 @@ export async function openDevices(
   };
   // Not at once: two permission questions on top of each other confuse.
   const microphone = await open("microphone");
-  const camera = options.video === "none" ? null : await open("camera");
+  const camera = wantsVideo(kind) ? await open("camera") : null;
   return { microphone, camera };
 }
 
@@ -92,6 +95,7 @@ export function showLobby(
       if (on) {
         const opened = await openDevices(
           { ...options, microphone: device === "microphone", camera: device === "camera" },
+          {},
           report,
         );
         tracks[device] = opened[device];
@@ -134,6 +138,8 @@ export function showLobby(
     value: options.name ?? memory.get("name") ?? "",
   });
   const button = el("button", { type: "submit", class: "primary", textContent: "Join" });
+  // Who comes by a link finds the room as it is; only the start page makes new ones.
+  const kinds = options.room === null ? kindChooser(kindOf(options)) : null;
   const form = el(
     "form",
     {},
@@ -141,6 +147,7 @@ export function showLobby(
     room,
     el("label", { for: "name", textContent: "Your name" }),
     name,
+    kinds?.element ?? null,
     button,
     el("p", { class: "hint", textContent: "Whoever has the link can come in. No account, no installation." }),
   );
@@ -167,21 +174,82 @@ export function showLobby(
       }
       button.disabled = true;
       memory.set("name", typed);
+      const kind = kinds ? kinds.chosen() : kindOf(options);
       void (async () => {
         // Those who never touched the switches are asked now.
         const open = (device: "microphone" | "camera") =>
           !touched.has(device) && tracks[device] === null && wants(device, options);
         const late = await openDevices(
           { ...options, microphone: open("microphone"), camera: open("camera") },
+          kind,
           report,
         );
         tracks.microphone ??= late.microphone;
         tracks.camera ??= late.camera;
-        resolve({ room: id, name: typed, ...tracks });
+        if (!wantsVideo(kind)) {
+          tracks.camera?.stop();
+          tracks.camera = null;
+        }
+        resolve({ room: id, name: typed, ...tracks, kind });
       })();
     };
     room.oninput = () => room.setCustomValidity("");
   });
+}
+
+/** The presets with a sentence each, and under them an own choice. */
+function kindChooser(asked: Kind): { element: HTMLElement; chosen(): Kind } {
+  const own = asked.audio !== undefined || asked.video !== undefined;
+  const preset = own ? null : (asked.preset ?? memory.get("preset") ?? "small_call");
+  const radio = (value: string, title: string, sentence: string) => {
+    const input = el("input", { type: "radio", name: "kind", value, id: `kind-${value}` });
+    input.checked = value === preset || (own && value === "own");
+    const label = el("label", { for: input.id }, el("strong", { textContent: title }), ` ${sentence}`);
+    return el("div", { class: "kind" }, input, label);
+  };
+  const select = <T extends string>(
+    id: string,
+    title: string,
+    all: readonly { value: T; title: string; sentence: string }[],
+    chosen: T | undefined,
+  ) => {
+    const options = all.map((one) =>
+      el("option", { value: one.value, textContent: `${one.title}: ${one.sentence}` }),
+    );
+    const box = el("select", { id }, ...options);
+    box.value = chosen ?? all[0]!.value;
+    return { box, label: el("label", { for: id, textContent: title }) };
+  };
+  const audio = select("own-audio", "Audio", AUDIO, asked.audio);
+  const video = select("own-video", "Video", VIDEO, asked.video);
+  const choice = el("div", { class: "own" }, audio.label, audio.box, video.label, video.box);
+  const element = el(
+    "fieldset",
+    { class: "kinds" },
+    el("legend", { textContent: "Kind of room" }),
+    ...PRESETS.map((one) => radio(one.value, one.title, one.sentence)),
+    radio("own", "Own choice", "Choose how sound and pictures travel, each by itself."),
+    choice,
+  );
+  const value = () => element.querySelector<HTMLInputElement>("input:checked")?.value ?? "small_call";
+  const show = () => {
+    choice.hidden = value() !== "own";
+  };
+  element.onchange = show;
+  show();
+  return {
+    element,
+    chosen() {
+      const name = value();
+      if (name === "own")
+        return {
+          audio: audio.box.value as NonNullable<Kind["audio"]>,
+          video: video.box.value as NonNullable<Kind["video"]>,
+        };
+      memory.set("preset", name);
+      return { preset: name as NonNullable<Kind["preset"]> };
+    },
+  };
 }
 
 async function permitted(): Promise<boolean> {

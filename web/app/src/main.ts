@@ -2,8 +2,8 @@ import { type JoinOptions, MoimError, type QualitySample, Room } from "@moim/sdk
 import { CallPage } from "./call.ts";
 import { el } from "./dom.ts";
 import { type Choice, memory, openDevices, showLobby } from "./lobby.ts";
-import { explainRoomError, Notices } from "./notices.ts";
-import { type PageOptions, parseOptions } from "./options.ts";
+import { explainEnd, explainRoomError, Notices } from "./notices.ts";
+import { kindOf, type PageOptions, parseOptions } from "./options.ts";
 import "./style.css";
 
 /** What programs that drive this page can ask. */
@@ -69,13 +69,14 @@ async function main(): Promise<void> {
   const options = parseOptions(location.pathname, location.search);
   const name = options.name ?? memory.get("name");
   if (options.room !== null && options.join && name !== null) {
-    const devices = await openDevices(options, report);
-    await enter({ room: options.room, name, ...devices }, options);
+    const kind = kindOf(options);
+    const devices = await openDevices(options, kind, report);
+    await enter({ room: options.room, name, ...devices, kind }, options);
     return;
   }
   const choice = await showLobby(app, options, report);
   const path = `/room/${encodeURIComponent(choice.room)}`;
-  if (location.pathname !== path) history.pushState(null, "", path + location.search);
+  if (location.pathname !== path) history.pushState(null, "", path + withKind(choice));
   await enter(choice, options);
 }
 
@@ -88,9 +89,8 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
     name: choice.name,
     microphone: choice.microphone,
     camera: choice.camera,
+    ...choice.kind,
   };
-  if (options.audio) join.audio = options.audio;
-  if (options.video) join.video = options.video;
   if (options.codec) join.videoCodec = options.codec;
   if (options.token) join.token = options.token;
   if (options.show !== null) join.videoSlots = Math.min(options.show, 12);
@@ -105,7 +105,9 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
     lastError = `${failure.code}: ${failure.message}`;
     console.error("joining failed", error);
     ready.reject(failure);
-    app.replaceChildren(message("Could not join", explainRoomError(failure), "Try again"));
+    const asItIs = failure.code === "kind_conflict";
+    const again = asItIs ? "Join it as it is" : "Try again";
+    app.replaceChildren(message("Could not join", explainRoomError(failure), again, asItIs));
     return;
   }
   phase = "joined";
@@ -120,18 +122,22 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
   const reason = await page.ended;
   page.close();
   page = null;
-  const left = reason === "left";
-  app.replaceChildren(
-    message(
-      left ? "You left the room" : "The call is over",
-      left ? `“${choice.room}” goes on without you.` : `Reason: ${reason}.`,
-      "Join again",
-    ),
-  );
+  app.replaceChildren(message(...explainEnd(reason, choice.room), "Join again"));
+}
+
+/** The address of a room that was just chosen keeps its kind, so that a reload asks for the same. */
+function withKind({ kind }: Choice): string {
+  const query = new URLSearchParams(location.search);
+  for (const key of ["preset", "audio", "video"] as const) {
+    query.delete(key);
+    if (kind[key]) query.set(key, kind[key]);
+  }
+  const text = query.toString();
+  return text === "" ? "" : `?${text}`;
 }
 
 /** A page with one message, and perhaps a way on. */
-function message(title: string, text: string, again?: string): HTMLElement {
+function message(title: string, text: string, again?: string, asItIs = false): HTMLElement {
   const card = el(
     "div",
     { class: "card message" },
@@ -140,7 +146,16 @@ function message(title: string, text: string, again?: string): HTMLElement {
   );
   if (again) {
     const button = el("button", { class: "primary", type: "button", textContent: again });
-    button.onclick = () => location.reload();
+    button.onclick = () => {
+      if (!asItIs) {
+        location.reload();
+        return;
+      }
+      const query = new URLSearchParams(location.search);
+      for (const key of ["preset", "audio", "video", "codec"]) query.delete(key);
+      location.search = query.toString();
+      if (query.toString() === "") location.reload();
+    };
     card.append(button, el("a", { href: "/", textContent: "To the start page" }));
     queueMicrotask(() => button.focus());
   }

@@ -33,25 +33,41 @@ export class Notices {
   }
 }
 
-/** What went wrong with the room and what helps, for people. */
-export function explainRoomError(error: MoimError): string {
-  switch (error.code) {
-    case "room_full":
-      return "This room is full. Try again when someone has left, or use another room.";
-    case "kind_conflict":
-      return "This room runs in another mode than the link asks for. Open the plain link of the room.";
-    case "kind_unsupported":
-      return `The room's mode does not work here: ${error.message}. Use another browser or room.`;
-    case "bad_token":
-    case "not_allowed":
-      return "You are not allowed into this room. Ask whoever invited you for a fresh link.";
-    case "disconnected":
-      return "The server does not answer. Check your network; then try again.";
-    case "draining":
-      return "The server is being restarted. Try again in a minute.";
-    case "gone":
-      return "You were away for too long. Join again.";
-    default:
-      return `Something went wrong: ${error.message}. Try again.`;
-  }
+type Words = string | ((message: string) => string);
+
+/** What went wrong with the room and what helps, for people: a sentence or two for each code. */
+const WORDS: Record<MoimError["code"], Words> = {
+  room_full: "This room is full. Try again when someone has left, or use another room.",
+  room_locked: "This room is locked. Ask someone inside to open it, then try again.",
+  kind_conflict: "This room is of another kind than was asked for. Join it as it is, or choose another name.",
+  kind_unsupported: (message) => `This kind of room does not work here: ${message}. Choose another kind.`,
+  not_allowed: (message) => `You may not do that here: ${message}.`,
+  bad_token: "Your invitation is not valid, or no longer. Ask whoever invited you for a fresh link.",
+  unknown_track: "That camera or microphone is no longer there.",
+  unknown_participant: "That person has left.",
+  unknown_slot: (message) => `The page asked for a place that does not exist: ${message}. Reload it.`,
+  unknown_event: "This page and the server do not fit together. Reload the page.",
+  bad_sdp: (message) => `Sound and picture could not be set up: ${message}. Reload the page.`,
+  offer_conflict: "This page was opened twice in the same place. Join again.",
+  bad_request: (message) => `The server did not accept that: ${message}.`,
+  not_joined: "You are not in the room any more. Join again.",
+  too_fast: "That was too much at once. Wait a moment, then try again.",
+  gone: "You were away for too long. Join again.",
+  draining: "The server is being restarted. Try again in a minute.",
+  internal: (message) => `Something went wrong: ${message}. Try again.`,
+  disconnected: "The server does not answer. Check your network; then try again.",
+  ended: "The call is over.",
+};
+
+/** The words for an error. */
+export function explainRoomError({ code, message }: Pick<MoimError, "code" | "message">): string {
+  const words = WORDS[code] ?? WORDS.internal;
+  return typeof words === "string" ? words : words(message.replace(/\.$/, ""));
+}
+
+/** Why the call is over, for people: a headline and a sentence. */
+export function explainEnd(reason: string, room: string): [headline: string, sentence: string] {
+  if (reason === "left") return ["You left the room", `“${room}” goes on without you.`];
+  if (reason === "removed") return ["You were put out of the room", "A moderator removed you."];
+  return ["The call is over", `Reason: ${reason}.`];
 }

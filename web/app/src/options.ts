@@ -1,4 +1,5 @@
-import type { AudioTopology, CameraOptions, VideoCodec, VideoTopology } from "@moim/sdk";
+import type { AudioTopology, CameraOptions, Preset, VideoCodec, VideoTopology } from "@moim/sdk";
+import type { Kind } from "./kinds.ts";
 
 /** What the address of the page asks for. */
 export interface PageOptions {
@@ -10,6 +11,8 @@ export interface PageOptions {
   /** Receive only this many videos. */
   show: number | null;
   codec: VideoCodec | null;
+  /** What kind of room is made where there is none yet. */
+  preset: Preset | null;
   audio: AudioTopology | null;
   video: VideoTopology | null;
   /** Echo cancellation, noise suppression and gain control. */
@@ -42,6 +45,7 @@ export function parseOptions(path: string, query: string): PageOptions {
     join: params.get("join") === "1",
     show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
     codec: among("codec", "vp8", "h264"),
+    preset: among("preset", "small_call", "mesh", "audio_room", "audio_mix_with_cameras"),
     audio: among("audio", "mesh", "sfu", "mcu"),
     video: among("video", "none", "mesh", "sfu"),
     processing: params.get("processing") !== "off",
@@ -50,6 +54,15 @@ export function parseOptions(path: string, query: string): PageOptions {
     cameraSize: SIZES[size ?? "360p"] ?? SIZES["360p"]!,
     token: params.get("token"),
   };
+}
+
+/** The kind of room that the address asks for; empty where it does not say. */
+export function kindOf({ preset, audio, video }: PageOptions): Kind {
+  const kind: Kind = {};
+  if (preset) kind.preset = preset;
+  if (audio) kind.audio = audio;
+  if (video) kind.video = video;
+  return kind;
 }
 
 function roomOfPath(path: string): string | null {

@@ -1,7 +1,11 @@
+import { readFileSync } from "node:fs";
+import { type ErrorCode, preset } from "../../sdk/src/wire.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { bestGrid } from "../src/layout.ts";
-import { parseOptions, roomName } from "../src/options.ts";
+import { kindTitle, PRESETS, wantsVideo } from "../src/kinds.ts";
+import { explainEnd, explainRoomError } from "../src/notices.ts";
+import { kindOf, parseOptions, roomName } from "../src/options.ts";
 
 describe("parseOptions", () => {
   it("reads what automation uses", () => {
@@ -12,6 +16,7 @@ describe("parseOptions", () => {
       join: true,
       show: 4,
       codec: "h264",
+      preset: null,
       audio: "sfu",
       video: "sfu",
       processing: false,
@@ -39,6 +44,38 @@ describe("parseOptions", () => {
         if (id !== null) expect(id).toMatch(/^[A-Za-z0-9\-_.]{1,64}$/);
       }),
     );
+  });
+});
+
+describe("kinds of room", () => {
+  it("come from the address, and say whether a camera is wanted", () => {
+    expect(kindOf(parseOptions("/", "?preset=audio_room"))).toEqual({ preset: "audio_room" });
+    expect(kindOf(parseOptions("/", "?preset=disco&audio=mcu&video=none"))).toEqual({
+      audio: "mcu",
+      video: "none",
+    });
+    expect(wantsVideo({})).toBe(true);
+    expect(wantsVideo({ preset: "audio_room" })).toBe(false);
+    expect(wantsVideo({ preset: "audio_room", video: "sfu" })).toBe(true);
+    expect(wantsVideo({ audio: "mcu", video: "none" })).toBe(false);
+  });
+
+  it("are the contract's presets, each with its title", () => {
+    const named = [...new Set(PRESETS.map(({ value }) => preset(value, "preset")))];
+    expect(named).toHaveLength(4);
+    for (const { audio, video, title } of PRESETS) expect(kindTitle({ audio, video })).toBe(title);
+    expect(kindTitle({ audio: "mesh", video: "sfu" })).toBe("Audio direct, video forwarded");
+  });
+});
+
+describe("what went wrong", () => {
+  it("has words of its own for each code of the contract", () => {
+    const source = readFileSync(new URL("../../../crates/wire/src/error.rs", import.meta.url), "utf8");
+    const codes = [...source.matchAll(/Self::\w+ => "(\w+)"/g)].map(([, code]) => code as ErrorCode);
+    expect(codes).toContain("room_locked");
+    const said = codes.map((code) => explainRoomError({ code, message: "the cause" }));
+    expect(new Set(said).size).toBe(codes.length);
+    expect(explainEnd("removed", "garden").join(" ")).toContain("moderator");
   });
 });
 

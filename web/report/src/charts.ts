@@ -13,6 +13,8 @@ export interface ChartSpec {
   digits?: number;
   /** Colours by role, not by place: median, p95, worst. */
   quality?: boolean;
+  /** What the x axis is, where it is not the time of the run. */
+  x?: string;
   /** Fixed lower and upper end; either may be null to follow the data. */
   range?: [number | null, number | null];
 }
@@ -85,32 +87,43 @@ export class Charts {
     const options: uPlot.Options = {
       width: Math.max(200, holder.clientWidth),
       height: HEIGHT,
-      cursor: { sync: { key: this.#sync.key }, focus: { prox: 24 }, drag: { x: true, y: false } },
+      cursor: {
+        ...(spec.x ? {} : { sync: { key: this.#sync.key } }),
+        focus: { prox: 24 },
+        drag: { x: true, y: false },
+      },
       scales: {
-        x: { time: false, range: (_u, min, max) => this.#xRange(spec.data.seconds, min, max) },
+        x: spec.x
+          ? { time: false }
+          : { time: false, range: (_u, min, max) => this.#xRange(spec.data.seconds, min, max) },
         y: {
           range: (_u, min, max) => [low ?? min, high ?? Math.max((max ?? 0) * 1.08, (low ?? 0) + 0.1)],
         },
       },
       axes: [
-        { ...axis, size: 28, values: (_u, ticks) => ticks.map((tick) => `${tick} s`) },
+        spec.x
+          ? { ...axis, size: 28, label: spec.x, labelSize: 20, labelFont: axis.font }
+          : { ...axis, size: 28, values: (_u, ticks) => ticks.map((tick) => `${tick} s`) },
         { ...axis, size: 46 },
       ],
       legend: { live: true },
       series: [
-        { label: "time", value: (_u, v) => (v === null ? "–" : `${v.toFixed(0)} s`) },
+        {
+          label: spec.x ?? "time",
+          value: (_u, v) => (v === null ? "–" : `${v.toFixed(0)}${spec.x ? "" : " s"}`),
+        },
         ...spec.data.lines.map((line, index): uPlot.Series => {
           const name = spec.quality ? QUALITY_COLOURS[line.label] : PALETTE[index % PALETTE.length];
           return {
             label: line.label,
             stroke: colour(name ?? "--line-1"),
             width: 2,
-            points: { show: spec.data.seconds.length < 3 },
+            points: { show: spec.data.seconds.length < (spec.x ? 25 : 3) },
             value: (_u, v) => (v === null ? "–" : v.toFixed(digits)),
           };
         }),
       ],
-      hooks: { drawClear: [(plot) => this.#marks(plot, colour)] },
+      hooks: spec.x ? {} : { drawClear: [(plot) => this.#marks(plot, colour)] },
     };
     const data = [spec.data.seconds, ...spec.data.lines.map((line) => line.values)];
     return new uPlot(options, data as uPlot.AlignedData, holder);

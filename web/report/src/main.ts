@@ -11,6 +11,7 @@ import {
   rttMs,
   threadLines,
 } from "./series.ts";
+import { studySections } from "./study.ts";
 import "./style.css";
 
 /** What an exit code of the lab means. */
@@ -45,6 +46,7 @@ function say(title: string, text: string): void {
 
 function show(record: RunRecord): void {
   const { meta, summary, samples, machine, events } = record;
+  if (summary.study) return showStudy(record);
   document.title = `${meta.name ?? "run"}: ${summary.verdict ?? "no verdict"} – moim`;
   const last = [samples, machine, events].flatMap((rows) => rows.map((row) => row.t_ms));
   const end = Math.max(meta.duration_s ?? 0, last.reduce((a, b) => Math.max(a, b), 0) / 1000, 1);
@@ -63,6 +65,30 @@ function show(record: RunRecord): void {
     ...metricsTable(summary),
     ...machineTables(summary),
     ...eventList(record),
+    about(record),
+  );
+  charts.draw();
+}
+
+/** A study has no one run to plot: its tables, its own plots, and what it shows and does not show. */
+function showStudy(record: RunRecord): void {
+  const { meta, summary } = record;
+  const study = summary.study_about ?? {};
+  document.title = `${study.title ?? meta.name ?? "study"} – moim`;
+  const charts = new Charts([], 1);
+  const quick = study.quick ? "A quick run: small and short, its figures mean little. " : "";
+  parent.replaceChildren(
+    heading(record),
+    el(
+      "section",
+      { class: `verdict ${summary.verdict ?? "none"}` },
+      el("h2", { textContent: study.title ?? "Study" }),
+      el("p", { textContent: `${quick}${study.text ?? ""}` }),
+      (summary.failures ?? []).length > 0
+        ? el("ul", {}, ...summary.failures!.map((text) => el("li", { textContent: `Missing: ${text}` })))
+        : null,
+    ),
+    ...studySections(summary.study ?? [], study, charts, section),
     about(record),
   );
   charts.draw();
@@ -382,6 +408,11 @@ function eventList({ events }: RunRecord): HTMLElement[] {
   ];
 }
 
+function cpuSets({ server = [], generator = [], disjoint }: NonNullable<RunRecord["meta"]["cpus"]>): string {
+  const words = `server ${server.join(", ")}; generator ${generator.join(", ")}`;
+  return disjoint ? words : `${words} (shared)`;
+}
+
 function about({ meta, summary }: RunRecord): HTMLElement {
   const machine = meta.machine ?? summary.machine ?? {};
   const facts: [string, string | undefined][] = [
@@ -389,6 +420,7 @@ function about({ meta, summary }: RunRecord): HTMLElement {
     ["Cores", machine.cores?.toString()],
     ["Kernel", machine.kernel],
     ["Load average before", machine.load_average?.map((load) => load.toFixed(2)).join(", ")],
+    ["CPUs", meta.cpus ? cpuSets(meta.cpus) : undefined],
     ...Object.entries(machine.versions ?? {}),
   ];
   const evidence = summary.bottleneck?.evidence ?? [];

@@ -1,6 +1,7 @@
 /** The record of a run, as the lab puts it into this page. Old records may lack keys: all of it may be missing. */
 
 export interface Meta {
+  cpus?: { server?: number[]; generator?: number[]; disjoint?: boolean } | null;
   schema?: number;
   name?: string;
   started_at?: string;
@@ -32,7 +33,51 @@ export type Metric = {
   [key in "p50" | "p95" | "p99" | "max" | "user_p1" | "user_p5" | "user_p95" | "n"]?: number | null;
 } & { model?: string; delay?: string };
 
+/** A cell of a study: a number, or null with a reason. */
+export interface StudyCell {
+  value?: number | null;
+  reason?: string;
+}
+
+/** A row of a study: our figures by column, and the study's own. */
+export interface StudyRow {
+  table: string;
+  name: string;
+  cells?: Record<string, StudyCell>;
+  reference?: Record<string, number>;
+  notes?: string[];
+}
+
+export interface StudyTable {
+  id: string;
+  title: string;
+  hint?: string;
+  columns: { key: string; title: string; digits?: number }[];
+}
+
+export interface StudyPlot {
+  title: string;
+  unit: string;
+  x_title: string;
+  x: number[];
+  lines: { label: string; values: (number | null)[] }[];
+}
+
+/** What belongs to a study's rows. */
+export interface StudyAbout {
+  title?: string;
+  text?: string;
+  quick?: boolean;
+  tables?: StudyTable[];
+  plots?: StudyPlot[];
+  shown?: string[];
+  not_shown?: string[];
+  sessions?: string[];
+}
+
 export interface Summary {
+  study?: StudyRow[] | null;
+  study_about?: StudyAbout | null;
   schema?: number;
   verdict?: "pass" | "fail" | "inconclusive";
   exit_code?: number;

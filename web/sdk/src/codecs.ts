@@ -1,3 +1,4 @@
+import { MoimError } from "./signaling.ts";
 import type { MediaKind, VideoCodec } from "./wire.ts";
 
 /** The part of `RTCRtpCodec` that the choice needs. */
@@ -25,4 +26,17 @@ export function preferredCodecs<C extends CodecLike>(
     main = usable.sort((a, b) => constrainedBaseline(b) - constrainedBaseline(a)).slice(0, 1);
   }
   return main.length > 0 ? [...main, ...named("video/rtx")] : [];
+}
+
+/**
+ * Negotiates a line for the room's codecs alone.
+ * @throws MoimError where this browser lacks them
+ */
+export function limitCodecs(transceiver: RTCRtpTransceiver, kind: MediaKind, video: VideoCodec): void {
+  const codecs = preferredCodecs(RTCRtpReceiver.getCapabilities(kind)?.codecs ?? [], kind, video);
+  if (codecs.length === 0) {
+    const wanted = kind === "audio" ? "Opus" : video.toUpperCase();
+    throw new MoimError("kind_unsupported", `this browser cannot do ${wanted}, the room's codec`);
+  }
+  transceiver.setCodecPreferences(codecs);
 }

@@ -1,7 +1,14 @@
 import type { RoomEvent } from "./wire.ts";
 
 /** Events for one participant, or of the moment: they repeat the last number and are never a gap. */
-const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set(["active_speakers", "slots", "slots_wanted"]);
+const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
+  "active_speakers",
+  "slots",
+  "slots_wanted",
+  "peer_offer",
+  "peer_answer",
+  "peer_candidate",
+]);
 
 /** Keeps the order of a room's events and finds what was missed. */
 export class Epochs {

@@ -1,4 +1,4 @@
-import { preferredCodecs } from "./codecs.ts";
+import { limitCodecs } from "./codecs.ts";
 import { MoimError } from "./signaling.ts";
 import type { Answer, IceServer, MediaKind, OfferedTrack, VideoCodec } from "./wire.ts";
 
@@ -38,7 +38,7 @@ const DISCONNECTED_MS = 2_000;
 const RESTART_AGAIN_MS = 5_000;
 const TOO_FAST_MS = 1_000;
 
-/** The one peer connection: what is sent, the pool of slots, and one offer at a time. */
+/** The connection with the server: what is sent, the pool of slots, and one offer at a time. */
 export class Peer {
   readonly #pc: RTCPeerConnection;
   readonly #codec: VideoCodec;
@@ -62,6 +62,11 @@ export class Peer {
     return this.#pc.connectionState;
   }
 
+  /** Whether there is nothing to negotiate yet. */
+  get isEmpty(): boolean {
+    return this.#sending.length + this.#slots.length === 0;
+  }
+
   getStats(): Promise<RTCStatsReport> {
     return this.#pc.getStats();
   }
@@ -70,7 +75,7 @@ export class Peer {
   addSlots(kind: MediaKind, count: number): void {
     for (let i = 0; i < count; i++) {
       const transceiver = this.#pc.addTransceiver(kind, { direction: "recvonly" });
-      this.#limitCodecs(transceiver, kind);
+      limitCodecs(transceiver, kind, this.#codec);
       this.#slots.push({ transceiver, kind, told: false });
     }
   }
@@ -97,7 +102,7 @@ export class Peer {
       return;
     }
     const transceiver = this.#pc.addTransceiver(track, { direction: "sendonly" });
-    this.#limitCodecs(transceiver, kind);
+    limitCodecs(transceiver, kind, this.#codec);
     this.#sending.push({ transceiver, kind, name, active: true, id: null });
   }
 
@@ -185,6 +190,7 @@ export class Peer {
 
   async #offerOnce(iceRestart: boolean): Promise<void> {
     const pc = this.#pc;
+    if (this.isEmpty) return;
     await pc.setLocalDescription(await pc.createOffer({ iceRestart }));
     for (const slot of this.#slots) {
       if (slot.told || slot.transceiver.mid === null) continue;
@@ -199,15 +205,6 @@ export class Peer {
     const ids = new Map(answer.tracks.map(({ mid, id }) => [mid, id]));
     for (const sending of offered) if (sending.active) sending.id = ids.get(sending.transceiver.mid!) ?? null;
     this.#hooks.negotiated(this.sentTracks());
-  }
-
-  #limitCodecs(transceiver: RTCRtpTransceiver, kind: MediaKind): void {
-    const codecs = preferredCodecs(RTCRtpReceiver.getCapabilities(kind)?.codecs ?? [], kind, this.#codec);
-    if (codecs.length === 0) {
-      const wanted = kind === "audio" ? "Opus" : this.#codec.toUpperCase();
-      throw new MoimError("kind_unsupported", `this browser cannot do ${wanted}, the room's codec`);
-    }
-    transceiver.setCodecPreferences(codecs);
   }
 
   #connectionChanged(): void {

@@ -1,9 +1,10 @@
-import { type Mapping, type SentMapping, type Snapshot, type Stat, StatsTracker } from "./stats.ts";
+import type { Stat } from "./paths.ts";
+import { type Mapping, type SentMapping, type Snapshot, StatsTracker } from "./stats.ts";
 import { type MediaKind, type QualitySample, SAMPLE_INTERVAL_MS } from "./wire.ts";
 
 /** Where statistics come from. */
 export interface StatsSource {
-  getStats(): Promise<RTCStatsReport>;
+  getStats(): Promise<ReadonlyMap<string, Stat>>;
 }
 
 /** How often is looked for the first media: `join_to_first_*` is at most this much too long. */
@@ -67,26 +68,27 @@ export class QualityMonitor {
   }
 
   mapped(mappings: Mapping[]): void {
-    this.#both((tracker, snapshot) => tracker.mapped(mappings, snapshot));
+    void this.#both((tracker, snapshot) => tracker.mapped(mappings, snapshot));
     this.#watchFirst();
   }
 
-  unmapped(mappings: Mapping[]): void {
-    this.#both((tracker, snapshot) => tracker.unmapped(mappings, snapshot));
+  /** Resolves when the counters were read for the last rows of these. */
+  unmapped(mappings: Mapping[]): Promise<void> {
+    return this.#both((tracker, snapshot) => tracker.unmapped(mappings, snapshot));
   }
 
   /** A track was muted or unmuted. */
   paused(track: string): void {
-    this.#both((tracker) => tracker.paused(track));
+    void this.#both((tracker) => tracker.paused(track));
   }
 
   setSent(sent: SentMapping[]): void {
-    this.#both((tracker, snapshot) => tracker.setSent(sent, snapshot));
+    void this.#both((tracker, snapshot) => tracker.setSent(sent, snapshot));
   }
 
-  #both(act: (tracker: StatsTracker, snapshot: Snapshot) => void): void {
+  #both(act: (tracker: StatsTracker, snapshot: Snapshot) => void): Promise<void> {
     const trackers = [this.#periodic, this.#onDemand];
-    this.#read((snapshot) => {
+    return this.#read((snapshot) => {
       for (const tracker of trackers) act(tracker, snapshot);
     }).catch(() => {});
   }
@@ -111,7 +113,7 @@ export class QualityMonitor {
     const source = this.#source;
     const turn = this.#queue.then(async () => {
       if (!source || source !== this.#source) throw new Error("the peer is closed");
-      const stats = (await source.getStats()) as unknown as ReadonlyMap<string, Stat>;
+      const stats = await source.getStats();
       return use({ atMs: performance.now(), stats });
     });
     this.#queue = turn.catch(() => {});

@@ -1,84 +1,24 @@
 import { Emitter } from "./emitter.ts";
 import { Epochs } from "./epochs.ts";
 import { type CameraOptions, type MicrophoneOptions, openCamera, openMicrophone } from "./media.ts";
-import { Peer } from "./peer.ts";
 import { QualityMonitor } from "./quality.ts";
+import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
+import { linkName, Routes } from "./routes.ts";
 import { MoimError, Signaling } from "./signaling.ts";
-import { FIRST_SLOTS, type SlotDiff, SlotTable, slotsToAdd } from "./slots.ts";
+import { FIRST_SLOTS, type SlotDiff, SlotTable } from "./slots.ts";
 import * as wire from "./wire.ts";
-
-/** How to enter a room. */
-export interface JoinOptions {
-  /** The server's address; default: where this page comes from. */
-  url?: string;
-  room: string;
-  /** The name that others see. */
-  name: string;
-  /** Topologies and codec: the first who joins decides. */
-  audio?: wire.AudioTopology;
-  video?: wire.VideoTopology;
-  videoCodec?: wire.VideoCodec;
-  /** A JWT with grants. */
-  token?: string;
-  /** Slots of video in the first offer; default 12. */
-  videoSlots?: number;
-  /** Media to send from the start; saves an offer. */
-  microphone?: MediaStreamTrack | null;
-  camera?: MediaStreamTrack | null;
-}
-
-/** Where a room stands. `reconnecting`: the socket or the media path is lost and being found again. */
-export type RoomState = "connecting" | "connected" | "reconnecting" | "ended";
-
-/** Someone else in the room. */
-export interface Participant {
-  readonly id: string;
-  name: string;
-  readonly tracks: Map<string, wire.TrackInfo>;
-}
-
-/** A remote track that began or ceased to come in. */
-export interface Subscription {
-  participant: string;
-  track: string;
-  kind: wire.MediaKind;
-  slot: string;
-  mediaTrack: MediaStreamTrack;
-  /** First RTP timestamp of this content, where the slot carried another track before and it is known. */
-  rtpTimestamp?: number;
-}
-
-/** The events of a room, by name. */
-export interface RoomEvents {
-  state: RoomState;
-  "participant-joined": Participant;
-  "participant-changed": Participant;
-  "participant-left": { participant: Participant; reason: wire.LeaveReason };
-  "track-added": { participant: Participant; track: wire.TrackInfo };
-  "track-changed": { participant: Participant; track: wire.TrackInfo };
-  "track-removed": { participant: Participant; track: wire.TrackInfo };
-  "track-subscribed": Subscription;
-  "track-unsubscribed": Subscription;
-  "active-speakers": wire.Speaker[];
-  /** Everything was joined anew (the server had forgotten us): own id and participants are new. */
-  rejoined: Room;
-  sample: wire.QualitySample;
-  error: MoimError;
-  ended: { reason: string };
-}
 
 interface Published {
   track: MediaStreamTrack;
   muted: boolean;
   /** What the others were told. */
   toldMuted: boolean;
+  /** A moderator muted it. */
+  silenced: boolean;
 }
 
 const FIRST_CONNECT_MS = 10_000;
 const RETRY_MS = 1_000;
-
-/** The names under which own tracks are published. */
-const SOURCE = { audio: "microphone", video: "camera" } as const;
 
 /** A room that one has joined. */
 export class Room extends Emitter<RoomEvents> {
@@ -86,6 +26,7 @@ export class Room extends Emitter<RoomEvents> {
   readonly participants = new Map<string, Participant>();
   readonly #options: JoinOptions;
   readonly #signaling: Signaling;
+  readonly #ownsSignaling: boolean;
   readonly #quality: QualityMonitor;
   readonly #published = new Map<wire.MediaKind, Published>();
   readonly #cleanup: (() => void)[] = [];
@@ -95,27 +36,29 @@ export class Room extends Emitter<RoomEvents> {
   #epochs = new Epochs(0);
   #held: wire.RoomEvent[] | null = [];
   #slots = new SlotTable();
-  #peer: Peer | null = null;
+  #routes: Routes | null = null;
   #videos: string[] | null = null;
   #openedFirst: (() => void) | null = null;
   #comingBack = false;
 
-  private constructor(options: JoinOptions) {
+  private constructor(options: JoinOptions, shared?: Signaling) {
     super();
     this.#options = options;
     this.#quality = new QualityMonitor(performance.now(), (sample) => {
       this.#signaling.tell(wire.call.qualitySample, sample);
       this.emit("sample", sample);
     });
-    const url = options.url ?? window.location.origin;
-    this.#signaling = new Signaling(url, wire.roomChannel(options.room), {
+    this.#ownsSignaling = shared === undefined;
+    this.#signaling = shared ?? new Signaling(options.url ?? window.location.origin, options.token);
+    const detach = this.#signaling.attach(wire.roomChannel(options.room), {
       opened: () => this.#opened(),
       lost: () => this.#updateState(),
       event: (data) => this.#received(data),
     });
+    this.#cleanup.push(detach);
     this.#listen(window, "online", () => {
       void this.#signaling.probe();
-      this.#peer?.restartIce();
+      this.#routes?.restartIce();
     });
     // A closed or reloaded page leaves at once; one that is kept for "back" stays.
     this.#listen(window, "pagehide", (event) => {
@@ -126,9 +69,10 @@ export class Room extends Emitter<RoomEvents> {
   /**
    * Enters a room. Resolves when the server has answered the first offer; media flows soon after.
    * Rejects with {@link MoimError} where the server cannot be reached or refuses.
+   * @param shared the connection of a {@link Client}; without it the room has one of its own
    */
-  static async join(options: JoinOptions): Promise<Room> {
-    const room = new Room(options);
+  static async join(options: JoinOptions, shared?: Signaling): Promise<Room> {
+    const room = new Room(options, shared);
     try {
       await room.#connect();
       if (options.microphone) room.#published.set("audio", published(options.microphone));
@@ -156,6 +100,11 @@ export class Room extends Emitter<RoomEvents> {
     return this.#answer.you.can_publish;
   }
 
+  /** Whether the token allows to mute and remove others, to lock the room and to change its limit. */
+  get canModerate(): boolean {
+    return this.#answer.you.can_moderate === true;
+  }
+
   get state(): RoomState {
     return this.#state;
   }
@@ -171,15 +120,16 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   /** What is sent of a kind. */
-  localTrack(kind: wire.MediaKind): { mediaTrack: MediaStreamTrack; muted: boolean } | null {
+  localTrack(kind: wire.MediaKind): LocalTrack | null {
     const published = this.#published.get(kind);
-    return published ? { mediaTrack: published.track, muted: published.muted } : null;
+    if (!published) return null;
+    return { mediaTrack: published.track, muted: published.muted, silenced: published.silenced };
   }
 
-  /** The media of a remote track, or null while no slot carries it. */
+  /** The media of a remote track ("mix": the room's mix), or null while it does not come in. */
   mediaTrack(track: string): MediaStreamTrack | null {
     const slot = this.#slots.slotOf(track);
-    return slot === null ? null : (this.#peer?.slotTrack(slot) ?? null);
+    return slot === null ? null : (this.#routes?.slotTrack(slot) ?? null);
   }
 
   /** Opens and sends the microphone. */
@@ -192,20 +142,43 @@ export class Room extends Emitter<RoomEvents> {
     await this.publish(await openCamera(options));
   }
 
-  /** Sends a track; what was sent of its kind before is replaced. */
-  async publish(track: MediaStreamTrack): Promise<void> {
+  /** Opens the microphone anew with or without echo cancellation, noise suppression and gain control. */
+  async setProcessing(processing: boolean): Promise<void> {
+    const old = this.#published.get("audio");
+    if (!old) return;
+    const { deviceId } = old.track.getSettings();
+    const { muted } = old;
+    const track = await openMicrophone(deviceId ? { processing, deviceId } : { processing });
+    track.enabled = old.track.enabled;
+    await this.publish(track, muted);
+  }
+
+  /**
+   * Sends a track; what was sent of its kind before is replaced.
+   * @param muted whether it begins muted
+   */
+  async publish(track: MediaStreamTrack, muted = false): Promise<void> {
     const kind = track.kind as wire.MediaKind;
     const old = this.#published.get(kind);
-    this.#published.set(kind, { ...published(track), toldMuted: old?.toldMuted ?? false });
+    const now = { ...published(track), muted };
+    if (old) Object.assign(now, { toldMuted: old.toldMuted, silenced: old.silenced });
+    track.enabled = !muted && !now.silenced;
+    this.#published.set(kind, now);
     if (old) {
       old.track.stop();
-      await this.#peer?.replace(SOURCE[kind], track);
+      await this.#routes?.replace(kind, track);
       await this.#tellMuted();
       return;
     }
-    if (!this.#peer || !this.canPublish) return;
-    await this.#peer.send(track, SOURCE[kind]);
-    await this.#peer.negotiate();
+    if (!this.#routes || !this.canPublish) return;
+    try {
+      await this.#routes.send(track);
+    } catch (error) {
+      this.#published.delete(kind);
+      throw error;
+    }
+    await this.#routes.negotiate(kind);
+    await this.#tellMuted();
   }
 
   /** Stops sending a kind and releases its device. */
@@ -214,17 +187,42 @@ export class Room extends Emitter<RoomEvents> {
     if (!published) return;
     this.#published.delete(kind);
     published.track.stop();
-    await this.#peer?.stopSending(SOURCE[kind]);
-    await this.#peer?.negotiate();
+    await this.#routes?.stopSending(kind);
   }
 
-  /** Mutes or unmutes what is sent of a kind: silence or black at once, and everyone is told. */
+  /**
+   * Mutes or unmutes what is sent of a kind: silence or black at once, and everyone is told. What a moderator muted
+   * only he releases: unmuting it rejects with `not_allowed`.
+   */
   async mute(kind: wire.MediaKind, muted: boolean): Promise<void> {
     const published = this.#published.get(kind);
-    if (!published || published.muted === muted) return;
+    if (!published) return;
+    if (published.silenced && !muted)
+      throw new MoimError("not_allowed", "a moderator muted you: ask to be heard again");
+    if (published.muted === muted) return;
     published.muted = muted;
     published.track.enabled = !muted;
     await this.#tellMuted();
+  }
+
+  /** Moderators: mutes anyone's track, so that he cannot unmute it himself, or releases it. */
+  async muteOther(track: string, muted: boolean): Promise<void> {
+    await this.#signaling.call(wire.call.mute, { track, muted });
+  }
+
+  /** Moderators: puts someone out of the room. */
+  async remove(participant: string): Promise<void> {
+    await this.#signaling.call(wire.call.remove, { participant });
+  }
+
+  /** Moderators: lets nobody new in, or again somebody. */
+  async lock(locked: boolean): Promise<void> {
+    await this.#signaling.call(wire.call.lock, { locked });
+  }
+
+  /** Moderators: changes how many may be in the room; who is in it stays. */
+  async limit(maxParticipants: number): Promise<void> {
+    await this.#signaling.call(wire.call.limit, { max_participants: maxParticipants });
   }
 
   /** Asks for what is to be in the named slots. */
@@ -234,9 +232,10 @@ export class Room extends Emitter<RoomEvents> {
 
   /**
    * Receives exactly these remote video tracks, in this order of importance; more slots are negotiated as needed.
-   * From the first call on the server no longer fills the slots of video by itself.
+   * From the first call on the server no longer fills the slots of video by itself. In a mesh all videos come.
    */
   async showVideos(tracks: readonly string[]): Promise<void> {
+    if (this.info.video !== "sfu") return;
     const first = this.#videos === null;
     this.#videos = [...tracks];
     await this.#growSlots(0, tracks.length);
@@ -287,8 +286,9 @@ export class Room extends Emitter<RoomEvents> {
   async #enter(): Promise<void> {
     this.#session = crypto.randomUUID();
     this.#held = [];
-    const { room, name, audio, video, videoCodec, token } = this.#options;
+    const { room, name, preset, audio, video, videoCodec, token } = this.#options;
     const argument: wire.Join = { room, name, session: this.#session };
+    if (preset) argument.preset = preset;
     if (audio) argument.audio = audio;
     if (video) argument.video = video;
     if (videoCodec) argument.video_codec = videoCodec;
@@ -300,34 +300,35 @@ export class Room extends Emitter<RoomEvents> {
     this.participants.clear();
     for (const info of joined.participants) this.participants.set(info.id, participantOf(info));
     this.#slots = new SlotTable();
-    this.#peer?.close();
-    const peer = this.#newPeer(joined);
-    this.#peer = peer;
-    this.#quality.start(joined.participant, peer);
+    this.#routes?.close();
+    const routes = this.#newRoutes(joined);
+    this.#routes = routes;
+    this.#quality.start(joined.participant, routes);
 
-    if (joined.you.can_publish)
-      for (const [kind, { track }] of this.#published) await peer.send(track, SOURCE[kind]);
-    if (joined.you.can_subscribe) {
-      const { max_audio_slots, max_video_slots } = joined.room.limits;
-      const videos = joined.room.video === "none" ? 0 : (this.#options.videoSlots ?? FIRST_SLOTS.video);
-      peer.addSlots("audio", Math.min(FIRST_SLOTS.audio, max_audio_slots));
-      peer.addSlots("video", Math.min(videos, max_video_slots));
+    for (const [kind, { track }] of [...this.#published]) {
+      if (!routes.has(kind)) {
+        track.stop();
+        this.#published.delete(kind);
+      } else if (joined.you.can_publish) await routes.send(track);
     }
+    if (joined.you.can_subscribe) routes.addFirstSlots(this.#options.videoSlots ?? FIRST_SLOTS.video);
     if (again) this.emit("rejoined", this);
     this.#release();
-    await peer.negotiate();
-    for (const published of this.#published.values()) published.toldMuted = false;
+    await routes.start();
+    for (const published of this.#published.values()) {
+      Object.assign(published, { toldMuted: false, silenced: false });
+      published.track.enabled = !published.muted;
+    }
     await this.#tellMuted();
     this.#updateState();
   }
 
-  #newPeer(joined: wire.Joined): Peer {
-    const session = this.#session;
-    return new Peer(joined.ice_servers, joined.room.video_codec, {
-      offer: async (sdp, tracks) =>
-        wire.answer(await this.#signaling.call(wire.call.offer, { sdp, tracks, session }), "answer"),
-      slotAdded: (mid, kind) => this.#slots.add(mid, kind),
-      negotiated: (tracks) => this.#quality.setSent(tracks),
+  #newRoutes(joined: wire.Joined): Routes {
+    return new Routes(joined, this.#session, this.#signaling, {
+      slotAdded: (slot, kind) => this.#slots.add(slot, kind),
+      slots: (changes) => this.#slotsChanged(changes),
+      sent: (tracks) => this.#quality.setSent(tracks),
+      speakers: (speakers) => this.emit("active-speakers", speakers),
       connection: (state) => {
         if (state === "disconnected" || state === "failed") void this.#signaling.probe();
         this.#updateState();
@@ -362,7 +363,7 @@ export class Room extends Emitter<RoomEvents> {
       this.#epochs.seen = Math.max(this.#epochs.seen, epoch);
       this.#comingBack = false;
       this.#release();
-      this.#peer?.retry();
+      this.#routes?.retry();
       this.#updateState();
       this.#tellMuted().catch((error: unknown) => console.warn("mute was not told", error));
     } catch (error) {
@@ -377,7 +378,7 @@ export class Room extends Emitter<RoomEvents> {
     if (this.#state === "ended" || this.#comingBack) return;
     this.#comingBack = true;
     try {
-      this.#forgetSubscriptions(this.#slots.drop(() => true));
+      void this.#forgetSubscriptions(this.#slots.drop(() => true));
       this.#videos = null; // the tracks are new: the page hears "rejoined" and chooses again
       await this.#enter();
       this.#comingBack = false;
@@ -453,7 +454,7 @@ export class Room extends Emitter<RoomEvents> {
         const track = participant?.tracks.get(event.track);
         if (!participant || !track) return;
         participant.tracks.delete(event.track);
-        this.#forgetSubscriptions(this.#slots.drop((content) => content.track === event.track));
+        void this.#forgetSubscriptions(this.#slots.drop((content) => content.track === event.track));
         this.emit("track-removed", { participant, track });
         return;
       }
@@ -461,10 +462,19 @@ export class Room extends Emitter<RoomEvents> {
         this.emit("active-speakers", event.speakers);
         return;
       case "slots":
-        this.#slotsChanged(event.slots);
+        void this.#slotsChanged(event.slots);
         return;
       case "slots_wanted":
         this.#growSlots(event.audio, this.#videos ? 0 : event.video).catch(() => {});
+        return;
+      case "room_changed":
+        this.#answer.room = event.room;
+        this.emit("room-changed", event.room);
+        return;
+      case "peer_offer":
+      case "peer_answer":
+      case "peer_candidate":
+        this.#routes?.peerEvent(event);
         return;
       case "room_ended":
         this.#end(event.reason);
@@ -473,18 +483,22 @@ export class Room extends Emitter<RoomEvents> {
 
   #participantLeft(id: string, reason: wire.LeaveReason): void {
     if (id === this.me) {
-      // The server gave us up although we are here.
-      if (reason !== "left") void this.#rejoin();
+      if (reason === "removed") this.#end("removed");
+      // Else the server gave us up although we are here.
+      else if (reason !== "left") void this.#rejoin();
       return;
     }
     const participant = this.participants.get(id);
     if (!participant) return;
     this.participants.delete(id);
-    this.#forgetSubscriptions(this.#slots.drop((content) => content.participant === id));
+    this.#routes?.left(id);
+    void this.#forgetSubscriptions(this.#slots.drop((content) => content.participant === id));
+    this.#slots.forget(linkName(id));
     this.emit("participant-left", { participant, reason });
   }
 
   #trackIs(id: string, track: wire.TrackInfo): void {
+    if (id === this.me) this.#ownTrackIs(track);
     const participant = this.participants.get(id);
     if (!participant) return;
     const known = participant.tracks.get(track.id);
@@ -493,41 +507,45 @@ export class Room extends Emitter<RoomEvents> {
     this.emit(known ? "track-changed" : "track-added", { participant, track });
   }
 
-  #slotsChanged(changes: wire.SlotChange[]): void {
-    const diff = this.#slots.apply(changes);
-    this.#forgetSubscriptions({ ...diff, mapped: [] });
-    if (diff.mapped.length > 0) this.#quality.mapped(diff.mapped);
-    for (const mapping of diff.mapped) {
-      const mediaTrack = this.#peer?.slotTrack(mapping.slot);
-      if (mediaTrack) this.emit("track-subscribed", { ...mapping, mediaTrack });
-    }
+  /** A moderator's mute holds here too: where media does not pass the server nobody else could enforce it. */
+  #ownTrackIs({ id, kind, silenced = false }: wire.TrackInfo): void {
+    const published = this.#published.get(kind);
+    if (!published || published.silenced === silenced || this.#routes?.idOf(kind) !== id) return;
+    published.silenced = silenced;
+    published.track.enabled = !published.muted && !silenced;
+    this.emit("silenced", { kind, silenced });
   }
 
-  #forgetSubscriptions({ unmapped }: SlotDiff): void {
-    if (unmapped.length > 0) this.#quality.unmapped(unmapped);
+  /** Resolves when the last figures of what ended are read. */
+  #slotsChanged(changes: wire.SlotChange[]): Promise<void> {
+    const diff = this.#slots.apply(changes);
+    const read = this.#forgetSubscriptions(diff);
+    if (diff.mapped.length > 0) this.#quality.mapped(diff.mapped);
+    for (const mapping of diff.mapped) {
+      const mediaTrack = this.#routes?.slotTrack(mapping.slot);
+      if (mediaTrack) this.emit("track-subscribed", { ...mapping, mediaTrack });
+    }
+    return read;
+  }
+
+  async #forgetSubscriptions({ unmapped }: SlotDiff): Promise<void> {
+    const read = unmapped.length > 0 ? this.#quality.unmapped(unmapped) : Promise.resolve();
     for (const mapping of unmapped) {
-      const mediaTrack = this.#peer?.slotTrack(mapping.slot);
+      const mediaTrack = this.#routes?.slotTrack(mapping.slot);
       if (mediaTrack) this.emit("track-unsubscribed", { ...mapping, mediaTrack });
     }
+    await read;
   }
 
   async #growSlots(audio: number, video: number): Promise<void> {
-    const peer = this.#peer;
-    if (!peer || !this.#answer.you.can_subscribe) return;
-    const { max_audio_slots, max_video_slots } = this.info.limits;
-    const moreAudio = slotsToAdd(peer.slotCount("audio"), audio, max_audio_slots);
-    const moreVideo = slotsToAdd(peer.slotCount("video"), video, max_video_slots);
-    if (moreAudio + moreVideo === 0) return;
-    peer.addSlots("audio", moreAudio);
-    peer.addSlots("video", moreVideo);
-    await peer.negotiate();
+    if (this.#answer.you.can_subscribe) await this.#routes?.growSlots(audio, video);
   }
 
   /** Tells the others what is muted; without a connection they are told after coming back. */
   async #tellMuted(): Promise<void> {
     for (const [kind, published] of this.#published) {
       const { muted, toldMuted } = published;
-      const track = this.#peer?.sentTracks().find((sent) => sent.kind === kind)?.id;
+      const track = this.#routes?.idOf(kind);
       if (muted === toldMuted || !track) continue;
       try {
         await this.#signaling.call(wire.call.mute, { track, muted });
@@ -540,7 +558,7 @@ export class Room extends Emitter<RoomEvents> {
 
   #updateState(): void {
     if (this.#state === "ended" || !this.#joined) return;
-    const path = this.#peer?.connectionState ?? "new";
+    const path = this.#routes?.connectionState ?? "new";
     const healthy = this.#signaling.isOpen && path === "connected" && !this.#comingBack;
     let state: RoomState = healthy ? "connected" : "reconnecting";
     if (!healthy && this.#state === "connecting") state = "connecting";
@@ -554,8 +572,8 @@ export class Room extends Emitter<RoomEvents> {
     this.#state = "ended";
     for (const undo of this.#cleanup) undo();
     this.#quality.stop();
-    this.#peer?.close();
-    this.#signaling.close();
+    this.#routes?.close();
+    if (this.#ownsSignaling) this.#signaling.close();
     if (!this.#joined) return;
     for (const { track } of this.#published.values()) track.stop();
     this.emit("state", "ended");
@@ -564,7 +582,7 @@ export class Room extends Emitter<RoomEvents> {
 }
 
 function published(track: MediaStreamTrack): Published {
-  return { track, muted: false, toldMuted: false };
+  return { track, muted: false, toldMuted: false, silenced: false };
 }
 
 function participantOf(info: wire.ParticipantInfo): Participant {

@@ -28,46 +28,64 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const PROBE_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 8_000;
 
-/** The realtime socket: calls, one channel, and its own way of coming back. */
+/** The realtime socket: calls, the channels of rooms, and its own way of coming back. */
 export class Signaling {
-  readonly #socket: AGClientSocket;
-  readonly #hooks: SignalingHooks;
+  /** The socket itself, for what applications do with it. */
+  readonly socket: AGClientSocket;
+  readonly #rooms = new Map<string, SignalingHooks>();
   #attempt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
 
   /**
    * @param url the server's `http:` or `https:` address
-   * @param channel where the room's events come
+   * @param token a JWT that the socket authenticates with, at each handshake
    */
-  constructor(url: string, channel: string, hooks: SignalingHooks) {
+  constructor(url: string, token?: string) {
     const { hostname, port, protocol } = new URL(url);
     const secure = protocol === "https:" || protocol === "wss:";
-    this.#hooks = hooks;
-    this.#socket = create({
+    this.socket = create({
       hostname,
       port: port === "" ? (secure ? 443 : 80) : Number(port),
       secure,
       path: SOCKET_PATH,
+      autoConnect: false,
       autoReconnect: false,
       connectTimeout: CONNECT_TIMEOUT_MS,
       ackTimeout: ANSWER_TIMEOUT_MS,
       disconnectOnUnload: false,
+      authEngine: tokenInMemory(token ?? null),
     });
-    // The server pushes a room's events without a subscription. This one is never sent, since the socket stays
-    // unauthenticated; it makes the client keep what comes on the channel, with no race against `room.join`.
-    const events = this.#socket.subscribe(channel, { waitForAuth: true });
-    void this.#each(events, (data) => hooks.event(data));
-    void this.#each(this.#socket.listener("connect"), () => {
+    // The server pushes a room's events to its people without a subscription; the client would drop what comes on
+    // a channel that it did not subscribe. So they are taken where frames are decoded.
+    const plain = this.socket.codec;
+    this.socket.codec = {
+      encode: (packet: unknown) => plain.encode(packet),
+      decode: (frame: unknown) => {
+        const decoded = plain.decode(frame);
+        for (const packet of Array.isArray(decoded) ? decoded : [decoded]) this.#taken(packet);
+        return decoded;
+      },
+    };
+    void this.#each(this.socket.listener("connect"), () => {
       this.#attempt = 0;
-      if (!this.#ended) hooks.opened();
+      if (!this.#ended) for (const hooks of [...this.#rooms.values()]) hooks.opened();
     });
-    void this.#each(this.#socket.listener("close"), () => this.#closed());
+    void this.#each(this.socket.listener("close"), () => this.#closed());
+    this.socket.connect();
+  }
+
+  /** Hands on what comes on a room's channel, and how the socket does; returns a function that ends it. */
+  attach(channel: string, hooks: SignalingHooks): () => void {
+    this.#rooms.set(channel, hooks);
+    return () => {
+      if (this.#rooms.get(channel) === hooks) this.#rooms.delete(channel);
+    };
   }
 
   /** Whether the socket is open. */
   get isOpen(): boolean {
-    return this.#socket.state === this.#socket.OPEN;
+    return this.socket.state === this.socket.OPEN;
   }
 
   /** Calls the server and awaits its answer. Rejects with {@link MoimError}. */
@@ -75,7 +93,7 @@ export class Signaling {
     if (this.#ended) throw new MoimError("ended", `${name}: the room is left`);
     if (!this.isOpen) throw new MoimError("disconnected", `${name}: no connection to the server`);
     try {
-      return await this.#socket.invoke(name, data, { ackTimeout: timeoutMs });
+      return await this.socket.invoke(name, data, { ackTimeout: timeoutMs });
     } catch (cause) {
       const { code, message } = cause as { code?: unknown; message?: string };
       const known = safeCode(code);
@@ -85,7 +103,7 @@ export class Signaling {
 
   /** Tells the server something without an answer; without a connection it is lost. */
   tell(name: string, data: unknown): void {
-    if (!this.#ended && this.isOpen) void this.#socket.transmit(name, data);
+    if (!this.#ended && this.isOpen) void this.socket.transmit(name, data);
   }
 
   /** The network changed: finds out at once whether the socket still works. */
@@ -99,7 +117,7 @@ export class Signaling {
     try {
       await this.call(call.ping, {}, PROBE_TIMEOUT_MS);
     } catch {
-      if (this.isOpen) this.#socket.disconnect(4000, "no answer to a probe");
+      if (this.isOpen) this.socket.disconnect(4000, "no answer to a probe");
     }
   }
 
@@ -107,14 +125,14 @@ export class Signaling {
   close(): void {
     this.#ended = true;
     clearTimeout(this.#timer);
-    this.#socket.disconnect(1000);
-    this.#socket.killAllChannels();
-    this.#socket.killAllListeners();
+    this.socket.disconnect(1000);
+    this.socket.killAllChannels();
+    this.socket.killAllListeners();
   }
 
   #closed(): void {
     if (this.#ended) return;
-    this.#hooks.lost();
+    for (const hooks of [...this.#rooms.values()]) hooks.lost();
     clearTimeout(this.#timer);
     const delay = reconnectDelayMs(this.#attempt++, Math.random());
     this.#timer = setTimeout(() => this.#connectNow(), delay);
@@ -122,12 +140,38 @@ export class Signaling {
 
   #connectNow(): void {
     clearTimeout(this.#timer);
-    if (!this.#ended && this.#socket.state === this.#socket.CLOSED) this.#socket.connect();
+    if (!this.#ended && this.socket.state === this.socket.CLOSED) this.socket.connect();
+  }
+
+  #taken(packet: unknown): void {
+    const { event, data } = (packet ?? {}) as {
+      event?: unknown;
+      data?: { channel?: unknown; data?: unknown };
+    };
+    if (event !== "#publish" || typeof data?.channel !== "string") return;
+    this.#rooms.get(data.channel)?.event(data.data);
   }
 
   async #each<T>(stream: AsyncIterable<T>, take: (item: T) => void): Promise<void> {
     for await (const item of stream) take(item);
   }
+}
+
+/** Keeps the token for this socket alone: storage of the page would share it with every other tab. */
+function tokenInMemory(token: string | null) {
+  let kept: unknown = token;
+  return {
+    saveToken: async (_name: string, fresh: object | string) => {
+      kept = fresh;
+      return fresh;
+    },
+    removeToken: async () => {
+      const old = kept as string | null;
+      kept = null;
+      return old;
+    },
+    loadToken: async () => kept as string | null,
+  };
 }
 
 function safeCode(code: unknown): ErrorCode | null {

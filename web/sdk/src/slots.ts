@@ -5,6 +5,9 @@ export const FIRST_SLOTS = { audio: 4, video: 12 } as const;
 /** The pool grows in steps of this many. */
 export const SLOT_STEP = 8;
 
+/** The room's mix, as the content of a slot. */
+export const MIX: SlotContent = { participant: "", track: "mix" };
+
 /** What is in a slot. */
 export interface SlotContent {
   participant: string;
@@ -39,6 +42,11 @@ export class SlotTable {
     if (!this.#slots.has(slot)) this.#slots.set(slot, { kind, content: null });
   }
 
+  /** Forgets the slots of a connection that is no more, by the beginning of their names. */
+  forget(connection: string): void {
+    for (const slot of [...this.#slots.keys()]) if (slot.startsWith(connection)) this.#slots.delete(slot);
+  }
+
   /** How many slots of a kind there are. */
   count(kind: MediaKind): number {
     return [...this.#slots.values()].filter((slot) => slot.kind === kind).length;
@@ -63,10 +71,7 @@ export class SlotTable {
     for (const change of changes) {
       const slot = this.#slots.get(change.slot);
       if (!slot) continue;
-      const next =
-        change.track !== null && change.participant !== null
-          ? { participant: change.participant, track: change.track }
-          : null;
+      const next = contentOf(change);
       if (slot.content?.track === next?.track) continue;
       if (slot.content) diff.unmapped.push({ slot: change.slot, kind: slot.kind, ...slot.content });
       if (next) {
@@ -99,6 +104,11 @@ export class SlotTable {
     const waiting = wanted.filter((track) => !placed.has(track));
     return ours.map(([slot]) => ({ slot, track: kept.get(slot) ?? waiting.shift() ?? null }));
   }
+}
+
+function contentOf({ participant, track, mix }: SlotChange): SlotContent | null {
+  if (mix) return MIX;
+  return track !== null && participant !== null ? { participant, track } : null;
 }
 
 /**

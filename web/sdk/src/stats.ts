@@ -6,10 +6,8 @@
  * measured is null, never 0.
  */
 import { mosCq, mosLq, mosSdk, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "./mos.ts";
+import { connectionOf, oneWayMs, overall, type PathFigures, pathsOf, type Stat } from "./paths.ts";
 import type { MediaKind, QualitySample, ReceivedTrack, SentTrack } from "./wire.ts";
-
-/** One entry of an `RTCStatsReport`. */
-export type Stat = { id: string; type: string; timestamp: number } & Record<string, unknown>;
 
 /** What `getStats` said at one moment. */
 export interface Snapshot {
@@ -18,7 +16,7 @@ export interface Snapshot {
   stats: ReadonlyMap<string, Stat>;
 }
 
-/** A track in a slot. */
+/** A track in a slot; in a mesh on a line, named `PARTICIPANT/MID`. */
 export interface Mapping {
   slot: string;
   kind: MediaKind;
@@ -26,7 +24,7 @@ export interface Mapping {
   track: string;
 }
 
-/** An own track on its line. */
+/** An own track on a line; in a mesh on one line to each other member, named as in {@link Mapping}. */
 export interface SentMapping {
   mid: string;
   id: string;
@@ -50,10 +48,10 @@ interface Receiving extends Mapping {
   freezesKnown: boolean;
 }
 
-/** Follows the counters of one peer connection and cuts them into intervals. */
+/** Follows the counters of the peer connections and cuts them into intervals. */
 export class StatsTracker {
   readonly #receiving = new Map<string, Receiving>();
-  #finished: ReceivedTrack[] = [];
+  #finished: { slot: string; row: ReceivedTrack }[] = [];
   #sent: SentMapping[] = [];
   #sentFrom = new Map<string, Mark>();
   #fromMs: number;
@@ -84,7 +82,8 @@ export class StatsTracker {
       const receiving = this.#receiving.get(slot);
       if (!receiving || receiving.track !== track) continue;
       this.#receiving.delete(slot);
-      if (snapshot.atMs > receiving.from.atMs) this.#finished.push(receivedRow(receiving, snapshot));
+      if (snapshot.atMs > receiving.from.atMs)
+        this.#finished.push({ slot, row: receivedRow(receiving, snapshot) });
     }
   }
 
@@ -99,9 +98,12 @@ export class StatsTracker {
     const known = this.#sentFrom;
     this.#sent = [...sent];
     this.#sentFrom = new Map(
-      sent.map(({ mid, id }) => [
-        id,
-        known.get(id) ?? { atMs: snapshot.atMs, stat: find(snapshot, "outbound-rtp", mid) },
+      sent.map((mapping) => [
+        sentKey(mapping),
+        known.get(sentKey(mapping)) ?? {
+          atMs: snapshot.atMs,
+          stat: find(snapshot, "outbound-rtp", mapping.mid),
+        },
       ]),
     );
   }
@@ -123,18 +125,24 @@ export class StatsTracker {
 
   /** Ends the interval; the next one begins here. */
   sample(participant: string, joinMs: number, snapshot: Snapshot): QualitySample {
-    const path = pathOf(snapshot);
-    const received = this.#finished;
+    const paths = pathsOf(snapshot.stats);
+    const path = overall(paths);
+    const rows = this.#finished;
     for (const receiving of this.#receiving.values()) {
       if (snapshot.atMs <= receiving.from.atMs) continue;
-      received.push(receivedRow(receiving, snapshot));
+      rows.push({ slot: receiving.slot, row: receivedRow(receiving, snapshot) });
       receiving.from = { atMs: snapshot.atMs, stat: inbound(snapshot, receiving.slot) };
       receiving.freezesKnown = true;
     }
-    for (const row of received) addScores(row, path.rttMs);
-    const sent = this.#sent.map((mapping) => sentRow(mapping, this.#sentFrom.get(mapping.id)!, snapshot));
-    for (const { mid, id } of this.#sent)
-      this.#sentFrom.set(id, { atMs: snapshot.atMs, stat: find(snapshot, "outbound-rtp", mid) });
+    for (const { slot, row } of rows) addScores(row, connectionOf(slot), paths);
+    const lines = this.#sent.map((mapping) =>
+      sentRow(mapping, this.#sentFrom.get(sentKey(mapping))!, snapshot),
+    );
+    for (const mapping of this.#sent)
+      this.#sentFrom.set(sentKey(mapping), {
+        atMs: snapshot.atMs,
+        stat: find(snapshot, "outbound-rtp", mapping.mid),
+      });
     const sample: QualitySample = {
       participant,
       at_ms: Math.max(0, Math.round(snapshot.atMs - joinMs)),
@@ -144,8 +152,8 @@ export class StatsTracker {
       srtp_cipher: path.cipher,
       join_to_first_audio_ms: null,
       join_to_first_frame_ms: null,
-      sent,
-      received,
+      sent: sumTracks(lines),
+      received: rows.map(({ row }) => row),
     };
     this.#finished = [];
     this.#fromMs = snapshot.atMs;
@@ -212,16 +220,24 @@ function sinceLastMs(receiving: Receiving, now: Stat | null, snapshot: Snapshot,
 }
 
 /** MOS of an audio row. Delay is estimated: no mark travels to a browser's speaker. */
-function addScores(row: ReceivedTrack, rttMs: number | null): void {
+function addScores(
+  row: ReceivedTrack,
+  connection: string,
+  paths: ReadonlyMap<string, Pick<PathFigures, "rttMs">>,
+): void {
   if (row.kind !== "audio" || row.loss_pct === null) return;
   row.mos_lq = mosLq(row.loss_pct);
+  const rttMs = paths.get(connection)?.rttMs ?? null;
   if (rttMs === null) return;
   if (row.jitter_buffer_ms !== null) {
-    // One way up and one way down: the speaker's own path is taken to be as long as ours.
-    const delayMs = OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + rttMs + row.jitter_buffer_ms;
-    row.mos_cq = mosCq(row.loss_pct, delayMs);
+    const network = oneWayMs(connection, rttMs);
+    row.mos_cq = mosCq(row.loss_pct, OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + network + row.jitter_buffer_ms);
   }
   if (row.jitter_ms !== null) row.mos_sdk = mosSdk(row.loss_pct, rttMs, row.jitter_ms);
+}
+
+function sentKey({ mid, id }: SentMapping): string {
+  return `${mid} ${id}`;
 }
 
 function sentRow(mapping: SentMapping, from: Mark, snapshot: Snapshot): SentTrack {
@@ -244,21 +260,27 @@ function sentRow(mapping: SentMapping, from: Mark, snapshot: Snapshot): SentTrac
   };
 }
 
-function pathOf(snapshot: Snapshot): {
-  rttMs: number | null;
-  availableKbps: number | null;
-  cipher: string | null;
-} {
-  for (const stat of snapshot.stats.values()) {
-    if (stat.type !== "transport") continue;
-    const pair = snapshot.stats.get(String(stat.selectedCandidatePairId)) ?? null;
+/** A row a track: in a mesh a track is sent once to each other member, and what it costs is the sum. */
+function sumTracks(lines: readonly SentTrack[]): SentTrack[] {
+  const tracks = new Map<string, SentTrack[]>();
+  for (const line of lines) tracks.set(line.track, [...(tracks.get(line.track) ?? []), line]);
+  return [...tracks.values()].map((all) => {
+    const first = all[0]!;
+    if (all.length === 1) return first;
+    const known = (key: "remote_loss_pct" | "frames_per_second") =>
+      all.map((line) => line[key]).filter((figure): figure is number => figure !== null);
+    const worst = (figures: number[], pick: (...all: number[]) => number) =>
+      figures.length > 0 ? pick(...figures) : null;
     return {
-      rttMs: scale(value(pair, "currentRoundTripTime"), 1000),
-      availableKbps: scale(value(pair, "availableOutgoingBitrate"), 1 / 1000),
-      cipher: typeof stat.srtpCipher === "string" ? stat.srtpCipher : null,
+      ...first,
+      packets_sent: all.reduce((total, line) => total + line.packets_sent, 0),
+      retransmitted_packets_sent: all.map((line) => line.retransmitted_packets_sent).reduce(sum),
+      bitrate_kbps: all.reduce((total, line) => total + line.bitrate_kbps, 0),
+      remote_loss_pct: worst(known("remote_loss_pct"), Math.max),
+      frames_per_second: worst(known("frames_per_second"), Math.min),
+      keyframe_requests: all.map((line) => line.keyframe_requests).reduce(sum),
     };
-  }
-  return { rttMs: null, availableKbps: null, cipher: null };
+  });
 }
 
 function inbound(snapshot: Snapshot, mid: string): Stat | null {

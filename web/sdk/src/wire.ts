@@ -28,6 +28,13 @@ export const call = {
   offer: "room.offer",
   slots: "room.slots",
   mute: "room.mute",
+  announce: "room.announce",
+  peerOffer: "room.peer_offer",
+  peerAnswer: "room.peer_answer",
+  peerCandidate: "room.peer_candidate",
+  remove: "room.remove",
+  lock: "room.lock",
+  limit: "room.limit",
   leave: "room.leave",
   resume: "room.resume",
   qualitySample: "quality.sample",
@@ -39,16 +46,20 @@ export const roomChannel = (roomId: string): string => `room:${roomId}`;
 
 export const audioTopology = oneOf("mesh", "sfu", "mcu");
 export const videoTopology = oneOf("none", "mesh", "sfu");
+/** A pair of topologies with a name. */
+export const preset = oneOf("small_call", "mesh", "audio_room", "audio_mix_with_cameras");
 export const videoCodec = oneOf("vp8", "h264");
 export const mediaKind = oneOf("audio", "video");
 export type AudioTopology = Infer<typeof audioTopology>;
 export type VideoTopology = Infer<typeof videoTopology>;
+export type Preset = Infer<typeof preset>;
 export type VideoCodec = Infer<typeof videoCodec>;
 export type MediaKind = Infer<typeof mediaKind>;
 
 /** What is wrong with a request, for programs; `crates/wire/src/error.rs` says what to do about each. */
 export const errorCode = oneOf(
   "room_full",
+  "room_locked",
   "kind_conflict",
   "kind_unsupported",
   "not_allowed",
@@ -77,6 +88,7 @@ export const join = object({
   name: text,
   audio: optional(audioTopology),
   video: optional(videoTopology),
+  preset: optional(preset),
   video_codec: optional(videoCodec),
   token: optional(text),
   session: optional(text),
@@ -84,7 +96,14 @@ export const join = object({
 export type Join = Infer<typeof join>;
 
 /** A published track. */
-export const trackInfo = object({ id: text, kind: mediaKind, name: optional(text), muted: bool });
+export const trackInfo = object({
+  id: text,
+  kind: mediaKind,
+  name: optional(text),
+  muted: bool,
+  /** A moderator muted it: the publisher cannot unmute. */
+  silenced: optional(bool),
+});
 export type TrackInfo = Infer<typeof trackInfo>;
 
 /** A participant as the others see him. */
@@ -96,6 +115,8 @@ export const roomInfo = object({
   audio: audioTopology,
   video: videoTopology,
   video_codec: videoCodec,
+  /** Nobody new comes in. */
+  locked: optional(bool),
   limits: object({ max_participants: count, max_audio_slots: count, max_video_slots: count }),
 });
 export type RoomInfo = Infer<typeof roomInfo>;
@@ -108,7 +129,7 @@ export const joined = object({
   participant: text,
   epoch: count,
   room: roomInfo,
-  you: object({ can_publish: bool, can_subscribe: bool }),
+  you: object({ can_publish: bool, can_subscribe: bool, can_moderate: optional(bool) }),
   participants: list(participantInfo),
   ice_servers: list(iceServer),
 });
@@ -119,8 +140,12 @@ export type OfferedTrack = Infer<typeof offeredTrack>;
 /** Argument of `room.offer`. */
 export const offer = object({ sdp: text, tracks: list(offeredTrack), session: optional(text) });
 
+/** A line that sends, and the id in the room of what it sends. */
+export const answeredTrack = object({ mid: text, id: text });
+export type AnsweredTrack = Infer<typeof answeredTrack>;
+
 /** Answer to `room.offer`. */
-export const answer = object({ sdp: text, tracks: list(object({ mid: text, id: text })) });
+export const answer = object({ sdp: text, tracks: list(answeredTrack) });
 export type Answer = Infer<typeof answer>;
 
 export const slotWant = object({
@@ -136,6 +161,24 @@ export const slots = object({ want: list(slotWant) });
 /** Argument of `room.mute`. */
 export const mute = object({ track: text, muted: bool });
 
+/** Argument of `room.announce`: all that is sent where media does not pass the server. */
+export const announce = object({ tracks: list(offeredTrack) });
+/** Answer to `room.announce`. */
+export const announced = object({ tracks: list(answeredTrack) });
+
+/** Argument of `room.peer_offer` and `room.peer_answer`. */
+export const peerDescription = object({ to: text, sdp: text, tracks: list(answeredTrack) });
+
+/** Argument of `room.peer_candidate`. An empty candidate: there are no more. */
+export const peerCandidate = object({ to: text, candidate: text, mid: optional(text) });
+
+/** Argument of `room.remove`. */
+export const remove = object({ participant: text });
+/** Argument of `room.lock`. */
+export const lock = object({ locked: bool });
+/** Argument of `room.limit`. */
+export const limit = object({ max_participants: count });
+
 /** Argument of `room.resume`. */
 export const resume = object({ room: text, participant: text, session: text, seen: count });
 export type Resume = Infer<typeof resume>;
@@ -143,11 +186,13 @@ export type Resume = Infer<typeof resume>;
 /** Answer to `ping`. */
 export const pong = object({ count });
 
-/** A slot's new content; both null for an empty slot. */
+/** A slot's new content; both null for an empty slot and for the mix. */
 export const slotChange = object({
   slot: text,
   participant: nullable(text),
   track: nullable(text),
+  /** The room's mix flows here. */
+  mix: optional(bool),
   rtp_timestamp: optional(count),
 });
 export type SlotChange = Infer<typeof slotChange>;
@@ -155,7 +200,7 @@ export type SlotChange = Infer<typeof slotChange>;
 export const speaker = object({ id: text, level_dbov: count });
 export type Speaker = Infer<typeof speaker>;
 
-export const leaveReason = oneOf("left", "signaling_lost", "media_lost", "server_shutdown");
+export const leaveReason = oneOf("left", "signaling_lost", "media_lost", "removed", "server_shutdown");
 export type LeaveReason = Infer<typeof leaveReason>;
 
 const events = {
@@ -181,11 +226,36 @@ const events = {
   active_speakers: object({ epoch: count, type: oneOf("active_speakers"), speakers: list(speaker) }),
   slots: object({ epoch: count, type: oneOf("slots"), slots: list(slotChange) }),
   slots_wanted: object({ epoch: count, type: oneOf("slots_wanted"), audio: count, video: count }),
+  room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),
+  peer_offer: object({
+    epoch: count,
+    type: oneOf("peer_offer"),
+    from: text,
+    sdp: text,
+    tracks: list(answeredTrack),
+  }),
+  peer_answer: object({
+    epoch: count,
+    type: oneOf("peer_answer"),
+    from: text,
+    sdp: text,
+    tracks: list(answeredTrack),
+  }),
+  peer_candidate: object({
+    epoch: count,
+    type: oneOf("peer_candidate"),
+    from: text,
+    candidate: text,
+    mid: optional(text),
+  }),
   room_ended: object({ epoch: count, type: oneOf("room_ended"), reason: text }),
 };
 
 /** What happened in a room, with its number. */
 export type RoomEvent = { [K in keyof typeof events]: Infer<(typeof events)[K]> }[keyof typeof events];
+
+/** An event of a connection between two members of a mesh. */
+export type PeerEvent = Extract<RoomEvent, { type: "peer_offer" | "peer_answer" | "peer_candidate" }>;
 
 /** Decodes an event; throws where its type or shape is unknown. */
 export const roomEvent: Shape<RoomEvent> = (value, path) => {
@@ -255,3 +325,36 @@ export const qualitySample = object({
   received: list(receivedTrack),
 });
 export type QualitySample = Infer<typeof qualitySample>;
+
+/** Spread over people. */
+export const mosSpread = object({ min: number, max: number, average: number, median: number, people: count });
+export type MosSpread = Infer<typeof mosSpread>;
+
+/** One person's last sample in short. */
+export const personQuality = object({
+  participant: text,
+  name: text,
+  mos_lq: number,
+  loss_pct: nullable(number),
+  rtt_ms: nullable(number),
+  jitter_ms: nullable(number),
+  age_ms: count,
+});
+export type PersonQuality = Infer<typeof personQuality>;
+
+/** One room's quality. */
+export const roomQuality = object({
+  id: text,
+  audio: audioTopology,
+  video: videoTopology,
+  locked: bool,
+  people: count,
+  mos_lq: nullable(mosSpread),
+  bottom: list(personQuality),
+  history: list(object({ at_unix_ms: count, people: count, mos_lq: nullable(mosSpread) })),
+});
+export type RoomQuality = Infer<typeof roomQuality>;
+
+/** Answer of `GET /v1/quality`. */
+export const quality = object({ at_unix_ms: count, rooms: list(roomQuality) });
+export type Quality = Infer<typeof quality>;

@@ -1,55 +1,116 @@
 import { vi } from "vitest";
 
-/** As much of a peer connection as the SDK uses: mids come with the offer, slots have one track each. */
+type Direction = "sendrecv" | "sendonly" | "recvonly" | "inactive";
+interface Description {
+  type: "offer" | "answer";
+  sdp: string;
+}
+
+/** As much of a transceiver as the SDK uses. */
+export class FakeTransceiver {
+  mid: string | null = null;
+  currentDirection: Direction | null = null;
+  stopped = false;
+  readonly receiver;
+  readonly sender;
+  sent: unknown = null;
+
+  constructor(
+    readonly kind: string,
+    public direction: Direction,
+    readonly fromRemote: boolean,
+    owner: string,
+    sent: unknown,
+  ) {
+    this.sent = sent;
+    this.receiver = {
+      track: { id: owner, kind },
+      getSynchronizationSources: () => (this.level === null ? [] : [{ audioLevel: this.level }]),
+    };
+    this.sender = {
+      replaceTrack: async (track: unknown) => {
+        this.sent = track;
+      },
+      setStreams: () => {},
+    };
+  }
+  level: number | null = null;
+  setCodecPreferences(): void {}
+  stop(): void {
+    this.stopped = true;
+  }
+}
+
+/**
+ * As much of a peer connection as the SDK uses. Descriptions are real enough to be exchanged between two of them:
+ * lines with mid, kind and direction; an offer that crosses one of ours is taken back (implicit rollback).
+ */
 export class FakePeerConnection {
   static all: FakePeerConnection[] = [];
   connectionState: RTCPeerConnectionState = "new";
+  signalingState: RTCSignalingState = "stable";
   onconnectionstatechange: (() => void) | null = null;
-  localDescription: { type: string; sdp: string } | null = null;
-  remoteDescription: object | null = null;
+  onicecandidate: ((event: { candidate: object | null }) => void) | null = null;
+  localDescription: Description | null = null;
+  remoteDescription: Description | null = null;
   restarts = 0;
-  transceivers: {
-    mid: string | null;
-    kind: string;
-    direction: string;
-    receiver: { track: { id: string; kind: string } };
-    sender: { replaceTrack: () => Promise<void> };
-    setCodecPreferences: () => void;
-  }[] = [];
+  candidates: object[] = [];
+  transceivers: FakeTransceiver[] = [];
+  readonly #name: string;
+  #lines: FakeTransceiver[] = [];
 
   constructor() {
     FakePeerConnection.all.push(this);
+    this.#name = String(FakePeerConnection.all.length);
   }
-  addTransceiver(what: string | { kind: string }, { direction }: { direction: string }) {
+  getTransceivers(): FakeTransceiver[] {
+    return this.transceivers.filter((transceiver) => !transceiver.stopped);
+  }
+  addTransceiver(what: string | { kind: string }, { direction }: { direction: Direction }) {
     const kind = typeof what === "string" ? what : what.kind;
-    const track = { id: `${FakePeerConnection.all.length}-${this.transceivers.length}`, kind };
-    const transceiver = {
-      mid: null,
-      kind,
-      direction,
-      receiver: { track },
-      sender: { replaceTrack: async () => {} },
-      setCodecPreferences: () => {},
-    };
-    this.transceivers.push(transceiver);
-    return transceiver;
+    return this.#add(kind, direction, false, typeof what === "string" ? null : what);
   }
-  async createOffer({ iceRestart }: { iceRestart?: boolean }) {
+  async createOffer({ iceRestart }: { iceRestart?: boolean }): Promise<Description> {
     if (iceRestart) this.restarts++;
-    return {
-      type: "offer",
-      sdp: this.transceivers.map(({ kind, direction }) => `${kind} ${direction}`).join(),
-    };
+    return { type: "offer", sdp: "" };
   }
-  async setLocalDescription(description: { type: string; sdp: string }) {
-    this.transceivers.forEach((transceiver, index) => {
-      transceiver.mid ??= String(index);
-    });
-    this.localDescription = description;
+  async createAnswer(): Promise<Description> {
+    return { type: "answer", sdp: "" };
   }
-  async setRemoteDescription(description: object) {
+  async setLocalDescription({ type }: Description): Promise<void> {
+    if (type === "offer") {
+      for (const transceiver of this.getTransceivers())
+        if (transceiver.mid === null) {
+          transceiver.mid = String(this.#lines.length);
+          this.#lines.push(transceiver);
+        }
+      this.signalingState = "have-local-offer";
+    } else this.#settle(this.remoteDescription!);
+    const direction = (line: FakeTransceiver) =>
+      type === "answer" ? line.currentDirection! : line.direction;
+    const sdp = this.#lines.map(
+      (line) => `m=${line.kind} 9\r\na=mid:${line.mid}\r\na=${direction(line)}\r\n`,
+    );
+    this.localDescription = { type, sdp: `v=0\r\n${sdp.join("")}` };
+  }
+  async setRemoteDescription(description: Description): Promise<void> {
     this.remoteDescription = description;
-    this.become("connected");
+    if (description.type === "answer") {
+      this.#settle(description);
+      return;
+    }
+    if (this.signalingState === "have-local-offer") this.#rollBack();
+    this.signalingState = "have-remote-offer";
+    for (const { mid, kind } of described(description.sdp)) {
+      if (this.#lines.some((line) => line.mid === mid)) continue;
+      const line = this.#add(kind, "recvonly", true, null);
+      line.mid = mid;
+      this.#lines.push(line);
+    }
+  }
+  async addIceCandidate(candidate: object): Promise<void> {
+    if (!this.remoteDescription) throw new Error("no remote description");
+    this.candidates.push(candidate);
   }
   become(state: RTCPeerConnectionState) {
     this.connectionState = state;
@@ -61,6 +122,44 @@ export class FakePeerConnection {
   close() {
     this.connectionState = "closed";
   }
+
+  #add(kind: string, direction: Direction, fromRemote: boolean, sent: unknown): FakeTransceiver {
+    const owner = `${this.#name}-${this.transceivers.length}`;
+    const transceiver = new FakeTransceiver(kind, direction, fromRemote, owner, sent);
+    this.transceivers.push(transceiver);
+    return transceiver;
+  }
+  /** Both descriptions stand: each line flows where one side sends and the other receives. */
+  #settle(remote: Description): void {
+    const theirs = new Map(described(remote.sdp).map((line) => [line.mid, line.direction]));
+    for (const line of this.#lines) {
+      const there = theirs.get(line.mid!) ?? "sendrecv";
+      const sends = line.direction.startsWith("send") && (there === "sendrecv" || there === "recvonly");
+      const receives = /recv/.test(line.direction) && there.startsWith("send");
+      line.currentDirection = sends
+        ? receives
+          ? "sendrecv"
+          : "sendonly"
+        : receives
+          ? "recvonly"
+          : "inactive";
+    }
+    this.signalingState = "stable";
+    this.become("connected");
+  }
+  #rollBack(): void {
+    for (const line of this.#lines) if (line.currentDirection === null) line.mid = null;
+    this.#lines = this.#lines.filter((line) => line.mid !== null);
+  }
+}
+
+function described(sdp: string): { mid: string; kind: string; direction: Direction }[] {
+  const lines = [...sdp.matchAll(/m=(\w+) 9\r\na=mid:(\S+)\r\na=(\w+)\r\n/g)];
+  return lines.map(([, kind, mid, direction]) => ({
+    mid: mid!,
+    kind: kind!,
+    direction: direction as Direction,
+  }));
 }
 
 /** Puts the browser's globals in place. */
@@ -71,6 +170,7 @@ export function installBrowser(): EventTarget {
   vi.stubGlobal("window", window);
   vi.stubGlobal("RTCPeerConnection", FakePeerConnection);
   vi.stubGlobal("RTCRtpReceiver", { getCapabilities: () => ({ codecs }) });
+  vi.stubGlobal("MediaStream", class {});
   return window;
 }
 

@@ -15,6 +15,8 @@ export class Refusal extends Error {
 export class FakeServer {
   /** Calls and transmits as they came. */
   readonly calls: { event: string; data: unknown; transmitted: boolean }[] = [];
+  /** Tokens of handshakes. */
+  readonly tokens: string[] = [];
   readonly handlers = new Map<string, Handler>();
   readonly #server: WebSocketServer;
 
@@ -64,6 +66,7 @@ export class FakeServer {
     const { event, data, cid } = JSON.parse(text);
     const answer = (body: object) => socket.send(JSON.stringify({ rid: cid, ...body }));
     if (event === "#handshake") {
+      if (data.authToken) this.tokens.push(data.authToken);
       answer({ data: { id: "x".repeat(20), pingTimeout: 30_000, isAuthenticated: false } });
       return;
     }

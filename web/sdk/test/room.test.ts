@@ -1,10 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Client } from "../src/client.ts";
 import { Room } from "../src/room.ts";
 import type { MoimError } from "../src/signaling.ts";
-import type { OfferedTrack, Resume, RoomEvent, SlotWant } from "../src/wire.ts";
+import type { AnsweredTrack, OfferedTrack, Resume, RoomEvent, SlotWant } from "../src/wire.ts";
 import { FakePeerConnection, fakeTrack, installBrowser } from "./fake-browser.ts";
 import { FakeServer, Refusal } from "./fake-server.ts";
 
+const AUDIO_SLOT = /m=audio 9\r\na=mid:\d+\r\na=recvonly/g;
+const VIDEO_SLOT = /m=video 9\r\na=mid:\d+\r\na=recvonly/g;
 const until = (check: () => void) => vi.waitFor(check, { timeout: 5_000, interval: 5 });
 const person = (id: string) => ({
   id,
@@ -29,7 +32,13 @@ let server: FakeServer;
 let window: EventTarget;
 let room: Room | null = null;
 
+let kinds: { audio: string; video: string };
+const topologies = (audio: string, video: string) => {
+  kinds = { audio, video };
+};
+
 beforeEach(async () => {
+  topologies("sfu", "sfu");
   window = installBrowser();
   server = await FakeServer.start();
   server.handlers.set("room.join", () => ({
@@ -37,12 +46,11 @@ beforeEach(async () => {
     epoch: 4,
     room: {
       id: "garden",
-      audio: "sfu",
-      video: "sfu",
+      ...kinds,
       video_codec: "vp8",
       limits: { max_participants: 9, max_audio_slots: 20, max_video_slots: 20 },
     },
-    you: { can_publish: true, can_subscribe: true },
+    you: { can_publish: true, can_subscribe: true, can_moderate: true },
     participants: [person("a")],
     ice_servers: [],
   }));
@@ -50,7 +58,18 @@ beforeEach(async () => {
     sdp: "answer",
     tracks: tracks.map(({ mid, name }) => ({ mid, id: `my-${name}` })),
   }));
-  for (const quiet of ["room.slots", "room.mute", "room.leave", "ping"])
+  server.handlers.set("room.announce", ({ tracks }: { tracks: OfferedTrack[] }) => ({
+    tracks: tracks.map(({ mid }) => ({ mid, id: `my-${mid}` })),
+  }));
+  for (const quiet of [
+    "room.peer_offer",
+    "room.peer_answer",
+    "room.peer_candidate",
+    "room.slots",
+    "room.mute",
+    "room.leave",
+    "ping",
+  ])
     server.handlers.set(quiet, () => ({ count: 1 }));
 });
 
@@ -61,7 +80,7 @@ afterEach(async () => {
   vi.unstubAllGlobals();
 });
 
-async function join(): Promise<Room> {
+async function join(state = "connected"): Promise<Room> {
   room = await Room.join({
     url: server.url,
     room: "garden",
@@ -69,7 +88,7 @@ async function join(): Promise<Room> {
     microphone: fakeTrack("audio"),
     camera: fakeTrack("video"),
   });
-  await until(() => expect(room!.state).toBe("connected"));
+  await until(() => expect(room!.state).toBe(state));
   return room;
 }
 
@@ -83,8 +102,8 @@ describe("Room", () => {
       { mid: "0", kind: "audio", name: "microphone" },
       { mid: "1", kind: "video", name: "camera" },
     ]);
-    expect(offer.sdp.match(/audio recvonly/g)).toHaveLength(4);
-    expect(offer.sdp.match(/video recvonly/g)).toHaveLength(12);
+    expect(offer.sdp.match(AUDIO_SLOT)).toHaveLength(4);
+    expect(offer.sdp.match(VIDEO_SLOT)).toHaveLength(12);
     expect(offer.session).toBe(server.last<{ session: string }>("room.join").session);
     await joined.mute("video", true);
     expect(server.last("room.mute")).toEqual({ track: "my-camera", muted: true });
@@ -119,8 +138,8 @@ describe("Room", () => {
     server.push({ epoch: 4, type: "slots_wanted", audio: 5, video: 30 });
     await until(() => expect(server.count("room.offer")).toBe(2));
     const { sdp } = server.last<{ sdp: string }>("room.offer");
-    expect(sdp.match(/audio recvonly/g)).toHaveLength(12);
-    expect(sdp.match(/video recvonly/g)).toHaveLength(20); // the room's limit
+    expect(sdp.match(AUDIO_SLOT)).toHaveLength(12);
+    expect(sdp.match(VIDEO_SLOT)).toHaveLength(20); // the room's limit
     expect(FakePeerConnection.all).toHaveLength(1);
   });
 
@@ -227,6 +246,129 @@ describe("Room", () => {
     server.push({ epoch: 5, type: "room_ended", reason: "the server is shutting down" });
     await until(() => expect(joined.state).toBe("ended"));
     expect(FakePeerConnection.all[0]!.connectionState).toBe("closed");
+  });
+
+  it("plays the mix of an MCU room from its one slot", async () => {
+    topologies("mcu", "none");
+    const joined = await join();
+    const { sdp, tracks } = server.last<{ sdp: string; tracks: OfferedTrack[] }>("room.offer");
+    expect(sdp.match(AUDIO_SLOT)).toHaveLength(1);
+    expect(sdp).not.toContain("video");
+    expect(tracks.map(({ kind }) => kind)).toEqual(["audio"]);
+    expect(joined.localTrack("video")).toBeNull();
+    const heard = vi.fn();
+    joined.on("track-subscribed", heard);
+    server.push({
+      epoch: 4,
+      type: "slots",
+      slots: [{ slot: "1", participant: null, track: null, mix: true }],
+    });
+    await until(() => expect(heard).toHaveBeenCalledOnce());
+    expect(heard.mock.calls[0]![0]).toMatchObject({ participant: "", track: "mix", kind: "audio" });
+    expect(joined.mediaTrack("mix")?.id).toBe("1-1");
+    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left" });
+    await until(() => expect(joined.participants.size).toBe(0));
+    expect(joined.mediaTrack("mix")?.id).toBe("1-1");
+  });
+
+  it("goes each kind's own way: audio from person to person, video by the server", async () => {
+    topologies("mesh", "sfu");
+    const joined = await join("connecting");
+    const offer = server.last<{ sdp: string; tracks: OfferedTrack[] }>("room.offer");
+    expect(offer.tracks.map(({ name }) => name)).toEqual(["camera"]);
+    expect(offer.sdp).not.toContain("audio");
+    await until(() => expect(server.count("room.peer_offer")).toBe(1));
+    const order = server.calls.map(({ event }) => event).filter((event) => /announce|peer_offer/.test(event));
+    expect(order).toEqual(["room.announce", "room.peer_offer"]);
+    const peerOffer = server.last<{ to: string; sdp: string; tracks: AnsweredTrack[] }>("room.peer_offer");
+    expect(peerOffer).toMatchObject({ to: "a", tracks: [{ mid: "0", id: "my-audio" }] });
+    expect(peerOffer.sdp).not.toContain("video");
+
+    const log: string[] = [];
+    joined.on("track-subscribed", ({ participant, track }) => log.push(`+${participant} ${track}`));
+    joined.on("track-unsubscribed", ({ participant, track }) => log.push(`-${participant} ${track}`));
+    const answer = "v=0\r\nm=audio 9\r\na=mid:0\r\na=sendrecv\r\n";
+    server.push({
+      epoch: 4,
+      type: "peer_answer",
+      from: "a",
+      sdp: answer,
+      tracks: [{ mid: "0", id: "a-mic" }],
+    });
+    await until(() => expect(log).toEqual(["+a a-mic"]));
+    expect(joined.mediaTrack("a-mic")).not.toBeNull();
+    expect(joined.state).toBe("connected");
+    await joined.mute("audio", true);
+    expect(server.last("room.mute")).toEqual({ track: "my-audio", muted: true });
+    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left" });
+    await until(() => expect(log).toEqual(["+a a-mic", "-a a-mic"]));
+    expect(joined.mediaTrack("a-mic")).toBeNull();
+    await until(() =>
+      expect(FakePeerConnection.all.map((pc) => pc.connectionState)).toEqual(["connected", "closed"]),
+    );
+  });
+
+  it("is silenced by a moderator until he releases it", async () => {
+    const joined = await join();
+    const told: boolean[] = [];
+    joined.on("silenced", ({ silenced }) => told.push(silenced));
+    const own = { id: "my-microphone", kind: "audio" as const, name: "microphone" };
+    const changed = (epoch: number, muted: boolean, silenced: boolean): RoomEvent => ({
+      epoch,
+      type: "track_changed",
+      participant: "me-1",
+      track: { ...own, muted, silenced },
+    });
+    server.push(changed(5, true, true));
+    await until(() => expect(told).toEqual([true]));
+    const local = joined.localTrack("audio")!;
+    expect(local).toMatchObject({ silenced: true, muted: false });
+    expect(local.mediaTrack.enabled).toBe(false);
+    await expect(joined.mute("audio", false)).rejects.toMatchObject({ code: "not_allowed" });
+    server.push(changed(6, false, false));
+    await until(() => expect(told).toEqual([true, false]));
+    expect(local.mediaTrack.enabled).toBe(true);
+  });
+
+  it("moderates by the calls of the contract, and ends when it is put out", async () => {
+    const joined = await join();
+    for (const call of ["room.remove", "room.lock", "room.limit"]) server.handlers.set(call, () => ({}));
+    expect(joined.canModerate).toBe(true);
+    await joined.muteOther("a-mic", true);
+    await joined.remove("a");
+    await joined.lock(true);
+    await joined.limit(4);
+    expect(server.calls.slice(-4)).toMatchObject([
+      { event: "room.mute", data: { track: "a-mic", muted: true } },
+      { event: "room.remove", data: { participant: "a" } },
+      { event: "room.lock", data: { locked: true } },
+      { event: "room.limit", data: { max_participants: 4 } },
+    ]);
+    const changed = vi.fn();
+    joined.on("room-changed", changed);
+    server.push({ epoch: 5, type: "room_changed", room: { ...joined.info, locked: true } });
+    await until(() => expect(changed).toHaveBeenCalledOnce());
+    expect(joined.info.locked).toBe(true);
+    const ended = vi.fn();
+    joined.on("ended", ended);
+    server.push({ epoch: 6, type: "participant_left", participant: "me-1", reason: "removed" });
+    await until(() => expect(ended).toHaveBeenCalledWith({ reason: "removed" }));
+    expect(server.count("room.join")).toBe(1);
+  });
+
+  it("leaves an application's socket open when the room is left", async () => {
+    const client = new Client({ url: server.url, token: "x.y.z" });
+    server.handlers.set("weather", () => ({ sun: true }));
+    const joined = await client.join({ room: "garden", name: "Me" });
+    expect(server.last<{ token: string }>("room.join").token).toBe("x.y.z");
+    expect(server.tokens).toEqual(["x.y.z"]);
+    await joined.leave();
+    expect(client.socket.state).toBe("open");
+    expect(await client.socket.invoke("weather", {})).toEqual({ sun: true });
+    const again = await client.join({ room: "garden", name: "Me" });
+    server.push(came(5, "b"));
+    await until(() => expect(again.participants.has("b")).toBe(true));
+    client.close();
   });
 
   it("leaves out events that it does not know", async () => {

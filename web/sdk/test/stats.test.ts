@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { type Mapping, type Snapshot, type Stat, StatsTracker } from "../src/stats.ts";
+import { mosCq, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "../src/mos.ts";
+import { mergeStats, type Stat } from "../src/paths.ts";
+import { type Mapping, type Snapshot, StatsTracker } from "../src/stats.ts";
 import { qualitySample } from "../src/wire.ts";
 
 const AUDIO: Mapping = { slot: "2", kind: "audio", participant: "p-1", track: "t-a" };
@@ -187,5 +189,66 @@ describe("StatsTracker", () => {
     expect(tracker.hasMedia("video", snapshot(100, video(300, 60)))).toBe(false);
     expect(tracker.hasMedia("video", snapshot(200, video(303, 61)))).toBe(true);
     expect(tracker.hasMedia("audio", snapshot(200, audio(9, 0)))).toBe(false);
+  });
+});
+
+describe("a mesh in figures", () => {
+  const link = (rttMs: number, packets: number, sentPackets: number): ReadonlyMap<string, Stat> =>
+    snapshot(
+      0,
+      audio(packets, 0, { mid: "0", jitterBufferDelay: packets * 960 * 0.02 }),
+      codec,
+      {
+        id: "out",
+        type: "outbound-rtp",
+        mid: "0",
+        remoteId: "R",
+        packetsSent: sentPackets,
+        bytesSent: sentPackets * 100,
+      },
+      { id: "R", type: "remote-inbound-rtp", fractionLost: rttMs / 1000 },
+      { id: "T", type: "transport", selectedCandidatePairId: "P", srtpCipher: "AEAD_AES_128_GCM" },
+      {
+        id: "P",
+        type: "candidate-pair",
+        currentRoundTripTime: rttMs / 1000,
+        availableOutgoingBitrate: 300_000,
+      },
+    ).stats;
+  const both = (atMs: number, scale: number): Snapshot => ({
+    atMs,
+    stats: mergeStats([
+      ["p-1/", link(20, 100 * scale, 50 * scale)],
+      ["p-2/", link(60, 10 * scale, 150 * scale)],
+    ]),
+  });
+
+  it("keeps connections apart, sums what is sent, and scores each by its own path", () => {
+    const tracker = new StatsTracker(0);
+    const lines: Mapping[] = [
+      { slot: "p-1/0", kind: "audio", participant: "p-1", track: "t-1" },
+      { slot: "p-2/0", kind: "audio", participant: "p-2", track: "t-2" },
+    ];
+    tracker.mapped(lines, snapshot(0));
+    tracker.setSent(
+      lines.map(({ slot }) => ({ mid: slot, id: "mine", kind: "audio" })),
+      snapshot(0),
+    );
+    tracker.sample("me", 0, both(3000, 1));
+    const sample = tracker.sample("me", 0, both(6000, 2));
+    expect(qualitySample(sample, "sample")).toEqual(sample);
+    expect(sample.received.map((row) => [row.track, row.packets_received])).toEqual([
+      ["t-1", 100],
+      ["t-2", 10],
+    ]);
+    expect(sample.received[0]!.codec).toBe("opus");
+    expect(sample.rtt_ms).toBeCloseTo(40);
+    expect(sample.available_outgoing_kbps).toBe(600);
+    expect(sample.srtp_cipher).toBe("AEAD_AES_128_GCM");
+    expect(sample.sent).toHaveLength(1);
+    expect(sample.sent[0]).toMatchObject({ track: "mine", packets_sent: 200, remote_loss_pct: 6 });
+    expect(sample.sent[0]!.bitrate_kbps).toBeCloseTo((200 * 100 * 8) / 3000);
+    expect(sample.received[0]!.mos_cq).toBe(mosCq(0, OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + 10 + 20));
+    expect(sample.received[1]!.mos_cq).toBe(mosCq(0, OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + 30 + 20));
   });
 });

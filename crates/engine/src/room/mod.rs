@@ -1,21 +1,31 @@
 //! A room: who is there, what they publish, what their slots carry. A pure state machine that
 //! runs once a room, wherever its people's packets go.
 //!
-//! Each call takes what happened and appends what follows to `Effects`: commands for shards, in
-//! order, and notices for people. [`slots`] decides what is received where.
+//! Each call takes what happened and appends what follows to `Effects`: commands for shards and
+//! mixers, in order, and notices for people. `publish` is what people send, [`slots`] what they
+//! receive where, `spread` what crosses from shard to shard for it.
 
+mod publish;
 mod slots;
+mod spread;
 
-use crate::command::{Command, PersonKey, Report, RoomKey, TrackKey};
-use crate::limits::MAX_TRACKS_EACH;
-use rtp::negotiated::{Direction, Kind, Negotiated};
+use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
+use crate::mix::MixCommand;
+use rtp::negotiated::{Kind, Line};
 use slots::SlotPool;
+use spread::Spread;
+use std::collections::BTreeMap;
+
+pub use publish::Published;
+pub(crate) use spread::home_of;
 
 /// What a room does in answer to a call.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// For the shard of the person each names.
-    pub commands: Vec<Command>,
+    /// For shards, each in this order.
+    pub commands: Vec<(ShardIndex, Command)>,
+    /// For the mixers of shards, each in this order.
+    pub mixers: Vec<(ShardIndex, MixCommand)>,
     /// For people.
     pub notices: Vec<Notice>,
 }
@@ -58,6 +68,8 @@ pub enum Change {
     TrackChanged(PersonKey, Track),
     /// A track ended.
     TrackRemoved(PersonKey, TrackKey),
+    /// The room was locked or opened, or its limit changed.
+    Room,
 }
 
 /// What a slot carries from now on.
@@ -65,8 +77,10 @@ pub enum Change {
 pub struct SlotChange {
     /// The slot's line.
     pub mid: String,
-    /// Whose track, and which; none for an empty slot.
+    /// Whose track, and which; none for an empty slot and for the mix.
     pub content: Option<(PersonKey, TrackKey)>,
+    /// The room's mix.
+    pub mix: bool,
     /// The first RTP timestamp of the new content, where known.
     pub rtp_timestamp: Option<u32>,
 }
@@ -78,12 +92,14 @@ pub struct Track {
     pub key: TrackKey,
     /// Audio or video.
     pub kind: Kind,
-    /// Its line at the publisher.
+    /// Its line at the publisher; in a mesh the publisher's label for it.
     pub mid: String,
     /// What the publisher calls it.
     pub name: String,
     /// Whether the publisher muted it.
     pub muted: bool,
+    /// Whether a moderator muted it: nothing of it is passed on.
+    pub silenced: bool,
 }
 
 /// A participant.
@@ -93,12 +109,30 @@ pub struct Person {
     pub key: PersonKey,
     /// The name that others see.
     pub name: String,
+    /// The shard of his packets.
+    pub shard: ShardIndex,
     /// What he publishes, in order.
     pub tracks: Vec<Track>,
     audio: SlotPool,
     video: SlotPool,
+    /// The line that the mix goes to.
+    mix: Option<String>,
     /// When he spoke last, as a count of speaker reports.
     spoke: u64,
+}
+
+/// The way of a kind of media through a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Topology {
+    /// There is none of it.
+    None,
+    /// From person to person, not through this server.
+    Mesh,
+    /// Forwarded track by track.
+    #[default]
+    Sfu,
+    /// Mixed into one (sound only).
+    Mcu,
 }
 
 /// Limits of a room.
@@ -112,11 +146,28 @@ pub struct RoomLimits {
     pub video_slots: u32,
 }
 
+/// What a room is made as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoomSetup {
+    /// The way of sound.
+    pub audio: Topology,
+    /// The way of pictures.
+    pub video: Topology,
+    /// How many are heard at once where sound is mixed.
+    pub loudest: u8,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Its limits.
+    pub limits: RoomLimits,
+}
+
 /// What a call asked for cannot be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The room has as many people as it may.
     Full,
+    /// A moderator lets nobody new in.
+    Locked,
     /// Nobody of that key is here.
     UnknownPerson,
     /// No such track, or not his, or of the other kind than the slot.
@@ -125,33 +176,38 @@ pub enum Refusal {
     UnknownSlot,
     /// More tracks than one may publish.
     TooManyTracks,
-}
-
-/// A track that an offer announces.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// Its line.
-    pub mid: String,
-    /// What the publisher calls it.
-    pub name: String,
-    /// The key that it gets if it is new.
-    pub key: TrackKey,
+    /// The room has no such media, or it goes another way.
+    OtherTopology,
+    /// A moderator muted the track.
+    Silenced,
 }
 
 /// One room's state.
 #[derive(Debug)]
 pub struct Room {
     key: RoomKey,
-    limits: RoomLimits,
+    setup: RoomSetup,
+    locked: bool,
     /// In order of joining.
     people: Vec<Person>,
+    /// The lines of tracks that pass the server.
+    lines: BTreeMap<TrackKey, Line>,
+    spread: Spread,
     speaker_reports: u64,
 }
 
 impl Room {
     /// An empty room.
-    pub fn new(key: RoomKey, limits: RoomLimits) -> Self {
-        Self { key, limits, people: Vec::new(), speaker_reports: 0 }
+    pub fn new(key: RoomKey, setup: RoomSetup) -> Self {
+        Self {
+            key,
+            setup,
+            locked: false,
+            people: Vec::new(),
+            lines: BTreeMap::new(),
+            spread: Spread::default(),
+            speaker_reports: 0,
+        }
     }
 
     /// Everybody, in order of joining.
@@ -168,22 +224,63 @@ impl Room {
         self.people.iter_mut().find(|person| person.key == key).ok_or(Refusal::UnknownPerson)
     }
 
-    /// Someone comes in. Errors: [`Refusal::Full`].
+    /// The way of a kind of media.
+    pub fn topology(&self, kind: Kind) -> Topology {
+        match kind {
+            Kind::Audio => self.setup.audio,
+            Kind::Video => self.setup.video,
+        }
+    }
+
+    /// Whether nobody new comes in.
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// The limits as they are now.
+    pub fn limits(&self) -> RoomLimits {
+        self.setup.limits
+    }
+
+    /// Lets nobody new in, or again somebody.
+    pub fn lock(&mut self, locked: bool, effects: &mut Effects) {
+        if self.locked != locked {
+            self.locked = locked;
+            effects.notices.push(Notice::All(Change::Room));
+        }
+    }
+
+    /// Changes how many may be here; who is here stays.
+    pub fn limit(&mut self, people: usize, effects: &mut Effects) {
+        if self.setup.limits.people != people {
+            self.setup.limits.people = people;
+            effects.notices.push(Notice::All(Change::Room));
+        }
+    }
+
+    /// Someone comes in; his packets are this shard's. Errors: [`Refusal::Full`],
+    /// [`Refusal::Locked`].
     pub fn join(
         &mut self,
         key: PersonKey,
         name: String,
+        shard: ShardIndex,
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        if self.people.len() >= self.limits.people {
+        if self.locked {
+            return Err(Refusal::Locked);
+        }
+        if self.people.len() >= self.setup.limits.people {
             return Err(Refusal::Full);
         }
         self.people.push(Person {
             key,
             name,
+            shard,
             tracks: Vec::new(),
             audio: SlotPool::default(),
             video: SlotPool::default(),
+            mix: None,
             spoke: 0,
         });
         effects.notices.push(Notice::All(Change::Joined(key)));
@@ -192,104 +289,27 @@ impl Room {
 
     /// Someone goes, with all that is his.
     pub fn leave(&mut self, key: PersonKey, effects: &mut Effects) -> Result<(), Refusal> {
+        let mark = self.mark(effects);
         let at = self.people.iter().position(|p| p.key == key).ok_or(Refusal::UnknownPerson)?;
         let gone = self.people.remove(at);
-        effects.commands.push(Command::Remove { person: key });
+        effects.commands.push((gone.shard, Command::Remove { person: key }));
+        if gone.mix.is_some() {
+            effects.mixers.push((gone.shard, MixCommand::Unlisten { person: key }));
+        }
         for track in &gone.tracks {
+            self.forget(track, gone.shard, effects);
             effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
         }
         effects.notices.push(Notice::All(Change::Left(key)));
         let ended: Vec<TrackKey> = gone.tracks.iter().map(|track| track.key).collect();
         self.tracks_ended(&ended, effects);
-        Ok(())
-    }
-
-    /// Someone agreed on lines: slots are there, tracks are published. Returns the key of each
-    /// announced track, in order.
-    pub fn negotiated(
-        &mut self,
-        key: PersonKey,
-        negotiated: &Negotiated,
-        published: &[Published],
-        effects: &mut Effects,
-    ) -> Result<Vec<TrackKey>, Refusal> {
-        let (room, limits) = (self.key, self.limits);
-        let person = self.person_mut(key)?;
-        let known = |mid: &str| person.tracks.iter().find(|track| track.mid == mid);
-        let new = published.iter().filter(|track| known(&track.mid).is_none()).count();
-        if person.tracks.len() + new > MAX_TRACKS_EACH {
-            return Err(Refusal::TooManyTracks);
-        }
-        let negotiated = within(negotiated, limits);
-        let mut keys = Vec::new();
-        let mut added = Vec::new();
-        for track in published {
-            let line = negotiated
-                .line(&track.mid)
-                .filter(|line| matches!(line.direction, Direction::Receive | Direction::Both));
-            let line = line.ok_or(Refusal::UnknownTrack)?;
-            if let Some(track) = person.tracks.iter().find(|known| known.mid == track.mid) {
-                keys.push(track.key);
-                continue;
-            }
-            keys.push(track.key);
-            added.push(Track {
-                key: track.key,
-                kind: line.codec.kind(),
-                mid: track.mid.clone(),
-                name: track.name.clone(),
-                muted: false,
-            });
-        }
-        for line in &negotiated.lines {
-            if line.direction == Direction::Send {
-                person.pool(line.codec.kind()).add(&line.mid);
-            }
-        }
-        let sends = |mid: &str| {
-            let line = negotiated.line(mid);
-            line.is_some_and(|l| matches!(l.direction, Direction::Receive | Direction::Both))
-        };
-        let gone: Vec<Track> = person.tracks.extract_if(.., |track| !sends(&track.mid)).collect();
-        effects.commands.push(Command::Lines { person: key, room, negotiated });
-        let ended: Vec<TrackKey> = gone.iter().map(|track| track.key).collect();
-        for track in ended.iter().copied() {
-            effects.commands.push(Command::RemoveTrack { track });
-            effects.notices.push(Notice::All(Change::TrackRemoved(key, track)));
-        }
-        for track in added {
-            effects.commands.push(Command::AddTrack {
-                track: track.key,
-                person: key,
-                mid: track.mid.clone(),
-            });
-            person.tracks.push(track.clone());
-            effects.notices.push(Notice::All(Change::TrackAdded(key, track)));
-        }
-        self.tracks_ended(&ended, effects);
-        Ok(keys)
-    }
-
-    /// Someone mutes or unmutes a track of his.
-    pub fn mute(
-        &mut self,
-        key: PersonKey,
-        track: TrackKey,
-        muted: bool,
-        effects: &mut Effects,
-    ) -> Result<(), Refusal> {
-        let person = self.person_mut(key)?;
-        let track =
-            person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
-        if track.muted != muted {
-            track.muted = muted;
-            effects.notices.push(Notice::All(Change::TrackChanged(key, track.clone())));
-        }
+        self.settle(mark, effects);
         Ok(())
     }
 
     /// A shard reports.
     pub fn report(&mut self, report: Report, effects: &mut Effects) {
+        let mark = self.mark(effects);
         match report {
             Report::Switched { person, mid, track, rtp_timestamp, .. } => {
                 self.switched(person, &mid, track, rtp_timestamp, effects);
@@ -307,6 +327,7 @@ impl Room {
                 effects.notices.push(Notice::Speakers(speakers));
             }
         }
+        self.settle(mark, effects);
     }
 
     /// Whose track this is.
@@ -338,21 +359,9 @@ impl Person {
         }
         .contents()
     }
-}
 
-/// The lines within the room's limits: slots beyond them are agreed on but never used.
-fn within(negotiated: &Negotiated, limits: RoomLimits) -> Negotiated {
-    let (mut audio, mut video) = (0, 0);
-    let lines = negotiated.lines.iter().filter(|line| {
-        if line.direction != Direction::Send {
-            return true;
-        }
-        let (count, most) = match line.codec.kind() {
-            Kind::Audio => (&mut audio, limits.audio_slots),
-            Kind::Video => (&mut video, limits.video_slots),
-        };
-        *count += 1;
-        *count <= most
-    });
-    Negotiated { lines: lines.cloned().collect() }
+    /// The line that the mix goes to.
+    pub fn mix_slot(&self) -> Option<&str> {
+        self.mix.as_deref()
+    }
 }

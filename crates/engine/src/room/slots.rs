@@ -1,8 +1,8 @@
 //! What is received where. Until a person says what he wants, the room fills his slots: as long
 //! as they suffice each track has one; then those who spoke last keep theirs.
 
-use super::{Effects, Notice, Person, Refusal, Room, SlotChange};
-use crate::command::{Command, PersonKey, TrackKey};
+use super::{Effects, Notice, Person, Refusal, Room, SlotChange, Topology};
+use crate::command::{Command, PersonKey, ShardIndex, TrackKey};
 use crate::limits::SLOT_STEP;
 use rtp::negotiated::Kind;
 
@@ -47,6 +47,11 @@ impl SlotPool {
         self.slots.iter().map(|slot| (slot.mid.as_str(), slot.target()))
     }
 
+    /// Every track that may flow in one of them, the one that is being replaced included.
+    pub(super) fn carried(&self) -> impl Iterator<Item = TrackKey> {
+        self.slots.iter().flat_map(|slot| slot.content.into_iter().chain(slot.next))
+    }
+
     fn carries(&self, track: TrackKey) -> bool {
         self.slots.iter().any(|slot| slot.target() == Some(track))
     }
@@ -54,7 +59,7 @@ impl SlotPool {
 
 /// A slot gets another content; says what the person is told at once.
 fn map(
-    person: PersonKey,
+    (person, shard): (PersonKey, ShardIndex),
     slot: &mut Slot,
     kind: Kind,
     to: Option<(PersonKey, TrackKey)>,
@@ -64,7 +69,7 @@ fn map(
     if slot.target() == track {
         return None;
     }
-    effects.commands.push(Command::Map { person, mid: slot.mid.clone(), track });
+    effects.commands.push((shard, Command::Map { person, mid: slot.mid.clone(), track }));
     if track.is_some() && track == slot.content {
         slot.next = None;
         return None;
@@ -76,7 +81,7 @@ fn map(
     }
     slot.content = track;
     slot.next = None;
-    Some(SlotChange { mid: slot.mid.clone(), content: to, rtp_timestamp: None })
+    Some(SlotChange { mid: slot.mid.clone(), content: to, mix: false, rtp_timestamp: None })
 }
 
 const KINDS: [Kind; 2] = [Kind::Audio, Kind::Video];
@@ -90,6 +95,7 @@ impl Room {
         want: &[(String, Option<TrackKey>)],
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
+        let mark = self.mark(effects);
         let person = self.person(key).ok_or(Refusal::UnknownPerson)?;
         let mut moves = Vec::new();
         for (mid, track) in want {
@@ -97,6 +103,9 @@ impl Room {
                 .iter()
                 .find(|kind| person.slot_contents(**kind).any(|(slot, _)| slot == mid))
                 .ok_or(Refusal::UnknownSlot)?;
+            if self.topology(kind) != Topology::Sfu {
+                return Err(Refusal::OtherTopology);
+            }
             let to = match track {
                 None => None,
                 Some(track) => {
@@ -110,6 +119,7 @@ impl Room {
             moves.push((kind, mid, to));
         }
         let person = self.person_mut(key)?;
+        let at = (key, person.shard);
         let mut changes = Vec::new();
         for (kind, mid, to) in moves {
             let pool = person.pool(kind);
@@ -118,20 +128,21 @@ impl Room {
             for slot in &mut pool.slots {
                 let take_away = to.is_some_and(|(_, track)| slot.target() == Some(track));
                 if slot.mid == *mid {
-                    changes.extend(map(key, slot, kind, to, effects));
+                    changes.extend(map(at, slot, kind, to, effects));
                 } else if take_away {
-                    changes.extend(map(key, slot, kind, None, effects));
+                    changes.extend(map(at, slot, kind, None, effects));
                 }
             }
         }
         tell(key, changes, effects);
+        self.settle(mark, effects);
         Ok(())
     }
 
     /// Puts tracks that have no slot yet into free ones, for everyone, and asks for more slots
     /// where they are short.
     pub(super) fn fill_slots(&mut self, effects: &mut Effects) {
-        for kind in KINDS {
+        for kind in self.forwarded() {
             let tracks: Vec<(PersonKey, TrackKey)> = self
                 .people
                 .iter()
@@ -142,6 +153,7 @@ impl Room {
                 .collect();
             for person in &mut self.people {
                 let key = person.key;
+                let at = (key, person.shard);
                 let pool = person.pool(kind);
                 if pool.manual {
                     continue;
@@ -157,7 +169,7 @@ impl Room {
                     }
                     let slot = pool.slots.iter_mut().find(|slot| slot.target().is_none());
                     let Some(slot) = slot else { break };
-                    changes.extend(map(key, slot, kind, Some((owner, track)), effects));
+                    changes.extend(map(at, slot, kind, Some((owner, track)), effects));
                     free -= 1;
                 }
                 tell(key, changes, effects);
@@ -166,13 +178,22 @@ impl Room {
         self.ask_for_slots(effects);
     }
 
+    /// The kinds that are forwarded track by track.
+    fn forwarded(&self) -> Vec<Kind> {
+        KINDS.into_iter().filter(|kind| self.topology(*kind) == Topology::Sfu).collect()
+    }
+
     fn ask_for_slots(&mut self, effects: &mut Effects) {
+        let ways = self.forwarded();
         let count = |kind| {
+            if !ways.contains(&kind) {
+                return 0;
+            }
             let tracks = self.people.iter().flat_map(|person| &person.tracks);
             tracks.filter(|track| track.kind == kind).count() as u32
         };
         let (audio, video) = (count(Kind::Audio), count(Kind::Video));
-        let limits = self.limits;
+        let limits = self.setup.limits;
         for person in &mut self.people {
             if person.audio.slots.is_empty() && person.video.slots.is_empty() {
                 continue; // He has not offered yet, or only sends.
@@ -180,7 +201,7 @@ impl Room {
             let wanted = |person: &Person, kind, all: u32, most: u32| {
                 let own = person.tracks.iter().filter(|track| track.kind == kind).count() as u32;
                 let pool = if kind == Kind::Audio { &person.audio } else { &person.video };
-                let (need, have) = (all - own, pool.slots.len() as u32);
+                let (need, have) = (all.saturating_sub(own), pool.slots.len() as u32);
                 if pool.manual || need <= have || have == 0 {
                     return have;
                 }
@@ -210,6 +231,7 @@ impl Room {
                         let change = SlotChange {
                             mid: slot.mid.clone(),
                             content: None,
+                            mix: false,
                             rtp_timestamp: None,
                         };
                         changes.push(change);
@@ -240,6 +262,7 @@ impl Room {
         let change = SlotChange {
             mid: slot.mid.clone(),
             content: Some((owner, track)),
+            mix: false,
             rtp_timestamp: Some(rtp_timestamp),
         };
         tell(key, vec![change], effects);
@@ -253,7 +276,7 @@ impl Room {
             .flat_map(|person| person.tracks.iter().map(|track| (track.key, person.spoke)))
             .collect();
         let when = |track: TrackKey| spoke.iter().find(|(t, _)| *t == track).map_or(0, |(_, n)| *n);
-        for kind in KINDS {
+        for kind in self.forwarded() {
             let loud: Vec<(PersonKey, TrackKey)> = speakers
                 .iter()
                 .filter_map(|(speaker, _)| self.person(*speaker))
@@ -264,6 +287,7 @@ impl Room {
                 .collect();
             for person in &mut self.people {
                 let key = person.key;
+                let at = (key, person.shard);
                 let pool = person.pool(kind);
                 if pool.manual {
                     continue;
@@ -281,7 +305,7 @@ impl Room {
                         })
                         .min_by_key(|slot| slot.target().map_or(0, |track| 1 + when(track)));
                     let Some(slot) = silent else { break };
-                    changes.extend(map(key, slot, kind, Some((owner, track)), effects));
+                    changes.extend(map(at, slot, kind, Some((owner, track)), effects));
                 }
                 tell(key, changes, effects);
             }
@@ -297,7 +321,7 @@ fn tell(person: PersonKey, changes: Vec<SlotChange>, effects: &mut Effects) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Published, RoomLimits};
+    use super::super::{Published, RoomLimits, RoomSetup};
     use super::*;
     use crate::command::{Report, RoomKey};
     use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
@@ -329,11 +353,13 @@ mod tests {
 
     fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) {
         let limits = RoomLimits { people: 10, audio_slots: 4, video_slots: 20 };
-        let mut room = Room::new(RoomKey(1), limits);
+        let (audio, video) = (Topology::Sfu, Topology::Sfu);
+        let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
+        let mut room = Room::new(RoomKey(1), setup);
         let mut effects = Effects::default();
         for number in 1..=people {
             let person = PersonKey(number);
-            room.join(person, String::new(), &mut effects).unwrap();
+            room.join(person, String::new(), ShardIndex(0), &mut effects).unwrap();
             let track = |mid: &str, key| Published {
                 mid: mid.into(),
                 name: String::new(),
@@ -423,6 +449,7 @@ mod tests {
         let change = SlotChange {
             mid: "v0".into(),
             content: Some((PersonKey(3), TrackKey(31))),
+            mix: false,
             rtp_timestamp: Some(77),
         };
         assert_eq!(effects.notices, [Notice::Slots { person: viewer, changes: vec![change] }]);

@@ -1,8 +1,9 @@
 //! Step 4: control packets in both directions (RFC 3550, RFC 4585, transport-wide feedback).
 
 use super::person::{Person, PersonIndex, TrackIndex};
-use super::track::Track;
-use super::{Handled, Inbound, Shard};
+use super::slot::Slot;
+use super::track::{Origin, Track};
+use super::{Handled, Inbound, RelayControl, Shard};
 use crate::drops::InDrop;
 use crate::limits::{FEEDBACK_INTERVAL, MAX_PACKET, REPORT_INTERVAL};
 use crate::sink::{Now, Sink};
@@ -50,7 +51,7 @@ impl Shard {
         for packet in rtcp::parse(compound) {
             match packet.map_err(|_| InDrop::MalformedRtcp)? {
                 Packet::SenderReport(report) => {
-                    self.sender_report(from, &report, now, datagram);
+                    self.sender_report(from, &report, now, datagram, sink);
                     self.report_blocks(from, report.blocks(), now);
                 }
                 Packet::ReceiverReport(report) => self.report_blocks(from, report.blocks(), now),
@@ -81,17 +82,23 @@ impl Shard {
         report: &SenderReport<'_>,
         now: Now,
         datagram: &Inbound<'_>,
+        sink: &mut impl Sink,
     ) {
         let Some(person) = self.people[from].as_mut() else { return };
         let Some(super::Source::Media(track)) = person.source(report.ssrc) else { return };
         let Some(track) = self.tracks[track].as_mut() else { return };
         track.receive.on_sender_report(report.info.ntp, datagram.arrival);
-        track.last_report = Some(report.info);
         if let Some(theirs) = report.info.ntp.to_unix() {
             let offset = now.unix.as_nanos() as i128 - theirs.as_nanos() as i128;
             // The least offset seen holds the least delay: both tracks of a person share it.
             let least = person.clock_offset_ns.map_or(offset, |old| old.min(offset));
             person.clock_offset_ns = Some(least);
+            let (rtp_timestamp, at_ns) = (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
+            track.reference = Some((rtp_timestamp, at_ns));
+            for shard in &track.exports {
+                let track = track.key;
+                sink.relay_control(*shard, RelayControl::Clock { track, rtp_timestamp, at_ns });
+            }
         }
     }
 
@@ -128,13 +135,23 @@ impl Shard {
             if !track.is_video() {
                 continue;
             }
-            let Some(ids) = track.ids else { continue };
             let waits = track.subscriptions.iter().any(|subscription| {
                 self.people[subscription.person]
                     .as_ref()
                     .is_some_and(|person| person.slots[subscription.slot].pending == Some(index))
             });
-            let Some(person) = self.people[track.publisher].as_mut() else { continue };
+            let publisher = match track.origin {
+                Origin::Person(person) => person,
+                Origin::Relay(shard) => {
+                    if track.keyframe.ask(now.at, waits) {
+                        let track = track.key;
+                        sink.relay_control(shard, RelayControl::Keyframe { track });
+                    }
+                    continue;
+                }
+            };
+            let Some(ids) = track.ids else { continue };
+            let Some(person) = self.people[publisher].as_mut() else { continue };
             if !person.reachable() {
                 continue;
             }
@@ -145,7 +162,9 @@ impl Shard {
                 let count = self.sequences.len() as u64;
                 rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());
                 self.stats.nacked += count;
-                if track.missing.take_keyframe_needed() && !track.subscriptions.is_empty() {
+                if track.missing.take_keyframe_needed()
+                    && !(track.subscriptions.is_empty() && track.exports.is_empty())
+                {
                     track.keyframe.want();
                 }
             }
@@ -213,15 +232,13 @@ impl Shard {
         for slot_index in 0..count {
             let Some(person) = self.people[index].as_ref() else { return };
             let slot = &person.slots[slot_index];
-            if let Some(info) = slot.current.filter(|_| slot.packets > 0).and_then(|track| {
-                let timestamp = self.source_timestamp(track, now)?;
-                Some(SenderInfo {
+            if let Some(rtp_timestamp) = self.slot_timestamp(slot, now) {
+                let info = SenderInfo {
                     ntp: Ntp::from_unix(now.unix),
-                    rtp_timestamp: timestamp.wrapping_add(slot.rewrite.timestamp_offset()),
+                    rtp_timestamp,
                     packet_count: slot.packets,
                     octet_count: slot.octets,
-                })
-            }) {
+                };
                 last_ssrc = Some(slot.ssrc());
                 rtcp::sender_report(&mut self.rtcp, slot.ssrc(), &info, &[]);
             }
@@ -237,15 +254,24 @@ impl Shard {
         }
     }
 
+    /// The timestamp of what leaves a slot at this moment; none where nothing has left yet.
+    fn slot_timestamp(&self, slot: &Slot, now: Now) -> Option<u32> {
+        if slot.packets == 0 {
+            return None;
+        }
+        if slot.mix_tick.is_some() {
+            let (timestamp, at) = slot.last_timestamp?;
+            let passed = now.at.saturating_duration_since(at).as_micros() as u64;
+            return Some(timestamp.wrapping_add((passed * 48 / 1000) as u32));
+        }
+        let timestamp = self.source_timestamp(slot.current?, now)?;
+        Some(timestamp.wrapping_add(slot.rewrite.timestamp_offset()))
+    }
+
     /// The publisher's timestamp at this moment of the server's clock.
     fn source_timestamp(&self, track: TrackIndex, now: Now) -> Option<u32> {
         let track = self.tracks[track].as_ref()?;
-        let publisher = self.people[track.publisher].as_ref()?;
-        let reported = track.last_report.as_ref().and_then(|report| {
-            let theirs = report.ntp.to_unix()?.as_nanos() as i128 + publisher.clock_offset_ns?;
-            Some((report.rtp_timestamp, theirs))
-        });
-        let (timestamp, at_ns) = reported.or_else(|| arrived(track))?;
+        let (timestamp, at_ns) = track.reference.or_else(|| arrived(track))?;
         let passed_ns = now.unix.as_nanos() as i128 - at_ns;
         let ticks = passed_ns * i128::from(track.line.codec.clock_rate()) / 1_000_000_000;
         Some(timestamp.wrapping_add(ticks as u32))

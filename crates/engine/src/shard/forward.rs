@@ -2,7 +2,7 @@
 
 use super::incoming::Opened;
 use super::person::{Person, TrackIndex};
-use super::slot::{Sent, Slot};
+use super::slot::Sent;
 use super::track::Subscription;
 use super::{Shard, Stats};
 use crate::command::{Report, TrackKey};
@@ -153,15 +153,9 @@ impl Copy<'_> {
             (sent.picture_id, sent.tl0) = (out.picture_id, out.tl0);
             slot.remember(sent);
         }
-        count(slot, payload.len(), out.timestamp, now);
+        slot.count(payload.len(), out.timestamp, now);
         Ok(sealed)
     }
-}
-
-fn count(slot: &mut Slot, payload: usize, timestamp: u32, now: Now) {
-    slot.packets = slot.packets.wrapping_add(1);
-    slot.octets = slot.octets.wrapping_add(payload as u32);
-    slot.last_timestamp = Some((timestamp, now.at));
 }
 
 /// Header extensions that reach the subscriber: level and orientation, under his ids.

@@ -3,7 +3,7 @@
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
 use super::track::Track;
-use super::{Handled, Inbound, Shard};
+use super::{Handled, Inbound, RelayPacket, Shard};
 use crate::drops::InDrop;
 use crate::limits::MAX_PACKET;
 use crate::sink::{Now, Sink};
@@ -50,13 +50,43 @@ impl Shard {
         self.stats.rtp_in_bytes += datagram.data.len() as u64;
         let mut plain = std::mem::take(&mut self.plain);
         plain.resize(MAX_PACKET, 0);
-        let opened = self.open(now, datagram, &mut plain);
-        let handled = opened.map(|(track, opened)| {
-            self.forward(now, track, &opened, &plain, sink);
-            if opened.audio { Handled::Audio } else { Handled::Video }
+        let opened = self.open(now, datagram, &mut plain, sink);
+        let handled = opened.and_then(|(track, opened)| {
+            self.pass_on(now, track, &opened, &plain, datagram, sink)?;
+            Ok(if opened.audio { Handled::Audio } else { Handled::Video })
         });
         self.plain = plain;
         handled
+    }
+
+    /// The opened packet goes to the mixer, or to slots here and on other shards.
+    fn pass_on(
+        &mut self,
+        now: Now,
+        index: TrackIndex,
+        opened: &Opened,
+        plain: &[u8],
+        datagram: &Inbound<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), InDrop> {
+        let Some(track) = self.tracks[index].as_ref() else { return Ok(()) };
+        let (key, mixed, silenced) = (track.key, track.mixed, track.silenced);
+        let number = opened.counters.index;
+        if silenced {
+            self.skip_copies(index, number);
+            let skipped =
+                RelayPacket { track: key, index: number, repaired: false, bytes: &[] };
+            self.relay(index, &skipped, sink);
+            return Err(InDrop::Silenced);
+        }
+        if mixed {
+            return self.to_mixer(index, opened, plain, datagram.arrival, sink);
+        }
+        self.forward(now, index, opened, plain, sink);
+        let bytes = &plain[..opened.payload.end];
+        let packet = RelayPacket { track: key, index: number, repaired: opened.repaired, bytes };
+        self.relay(index, &packet, sink);
+        Ok(())
     }
 
     fn open(
@@ -64,6 +94,7 @@ impl Shard {
         now: Now,
         datagram: &Inbound<'_>,
         plain: &mut [u8],
+        sink: &mut impl Sink,
     ) -> Result<(TrackIndex, Opened), InDrop> {
         let index = *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
         let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
@@ -84,15 +115,18 @@ impl Shard {
         };
         let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
         if payload.is_empty() {
-            let unwrapped = track.unwrap(header.sequence);
-            self.skip_copies(track_index, unwrapped);
+            let (track, index) = (track.key, track.unwrap(header.sequence));
+            self.skip_copies(track_index, index);
+            let skipped = RelayPacket { track, index, repaired: false, bytes: &[] };
+            self.relay(track_index, &skipped, sink);
             return Err(InDrop::PaddingOnly);
         }
         let pushed = track.line.nack.then(|| track.missing.push(header.sequence, datagram.arrival));
         if repaired && pushed != Some(Pushed::Recovered) {
             return Err(InDrop::Duplicate);
         }
-        let opened = describe(track, header, payload, plain, repaired);
+        let number = track.unwrap(header.sequence);
+        let opened = describe(track, number, header, payload, plain, repaired);
         if !repaired {
             track.receive.push(
                 header.sequence,
@@ -109,7 +143,7 @@ impl Shard {
     }
 
     /// A packet without content takes no number of the subscribers'.
-    fn skip_copies(&mut self, track_index: TrackIndex, index: u64) {
+    pub(super) fn skip_copies(&mut self, track_index: TrackIndex, index: u64) {
         let Some(track) = self.tracks[track_index].as_ref() else { return };
         for subscription in &track.subscriptions {
             if let Some(person) = self.people[subscription.person].as_mut() {
@@ -139,7 +173,7 @@ fn adopt(
             .mid
             .and_then(|id| header.find_extension(plain, id))
             .and_then(header::text);
-        track.publisher == index && mid == Some(track.line.mid.as_str())
+        track.publisher() == Some(index) && mid == Some(track.line.mid.as_str())
     })?;
     let track = tracks[found].as_mut()?;
     let source = if Some(header.payload_type) == track.line.rtx_payload_type {
@@ -185,15 +219,17 @@ fn unwrap_rtx(track: &Track, plain: &mut [u8], len: usize) -> Result<(RtpHeader,
     Ok((header, len))
 }
 
-fn describe(
+/// What forwarding needs to know of a packet with this unwrapped number.
+pub(super) fn describe(
     track: &mut Track,
+    index: u64,
     header: RtpHeader,
     payload: Range<usize>,
     plain: &[u8],
     repaired: bool,
 ) -> Opened {
     let mut counters = Counters {
-        index: track.unwrap(header.sequence),
+        index,
         timestamp: header.timestamp,
         picture_id: None,
         tl0: None,

@@ -7,6 +7,8 @@
 //! 3. [`forward`]: for each subscription of the track the slot decides (make before break: a video
 //!    slot switches with a keyframe), [`rewrite`] continues the slot's own counters, and the packet
 //!    is built and sealed in the buffer that the sink lends.
+//!    Where its track is mixed, [`mixing`] hands it to the mixer instead, and brings the mixed
+//!    packets to their listeners; [`relay`] is the way to and from the other shards.
 //! 4. [`history`] keeps video in plaintext once a publisher; [`feedback`] answers who asks again,
 //!    and sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
 //! 5. [`speaker`] tells who speaks; [`stats`] and [`crate::drops`] count everything.
@@ -16,7 +18,9 @@ mod feedback;
 mod forward;
 mod history;
 mod incoming;
+mod mixing;
 mod person;
+mod relay;
 mod rewrite;
 mod slot;
 mod speaker;
@@ -24,9 +28,10 @@ mod stats;
 mod track;
 
 pub use demux::Handled;
+pub use relay::{RelayControl, RelayPacket};
 pub use stats::Stats;
 
-use crate::command::{Command, PersonKey, Report, TrackKey};
+use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::limits::{SPEAKER_INTERVAL, TICK};
 use crate::sink::{Now, Sink};
 use person::{Person, PersonIndex, Source, TrackIndex};
@@ -34,7 +39,7 @@ use speaker::Speakers;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Instant;
-use track::{Subscription, Track};
+use track::{Origin, Subscription, Track};
 
 /// A datagram that came in.
 #[derive(Debug)]
@@ -50,6 +55,8 @@ pub struct Inbound<'a> {
 /// The people, tracks and subscriptions of one media thread.
 #[derive(Default)]
 pub struct Shard {
+    index: ShardIndex,
+    shards: u16,
     people: Vec<Option<Person>>,
     tracks: Vec<Option<Track>>,
     // Looked up, never iterated over: a seed must repeat byte for byte.
@@ -58,6 +65,8 @@ pub struct Shard {
     track_by_key: HashMap<TrackKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
+    /// Who receives a room's mix here, and in which slot.
+    listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
     reports: Vec<Report>,
     plain: Vec<u8>,
@@ -69,9 +78,9 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An empty shard.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty shard, one of `shards`.
+    pub fn new(index: ShardIndex, shards: u16) -> Self {
+        Self { index, shards, ..Self::default() }
     }
 
     /// The counters.
@@ -125,17 +134,21 @@ impl Shard {
         self.send_reports(now, sink);
         if self.speakers_due.is_none_or(|at| now.at >= at) {
             self.speakers_due = Some(now.at + SPEAKER_INTERVAL);
-            self.tell_speakers();
+            self.tell_speakers(sink);
         }
     }
 
-    fn tell_speakers(&mut self) {
+    fn tell_speakers(&mut self, sink: &mut impl Sink) {
         let speaking = self.tracks.iter().flatten().filter_map(|track| {
-            let level = track.voice.level_dbov()?;
-            let person = self.people[track.publisher].as_ref()?;
+            let level = track.voice.level_dbov().filter(|_| !track.silenced)?;
+            let person = self.people[track.publisher()?].as_ref()?;
             Some((person.room, person.key, level))
         });
-        self.speakers.changes(speaking.collect(), &mut self.reports);
+        self.speakers.spoke(speaking.collect());
+        let (index, shards) = (self.index, self.shards);
+        self.speakers.tell(index, shards, &mut self.reports, |home, room, speakers| {
+            sink.relay_control(home, RelayControl::Speaking { room, from: index, speakers });
+        });
     }
 
     /// A room's command.
@@ -148,7 +161,13 @@ impl Shard {
             Command::Install { person, keys, remote } => self.install(person, &keys, remote),
             Command::Begin { person } => self.begin(person),
             Command::Move { person, remote } => self.move_person(person, remote),
-            Command::AddTrack { track, person, mid } => self.add_track(track, person, &mid),
+            Command::AddTrack { track, person, mid, mixed } => {
+                self.add_track(track, person, &mid, mixed)
+            }
+            Command::Import { track, from, line, .. } => self.import(track, from, line),
+            Command::Export { track, to, on } => self.export(track, to, on),
+            Command::Silence { track, on } => self.silence(track, on),
+            Command::MapMix { person, mid } => self.map_mix(person, &mid),
             Command::RemoveTrack { track } => self.remove_track(track),
             Command::Map { person, mid, track } => self.map_slot(person, &mid, track),
             Command::Remove { person } => self.remove_person(person),
@@ -216,12 +235,31 @@ impl Shard {
         Some(())
     }
 
-    fn add_track(&mut self, key: TrackKey, person: PersonKey, mid: &str) -> Option<()> {
+    fn add_track(
+        &mut self,
+        key: TrackKey,
+        person: PersonKey,
+        mid: &str,
+        mixed: bool,
+    ) -> Option<()> {
         let publisher = *self.person_by_key.get(&person)?;
         let person = self.people[publisher].as_mut()?;
         let line = person.sending.iter().find(|line| line.mid == mid)?.clone();
-        let track = Track::new(key, publisher, line);
+        let mut track = Track::new(key, Origin::Person(publisher), line);
+        track.mixed = mixed;
         let ids = track.ids;
+        let index = self.place_track(track);
+        let person = self.people[publisher].as_mut()?;
+        person.tracks.push(index);
+        if let Some(ids) = ids {
+            person.sources.push((ids.ssrc, Source::Media(index)));
+            person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
+        }
+        Some(())
+    }
+
+    fn place_track(&mut self, track: Track) -> TrackIndex {
+        let key = track.key;
         let index = match self.free_tracks.pop() {
             Some(index) => {
                 self.tracks[index] = Some(track);
@@ -232,12 +270,12 @@ impl Shard {
                 self.tracks.len() - 1
             }
         };
-        person.tracks.push(index);
-        if let Some(ids) = ids {
-            person.sources.push((ids.ssrc, Source::Media(index)));
-            person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
-        }
         self.track_by_key.insert(key, index);
+        index
+    }
+
+    fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
+        self.tracks[*self.track_by_key.get(&key)?].as_mut()?.silenced = on;
         Some(())
     }
 
@@ -251,7 +289,8 @@ impl Shard {
             slot.current.take_if(|current| *current == index);
             slot.pending.take_if(|pending| *pending == index);
         }
-        if let Some(publisher) = self.people[track.publisher].as_mut() {
+        let publisher = track.publisher().and_then(|person| self.people[person].as_mut());
+        if let Some(publisher) = publisher {
             publisher.tracks.retain(|track| *track != index);
             publisher.sources.retain(|(_, source)| {
                 !matches!(source, Source::Media(track) | Source::Rtx(track) if *track == index)
@@ -318,6 +357,12 @@ impl Shard {
             let subscription = Subscription { person: index, slot: slot_index };
             self.unsubscribe(slot.current, subscription);
             self.unsubscribe(slot.pending, subscription);
+        }
+        if let Some(listeners) = self.listeners.get_mut(&person.room) {
+            listeners.retain(|listener| listener.person != index);
+            if listeners.is_empty() {
+                self.listeners.remove(&person.room);
+            }
         }
         if let Some(secure) = person.secure
             && self.person_by_address.get(&secure.remote) == Some(&index)

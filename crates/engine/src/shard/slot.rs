@@ -3,6 +3,7 @@
 use super::person::TrackIndex;
 use super::rewrite::Rewrite;
 use crate::limits::{HISTORY_PACKETS, RESEND_INTERVAL};
+use crate::sink::Now;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
 use std::time::Instant;
@@ -38,6 +39,8 @@ pub(crate) struct Slot {
     pub octets: u32,
     /// Newest packet of what flows, as it left.
     pub last_timestamp: Option<(u32, Instant)>,
+    /// The newest tick of the mix that left here, in a slot that carries the mix.
+    pub mix_tick: Option<u64>,
 }
 
 impl Slot {
@@ -56,12 +59,20 @@ impl Slot {
             packets: 0,
             octets: 0,
             last_timestamp: None,
+            mix_tick: None,
         }
     }
 
     /// SSRC that the slot sends with.
     pub(crate) fn ssrc(&self) -> u32 {
         self.line.local.map_or(0, |ids| ids.ssrc)
+    }
+
+    /// A packet left.
+    pub(crate) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {
+        self.packets = self.packets.wrapping_add(1);
+        self.octets = self.octets.wrapping_add(payload as u32);
+        self.last_timestamp = Some((timestamp, now.at));
     }
 
     pub(crate) fn is_video(&self) -> bool {

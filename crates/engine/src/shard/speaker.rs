@@ -1,6 +1,7 @@
 //! Who speaks, by the levels that publishers send along (RFC 6464), read after authentication.
 
-use crate::command::{PersonKey, Report, RoomKey};
+use crate::command::{PersonKey, Report, RoomKey, ShardIndex};
+use crate::room::home_of;
 use std::collections::BTreeMap;
 
 /// Louder than this many −dBov counts as voice.
@@ -36,29 +37,56 @@ impl Voice {
     }
 }
 
-/// Who spoke in each room when it was last told.
+/// People who speak, loudest first, with their level in −dBov.
+type Speaking = Vec<(PersonKey, u8)>;
+
+/// Who speaks in each room: told by the room's home shard, which the others tell.
 #[derive(Debug, Default)]
 pub(crate) struct Speakers {
+    /// Who speaks, by room and shard.
+    now: BTreeMap<(RoomKey, ShardIndex), Speaking>,
+    /// Whom this shard told for itself: to the room, or to its home.
     told: BTreeMap<RoomKey, Vec<PersonKey>>,
+    here: BTreeMap<RoomKey, Speaking>,
 }
 
 impl Speakers {
-    /// Compares who speaks now (`speaking`: room, person, level; any order) with what was told,
-    /// and reports the rooms in which that changed.
-    pub(crate) fn changes(
-        &mut self,
-        mut speaking: Vec<(RoomKey, PersonKey, u8)>,
-        reports: &mut Vec<Report>,
-    ) {
+    /// Who speaks on this shard now: room, person, level; any order.
+    pub(crate) fn spoke(&mut self, mut speaking: Vec<(RoomKey, PersonKey, u8)>) {
         speaking.sort_unstable_by_key(|(room, person, level)| (*room, *level, *person));
-        let mut rooms: BTreeMap<RoomKey, Vec<(PersonKey, u8)>> = BTreeMap::new();
+        self.here.clear();
         for (room, person, level) in speaking {
-            rooms.entry(room).or_default().push((person, level));
+            self.here.entry(room).or_default().push((person, level));
+        }
+    }
+
+    /// Who speaks on another shard.
+    pub(crate) fn elsewhere(&mut self, room: RoomKey, from: ShardIndex, speakers: Speaking) {
+        if speakers.is_empty() {
+            self.now.remove(&(room, from));
+        } else {
+            self.now.insert((room, from), speakers);
+        }
+    }
+
+    /// Reports the rooms in which it changed who speaks; those whose home is another shard go to
+    /// `home` instead.
+    pub(crate) fn tell(
+        &mut self,
+        index: ShardIndex,
+        shards: u16,
+        reports: &mut Vec<Report>,
+        mut home: impl FnMut(ShardIndex, RoomKey, Speaking),
+    ) {
+        let mut rooms = std::mem::take(&mut self.here);
+        for ((room, _), speakers) in &self.now {
+            rooms.entry(*room).or_default().extend_from_slice(speakers);
         }
         for room in self.told.keys() {
             rooms.entry(*room).or_default();
         }
-        for (room, speakers) in rooms {
+        for (room, mut speakers) in rooms {
+            speakers.sort_unstable_by_key(|(person, level)| (*level, *person));
             let mut people: Vec<PersonKey> = speakers.iter().map(|(person, _)| *person).collect();
             people.sort_unstable();
             if self.told.get(&room).map_or(people.is_empty(), |told| *told == people) {
@@ -69,7 +97,10 @@ impl Speakers {
             } else {
                 self.told.insert(room, people);
             }
-            reports.push(Report::Speakers { room, speakers });
+            match home_of(room, shards) {
+                at if at == index => reports.push(Report::Speakers { room, speakers }),
+                at => home(at, room, speakers),
+            }
         }
     }
 }
@@ -96,14 +127,33 @@ mod tests {
         let (room, ada, min) = (RoomKey(1), PersonKey(1), PersonKey(2));
         let mut speakers = Speakers::default();
         let mut reports = Vec::new();
-        speakers.changes(vec![(room, ada, 30), (room, min, 20)], &mut reports);
-        let speakers_now = vec![(min, 20), (ada, 30)];
-        assert_eq!(reports, [Report::Speakers { room, speakers: speakers_now }]);
-        speakers.changes(vec![(room, ada, 10), (room, min, 20)], &mut reports);
-        assert_eq!(reports.len(), 1, "the same people");
-        speakers.changes(vec![], &mut reports);
-        assert_eq!(reports[1], Report::Speakers { room, speakers: vec![] });
-        speakers.changes(vec![], &mut reports);
-        assert_eq!(reports.len(), 2);
+        let mut tell = |speakers: &mut Speakers, here| {
+            speakers.spoke(here);
+            speakers.tell(ShardIndex(1), 2, &mut reports, |_, _, _| panic!("home is here"));
+            std::mem::take(&mut reports)
+        };
+        let told = tell(&mut speakers, vec![(room, ada, 30), (room, min, 20)]);
+        assert_eq!(told, [Report::Speakers { room, speakers: vec![(min, 20), (ada, 30)] }]);
+        assert_eq!(tell(&mut speakers, vec![(room, ada, 10), (room, min, 20)]), []);
+        speakers.elsewhere(room, ShardIndex(0), vec![(PersonKey(7), 5)]);
+        let told = tell(&mut speakers, vec![(room, ada, 10)]);
+        let both = vec![(PersonKey(7), 5), (ada, 10)];
+        assert_eq!(told, [Report::Speakers { room, speakers: both }]);
+        speakers.elsewhere(room, ShardIndex(0), vec![]);
+        assert_eq!(tell(&mut speakers, vec![]), [Report::Speakers { room, speakers: vec![] }]);
+        assert_eq!(tell(&mut speakers, vec![]), []);
+    }
+
+    #[test]
+    fn the_home_shard_is_told_by_the_others() {
+        let (room, ada) = (RoomKey(1), PersonKey(1));
+        let mut speakers = Speakers::default();
+        let (mut reports, mut told) = (Vec::new(), Vec::new());
+        for here in [vec![(room, ada, 30)], vec![(room, ada, 20)], vec![]] {
+            speakers.spoke(here);
+            speakers.tell(ShardIndex(0), 2, &mut reports, |home, _, who| told.push((home, who)));
+        }
+        assert_eq!(reports, []);
+        assert_eq!(told, [(ShardIndex(1), vec![(ada, 30)]), (ShardIndex(1), vec![])]);
     }
 }

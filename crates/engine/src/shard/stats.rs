@@ -28,6 +28,14 @@ pub struct Stats {
     pub resent: u64,
     /// Packets asked of publishers again.
     pub nacked: u64,
+    /// Packets handed to other shards,
+    pub relay_out: u64,
+    /// not handed over because the lane was full,
+    pub relay_full: u64,
+    /// and packets that came from other shards.
+    pub relay_in: u64,
+    /// Packets of sound handed to the mixer.
+    pub mix_in: u64,
     /// Keyframes asked of publishers.
     pub keyframes_asked: u64,
     /// What came in and was discarded.

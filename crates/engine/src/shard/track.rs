@@ -3,13 +3,12 @@
 use super::history::History;
 use super::person::PersonIndex;
 use super::speaker::Voice;
-use crate::command::TrackKey;
+use crate::command::{ShardIndex, TrackKey};
 use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
 use rtp::extended::SequenceUnwrapper;
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Kind, Line, StreamIds};
 use rtp::report::ReceiveStream;
-use rtp::rtcp::SenderInfo;
 use std::time::{Duration, Instant};
 
 /// A subscription: a slot of a person.
@@ -53,10 +52,25 @@ impl KeyframeWish {
     }
 }
 
+/// Where a track's packets come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A person of this shard.
+    Person(PersonIndex),
+    /// Another shard, over the relay.
+    Relay(ShardIndex),
+}
+
 /// A track on this shard.
 pub(crate) struct Track {
     pub key: TrackKey,
-    pub publisher: PersonIndex,
+    pub origin: Origin,
+    /// It goes to the mixer, not to slots.
+    pub mixed: bool,
+    /// A moderator muted it.
+    pub silenced: bool,
+    /// Other shards that get its packets.
+    pub exports: Vec<ShardIndex>,
     pub line: Line,
     pub ids: Option<StreamIds>,
     pub subscriptions: Vec<Subscription>,
@@ -66,19 +80,22 @@ pub(crate) struct Track {
     pub history: History,
     pub keyframe: KeyframeWish,
     pub voice: Voice,
-    /// The publisher's last sender report.
-    pub last_report: Option<SenderInfo>,
+    /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
+    pub reference: Option<(u32, i128)>,
     /// Timestamp of the newest packet and when it came (wall clock).
     pub newest: Option<(u32, Duration)>,
 }
 
 impl Track {
-    pub(crate) fn new(key: TrackKey, publisher: PersonIndex, line: Line) -> Self {
+    pub(crate) fn new(key: TrackKey, origin: Origin, line: Line) -> Self {
         let clock_rate = line.codec.clock_rate();
         let line_ssrc = line.remote.map_or(0, |ids| ids.ssrc);
         Self {
             key,
-            publisher,
+            origin,
+            mixed: false,
+            silenced: false,
+            exports: Vec::new(),
             ids: line.remote,
             line,
             subscriptions: Vec::new(),
@@ -88,8 +105,16 @@ impl Track {
             history: History::default(),
             keyframe: KeyframeWish::default(),
             voice: Voice::default(),
-            last_report: None,
+            reference: None,
             newest: None,
+        }
+    }
+
+    /// The person of this shard who publishes it.
+    pub(crate) fn publisher(&self) -> Option<PersonIndex> {
+        match self.origin {
+            Origin::Person(person) => Some(person),
+            Origin::Relay(_) => None,
         }
     }
 

@@ -5,8 +5,11 @@ mod peer;
 mod worker;
 
 use super::fixtures::Fixtures;
+use super::hearing::MixWindows;
+use super::tones::{MAX_TONES, OnAir, Tone, TonePlan, ToneRole, ToneVoice};
 use crate::bots::{
-    BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool, VideoSource,
+    AudioSource, BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool,
+    VideoSource,
 };
 use hdrhistogram::Histogram;
 use net::Waker;
@@ -93,14 +96,17 @@ impl Health {
 type Reply<T> = oneshot::Sender<Result<T, BotError>>;
 
 enum Command {
-    Add { bot: u64, spec: Box<BotSpec>, joined: Instant },
+    Add { bot: u64, spec: Box<BotSpec>, tone: Option<Tone>, now: Instant },
     Offer { bot: u64, reply: Reply<BotOffer> },
+    Accept { bot: u64, offer: Answer, reply: Reply<BotOffer> },
     Answer { bot: u64, answer: Answer, reply: Reply<()> },
+    Candidate { bot: u64, candidate: String },
     Slots { bot: u64, changes: Vec<SlotChange> },
     Grow { bot: u64, pool: SlotPool },
     Do { bot: u64, command: BotCommand },
     Connected { bot: u64, reply: Reply<()> },
     Sample { bot: u64, reply: Reply<QualitySample> },
+    Heard { bot: u64, reply: Reply<MixWindows> },
     Remove { bot: u64 },
 }
 
@@ -113,6 +119,35 @@ struct Common {
     seed: u64,
     connect_timeout: Duration,
     stop: AtomicBool,
+    /// The clock of all plans of tones begins here.
+    origin: Instant,
+    /// Tones that were encoded, by place.
+    tones: Mutex<BTreeMap<u32, Arc<ToneVoice>>>,
+    /// Who sends in which room, by its plan.
+    air: Mutex<BTreeMap<TonePlan, OnAir>>,
+}
+
+impl Common {
+    /// Works on who sends in a room.
+    fn on_air<T>(&self, plan: TonePlan, work: impl FnOnce(&mut OnAir) -> T) -> T {
+        work(lock(&self.air).entry(plan).or_default())
+    }
+
+    /// The tone of a part, encoded on the caller's thread where it is not yet: the bots' threads
+    /// have no time for it.
+    fn tone(&self, role: ToneRole) -> Result<Tone, BotError> {
+        let place = role.place % MAX_TONES;
+        let known = lock(&self.tones).get(&place).cloned();
+        let voice = match known {
+            Some(voice) => voice,
+            None => {
+                let encoded = ToneVoice::encode(place)
+                    .map_err(|error| BotError::new(format!("no tone: {error}")))?;
+                lock(&self.tones).entry(place).or_insert(Arc::new(encoded)).clone()
+            }
+        };
+        Ok(Tone { role, origin: self.origin, voice })
+    }
 }
 
 /// The way to a thread.
@@ -204,6 +239,9 @@ impl Driver {
             seed: options.seed,
             connect_timeout: options.connect_timeout,
             stop: AtomicBool::new(false),
+            origin: Instant::now(),
+            tones: Mutex::default(),
+            air: Mutex::default(),
         });
         let mut driver = Self { common, threads: Vec::new(), next: AtomicU64::new(1) };
         for number in 0..options.threads.max(1) {
@@ -250,16 +288,21 @@ impl BotDriver for Driver {
     type Handle = Handle;
 
     fn add(&self, spec: BotSpec) -> Result<Handle, BotError> {
-        let joined = Instant::now();
+        let now = Instant::now();
         if spec.video_codec == VideoCodec::H264 && spec.media.video != VideoSource::None {
             return Err(BotError::new(
                 "native bots show VP8 only: in an H.264 room give them `video: none`, or use \
                  chromium people",
             ));
         }
+        let role = spec.tones.unwrap_or_default();
+        let tone = match spec.media.audio {
+            AudioSource::Tone => Some(self.common.tone(role)?),
+            AudioSource::None | AudioSource::Speech => None,
+        };
         let bot = self.next.fetch_add(1, Ordering::Relaxed);
         let line = self.threads[bot as usize % self.threads.len()].line.clone();
-        line.send(Command::Add { bot, spec: Box::new(spec), joined })?;
+        line.send(Command::Add { bot, spec: Box::new(spec), tone, now })?;
         Ok(Handle { bot, line, failed: Mutex::new(None) })
     }
 
@@ -291,6 +334,15 @@ impl BotHandle for Handle {
         self.line.ask(|reply| Command::Offer { bot: self.bot, reply }).await
     }
 
+    async fn accept(&self, offer: Answer) -> Result<BotOffer, BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Accept { bot: self.bot, offer, reply }).await
+    }
+
+    fn candidate(&self, candidate: String) {
+        self.tell(Command::Candidate { bot: self.bot, candidate });
+    }
+
     async fn answer(&self, answer: Answer) -> Result<(), BotError> {
         self.check()?;
         self.line.ask(|reply| Command::Answer { bot: self.bot, answer, reply }).await
@@ -316,6 +368,11 @@ impl BotHandle for Handle {
     async fn sample(&self) -> Result<QualitySample, BotError> {
         self.check()?;
         self.line.ask(|reply| Command::Sample { bot: self.bot, reply }).await
+    }
+
+    async fn heard(&self) -> Result<MixWindows, BotError> {
+        self.check()?;
+        self.line.ask(|reply| Command::Heard { bot: self.bot, reply }).await
     }
 }
 

@@ -4,15 +4,19 @@
 //! [`BotMedia::agreed`] takes what SDP agreed on, [`BotMedia::install`] the keys; from then on
 //! [`BotMedia::poll`] sends what is due and [`BotMedia::next_deadline`] says when to call it next.
 
+mod reports;
+
 use super::SplitMix;
 use super::fixtures::{Clip, Voice};
+use super::hearing::{Hearing, Window};
 use super::outgoing::{Outgoing, Sending, Source};
 use super::rtcp::Compounds;
 use super::slot::{Heard, Slot};
 use super::source::{AudioSource, VideoSource};
+use super::tones::Tone;
 use rtp::RtpHeader;
-use rtp::negotiated::{Direction, Kind, Line, Negotiated};
-use rtp::rtcp::{self, Packet};
+use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
+use rtp::rtcp;
 use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
 use rtp::twcc::FeedbackBuilder;
 use std::collections::BTreeMap;
@@ -22,6 +26,7 @@ use wire::QualitySample;
 use wire::event::SlotChange;
 
 pub use super::outgoing::Clock;
+pub use super::slot::MIX;
 
 /// Time between two reports (Chromium's for video).
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,10 +34,10 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_REPORT: Duration = Duration::from_millis(100);
 /// Time between two transport-wide feedbacks.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// Report blocks in one datagram: 576 bytes.
-const BLOCKS_PER_COMPOUND: usize = 24;
 /// Most changes kept for slots whose answer has not come yet.
 const MAX_EARLY: usize = 1024;
+/// Windows of the mix kept until they are taken.
+const MAX_WINDOWS: usize = 64;
 /// Longest datagram that is opened.
 const MAX_RECEIVED: usize = 2048;
 
@@ -126,6 +131,11 @@ struct Secured {
 /// One bot's media.
 pub struct BotMedia {
     config: Config,
+    /// What it says in place of the voice.
+    tone: Option<Tone>,
+    /// Its ears, while it is its turn to check the mix.
+    hearing: Option<Hearing>,
+    windows: Vec<Window>,
     random: SplitMix,
     secured: Option<Secured>,
     lines: Vec<Line>,
@@ -172,6 +182,9 @@ impl BotMedia {
             feedback_due: None,
             last_media_ssrc: 0,
             own_ssrc,
+            tone: None,
+            hearing: None,
+            windows: Vec::new(),
             report_due: None,
             sample_begin: config.joined,
             rtt: Rtt::default(),
@@ -186,16 +199,29 @@ impl BotMedia {
         }
     }
 
+    /// Says a tone in place of speech, by a plan, and in its turn checks what it hears of a mix.
+    /// To be called before media begins.
+    pub fn set_tone(&mut self, tone: Tone) {
+        self.tone = Some(tone);
+    }
+
+    /// Begins the first sample's interval at `now`, for one who joined long before he was made.
+    pub fn begin_sample(&mut self, now: Instant) {
+        self.sample_begin = now;
+    }
+
     /// Takes what the first or a later negotiation agreed on, and the ids of the own tracks
-    /// (mid, track). Lines that are known stay as they are.
+    /// (mid, track). Lines that are known stay as they are, unless they now go another way, too.
     pub fn agreed(&mut self, negotiated: &Negotiated, tracks: &[(String, String)], now: Instant) {
         self.tracks.extend(tracks.iter().cloned());
         for line in &negotiated.lines {
-            if self.lines.iter().any(|known| known.mid == line.mid) {
-                continue;
+            match self.lines.iter_mut().find(|known| known.mid == line.mid) {
+                Some(known) if known.direction == line.direction => continue,
+                Some(known) => *known = line.clone(),
+                None => self.lines.push(line.clone()),
             }
-            self.lines.push(line.clone());
-            if matches!(line.direction, Direction::Receive | Direction::Both) {
+            let receives = matches!(line.direction, Direction::Receive | Direction::Both);
+            if receives && !self.slots.iter().any(|slot| slot.line.mid == line.mid) {
                 self.add_slot(line);
             }
         }
@@ -239,10 +265,14 @@ impl BotMedia {
             }
             let random = &mut self.random;
             let source = match (line.codec, &self.config.voice, &self.config.clip) {
-                (rtp::negotiated::Codec::Opus, Some(voice), _) => {
-                    Source::Audio(AudioSource::new(voice.clone(), random, now))
+                (Codec::Opus, _, _) if self.tone.is_some() => {
+                    let Some(tone) = self.tone.clone() else { continue };
+                    Source::Audio(AudioSource::tone(tone, random, now))
                 }
-                (rtp::negotiated::Codec::Vp8, _, Some(clip)) => {
+                (Codec::Opus, Some(voice), _) => {
+                    Source::Audio(AudioSource::speech(voice.clone(), random, now))
+                }
+                (Codec::Vp8, _, Some(clip)) => {
                     Source::Video(Box::new(VideoSource::new(clip.clone(), random, now)))
                 }
                 _ => continue,
@@ -270,7 +300,10 @@ impl BotMedia {
                 }
                 continue;
             };
-            let content = change.participant.clone().zip(change.track.clone());
+            let content = match change.mix {
+                true => Some((String::new(), MIX.to_owned())),
+                false => change.participant.clone().zip(change.track.clone()),
+            };
             slot.map(content, change.rtp_timestamp, now);
         }
     }
@@ -286,6 +319,35 @@ impl BotMedia {
     /// Says goodbye with the next [`BotMedia::poll`] and sends nothing from then on.
     pub fn leave(&mut self) {
         self.leaving = true;
+    }
+
+    /// Whether it is saying something: its audio has begun, and has not ended.
+    pub fn speaks(&self) -> bool {
+        let audio = self.sent.iter().find(|outgoing| outgoing.kind == Kind::Audio);
+        !self.leaving && audio.is_some_and(Outgoing::on_air)
+    }
+
+    /// What it heard of the mix since the last call, to be judged by the plan.
+    pub fn take_windows(&mut self) -> Vec<Window> {
+        std::mem::take(&mut self.windows)
+    }
+
+    /// A packet of the room's mix, for the ears of those whose turn it is.
+    fn hear(&mut self, header: &RtpHeader, payload: &[u8], now: Instant) {
+        let Some(tone) = self.tone.as_ref().filter(|tone| tone.role.listens) else { return };
+        if !tone.role.plan.listens(tone.role.place, tone.at(now)) {
+            self.hearing = None;
+            return;
+        }
+        if self.hearing.is_none() {
+            self.hearing = Hearing::new(tone.origin).ok();
+        }
+        let Some(hearing) = &mut self.hearing else { return };
+        hearing.packet(header.sequence, header.timestamp, payload, now);
+        let windows = hearing.take_windows();
+        if self.windows.len() < MAX_WINDOWS {
+            self.windows.extend(windows);
+        }
     }
 
     /// Whether goodbye has been said.
@@ -357,7 +419,11 @@ impl BotMedia {
         } else {
             self.counters.received += 1;
             let payload = header.payload_range(packet).map_err(|_| Dropped::Malformed)?;
-            slot.on_packet(&header, &packet[payload], now)
+            let heard = slot.on_packet(&header, &packet[payload.clone()], now);
+            if slot.is_mix() {
+                self.hear(&header, &packet[payload], now);
+            }
+            heard
         };
         self.note(heard.map_err(|_| Dropped::Malformed)?, now);
         Ok(())
@@ -389,57 +455,6 @@ impl BotMedia {
         let place = Place { slot: index, rtx };
         self.places.insert(header.ssrc, place);
         Some(place)
-    }
-
-    fn on_rtcp(&mut self, now: Instant, compound: &[u8]) -> Result<(), Dropped> {
-        for packet in rtcp::parse(compound) {
-            match packet.map_err(|_| Dropped::Malformed)? {
-                Packet::SenderReport(report) => {
-                    if let Some(place) = self.places.get(&report.ssrc) {
-                        self.slots[place.slot].on_sender_report(report.info.ntp, now);
-                    }
-                    report.blocks().for_each(|block| self.on_block(&block, now));
-                }
-                Packet::ReceiverReport(report) => {
-                    report.blocks().for_each(|block| self.on_block(&block, now));
-                }
-                Packet::Nack(nack) => {
-                    if let Some(outgoing) = self.outgoing(nack.media) {
-                        outgoing.on_nack(nack.lost());
-                    }
-                }
-                Packet::Pli { media, .. } => {
-                    if let Some(outgoing) = self.outgoing(media) {
-                        outgoing.on_keyframe_request(None);
-                    }
-                }
-                Packet::Fir(fir) => {
-                    for (media, request) in fir.requests() {
-                        if let Some(outgoing) = self.outgoing(media) {
-                            outgoing.on_keyframe_request(Some(request));
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn outgoing(&mut self, ssrc: u32) -> Option<&mut Outgoing> {
-        self.sent.iter_mut().find(|outgoing| outgoing.ssrc == ssrc)
-    }
-
-    fn on_block(&mut self, block: &rtcp::ReportBlock, now: Instant) {
-        let ntp = self.config.clock.ntp_at(now);
-        let Some(outgoing) = self.outgoing(block.ssrc) else { return };
-        outgoing.on_report(block);
-        if let Some(rtt_ms) = rtp::report::rtt_ms(block, ntp) {
-            self.rtt.sum_ms += rtt_ms;
-            self.rtt.count += 1;
-            let rtt = Duration::from_secs_f64(rtt_ms / 1000.0);
-            self.slots.iter_mut().for_each(|slot| slot.set_rtt(rtt));
-        }
     }
 
     /// When [`BotMedia::poll`] has something to do next; None before the keys and after leaving.
@@ -493,86 +508,6 @@ impl BotMedia {
             self.report(now, sink)?;
         }
         Ok(())
-    }
-
-    fn sender_ssrc(&self) -> u32 {
-        self.sent.first().map_or(self.own_ssrc, |outgoing| outgoing.ssrc)
-    }
-
-    /// NACKs, keyframe requests and transport-wide feedback, in reduced size (RFC 5506).
-    fn poll_feedback(
-        &mut self,
-        now: Instant,
-        sink: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), SrtpError> {
-        let sender = self.sender_ssrc();
-        let Some(secured) = &mut self.secured else { return Ok(()) };
-        let mut compounds = Compounds::new(&mut secured.sealer, sink);
-        let mut packet = Vec::new();
-        let mut lost = Vec::new();
-        for slot in &mut self.slots {
-            let Some(media) = slot.ssrc else { continue };
-            slot.nacks_due(now, &mut lost);
-            if !lost.is_empty() {
-                self.counters.nacked += lost.len() as u64;
-                rtcp::nack(&mut packet, sender, media, lost.drain(..));
-            }
-            if slot.keyframe_request_due(now) {
-                self.counters.keyframes_asked += 1;
-                rtcp::pli(&mut packet, sender, media);
-            }
-            if !packet.is_empty() {
-                compounds.add(&packet)?;
-                packet.clear();
-            }
-        }
-        if self.feedback_due.is_some_and(|due| due <= now) {
-            self.feedback_due = None;
-            while self.feedback.build(sender, self.last_media_ssrc, &mut packet) {
-                compounds.add(&packet)?;
-                packet.clear();
-            }
-        }
-        compounds.flush()
-    }
-
-    /// Sender and receiver reports with the canonical name (RFC 3550 §6.1).
-    fn report(&mut self, now: Instant, sink: &mut dyn FnMut(&[u8])) -> Result<(), SrtpError> {
-        let sender = self.sender_ssrc();
-        let ntp = self.config.clock.ntp_at(now);
-        let Some(secured) = &mut self.secured else { return Ok(()) };
-        let blocks: Vec<_> =
-            self.slots.iter_mut().filter_map(|slot| slot.report_block(now)).collect();
-        let infos: Vec<_> = self
-            .sent
-            .iter()
-            .filter_map(|sent| Some((sent.ssrc, sent.stats.sender_info(now, ntp)?)))
-            .collect();
-        let mut compounds = Compounds::new(&mut secured.sealer, sink);
-        let mut packet = Vec::new();
-        let (first, rest) = blocks.split_at(blocks.len().min(BLOCKS_PER_COMPOUND));
-        match infos.split_first() {
-            Some(((ssrc, info), others)) => {
-                rtcp::sender_report(&mut packet, *ssrc, info, first);
-                for (ssrc, info) in others {
-                    rtcp::sender_report(&mut packet, *ssrc, info, &[]);
-                }
-            }
-            None => rtcp::receiver_report(&mut packet, sender, first),
-        }
-        rtcp::sdes_cname(&mut packet, sender, &self.config.cname);
-        for (ssrc, _) in infos.iter().filter(|(ssrc, _)| *ssrc != sender) {
-            rtcp::sdes_cname(&mut packet, *ssrc, &self.config.cname);
-        }
-        compounds.add(&packet)?;
-        for more in rest.chunks(BLOCKS_PER_COMPOUND) {
-            compounds.flush()?;
-            packet.clear();
-            rtcp::receiver_report(&mut packet, sender, more);
-            rtcp::sdes_cname(&mut packet, sender, &self.config.cname);
-            compounds.add(&packet)?;
-        }
-        compounds.flush()
     }
 
     /// The sample of the interval since the last one (or since joining).

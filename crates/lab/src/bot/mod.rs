@@ -1,12 +1,14 @@
 //! The native bot: a participant without a browser.
 //!
 //! [`media`] is the core, sans-IO and in virtual time alike: what a bot sends ([`fixtures`],
-//! `source`, `outgoing`) and what it makes of what it receives (`slot`, `frames`). [`driver`] is
+//! [`tones`], `source`, `outgoing`) and what it makes of what it receives (`slot`, `frames`, and
+//! [`hearing`] for a room's mix). [`driver`] is
 //! its runtime: the threads that own the bots' sockets, ICE and DTLS.
 
 pub mod driver;
 pub mod fixtures;
 mod frames;
+pub mod hearing;
 pub mod media;
 mod outgoing;
 mod rtcp;
@@ -14,6 +16,7 @@ mod slot;
 mod source;
 #[cfg(test)]
 mod tests;
+pub mod tones;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small and seeded; for identifiers and phases.
 #[derive(Debug, Clone)]

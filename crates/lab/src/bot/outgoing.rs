@@ -165,6 +165,11 @@ impl Outgoing {
         }))
     }
 
+    /// Whether something is sent: it has begun, and was not stopped.
+    pub(super) fn on_air(&self) -> bool {
+        !self.first_packet && !self.stopped
+    }
+
     pub(super) fn mid(&self) -> &str {
         &self.mid
     }

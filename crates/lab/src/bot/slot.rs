@@ -24,6 +24,9 @@ const SWITCH_LIMIT: Duration = Duration::from_secs(2);
 /// Most rows of tracks that left the slot in one interval.
 const MAX_RETIRED: usize = 64;
 
+/// What a room's mix is called in samples, where it has no participant.
+pub const MIX: &str = "mix";
+
 /// A track in a slot.
 #[derive(Debug)]
 struct Row {
@@ -166,6 +169,11 @@ impl Slot {
             }
             _ => self.switch(Some(row), now),
         }
+    }
+
+    /// Whether the room's mix flows here.
+    pub(super) fn is_mix(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.participant.is_empty() && row.track == MIX)
     }
 
     fn switch(&mut self, row: Option<Row>, now: Instant) {

@@ -1,7 +1,9 @@
-//! When which media is sent: speech every 20 ms, frames at the clip's rate, their packets spread.
+//! When which media is sent: speech or a tone every 20 ms, frames at the clip's rate, their packets
+//! spread.
 
 use super::SplitMix;
 use super::fixtures::{Clip, OpusPacket, Voice};
+use super::tones::Tone;
 use rtp::vp8;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,22 +37,38 @@ impl Timeline {
     }
 }
 
-/// Speech in a loop.
+/// What is said.
+#[derive(Debug)]
+enum Said {
+    /// Speech in a loop, and the packet that comes next.
+    Speech(Arc<Voice>, usize),
+    /// A tone, with whether it is loud in the plan's period that was last looked at.
+    Tone(Tone, Option<(u64, bool)>),
+}
+
+/// A packet every 20 ms.
 #[derive(Debug)]
 pub(super) struct AudioSource {
-    voice: Arc<Voice>,
-    position: usize,
+    said: Said,
     timeline: Timeline,
     next: Instant,
 }
 
 impl AudioSource {
-    pub(super) fn new(voice: Arc<Voice>, random: &mut SplitMix, now: Instant) -> Self {
+    pub(super) fn speech(voice: Arc<Voice>, random: &mut SplitMix, now: Instant) -> Self {
         let position = random.below(voice.packets.len() as u64) as usize;
+        Self::new(Said::Speech(voice, position), random, now)
+    }
+
+    pub(super) fn tone(tone: Tone, random: &mut SplitMix, now: Instant) -> Self {
+        Self::new(Said::Tone(tone, None), random, now)
+    }
+
+    fn new(said: Said, random: &mut SplitMix, now: Instant) -> Self {
         let phase = Duration::from_micros(random.below(PACKET_TIME.as_micros() as u64));
         let next = now + phase;
         let timeline = Timeline { start: next, offset: random.next() as u32, clock_rate: 48_000 };
-        Self { voice, position, timeline, next }
+        Self { said, timeline, next }
     }
 
     pub(super) fn next_due(&self) -> Instant {
@@ -63,16 +81,31 @@ impl AudioSource {
             return None;
         }
         let late = now.saturating_duration_since(self.next);
+        let mut missed = 0;
         if late > LATE {
-            let missed = (late.as_nanos() / PACKET_TIME.as_nanos()) as u32;
+            missed = (late.as_nanos() / PACKET_TIME.as_nanos()) as u32;
             self.next += PACKET_TIME * missed;
-            self.position += missed as usize;
         }
-        let timestamp = self.timeline.at(self.next);
-        let at = self.position % self.voice.packets.len();
-        self.position = at + 1;
+        let at = self.next;
         self.next += PACKET_TIME;
-        Some((timestamp, &self.voice.packets[at]))
+        let packet = match &mut self.said {
+            Said::Speech(voice, position) => {
+                let now = (*position + missed as usize) % voice.packets.len();
+                *position = now + 1;
+                &voice.packets[now]
+            }
+            Said::Tone(tone, known) => {
+                let (plan, time) = (tone.role.plan, tone.at(at));
+                let period = plan.period(time);
+                let loud = match *known {
+                    Some((last, loud)) if last == period => loud,
+                    _ => plan.loud_in(period).contains(&tone.role.place),
+                };
+                *known = Some((period, loud));
+                tone.voice.packet(time, loud)
+            }
+        };
+        Some((self.timeline.at(at), packet))
     }
 }
 

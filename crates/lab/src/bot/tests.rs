@@ -3,7 +3,9 @@
 
 use super::SplitMix;
 use super::fixtures::{Clip, Fixtures, Voice};
-use super::media::{BotMedia, Clock, Config, Dropped};
+use super::hearing::MixWindows;
+use super::media::{BotMedia, Clock, Config, Dropped, MIX};
+use super::tones::{OnAir, Tone, TonePlan, ToneRole, ToneVoice};
 use crate::bots::VideoSource;
 use rtp::RtpHeader;
 use rtp::negotiated::{Codec, Kind};
@@ -67,6 +69,7 @@ fn change(slot: &str, track: Option<&str>, rtp_timestamp: Option<u32>) -> SlotCh
         slot: slot.into(),
         participant: track.map(|track| format!("of-{track}")),
         track: track.map(Into::into),
+        mix: false,
         rtp_timestamp,
     }
 }
@@ -100,11 +103,21 @@ impl World {
     }
 
     fn with(seed: u64, change: impl Fn(&mut FixedPeer)) -> Self {
+        Self::prepared(seed, change, |_, _| {})
+    }
+
+    /// With bots that are `prepare`d before they begin.
+    fn prepared(
+        seed: u64,
+        change: impl Fn(&mut FixedPeer),
+        prepare: impl FnOnce(&mut [BotMedia; 2], Instant),
+    ) -> Self {
         let start = Instant::now();
         let (mut server, mut client) = fixed(seed).pair();
         change(&mut server);
         change(&mut client);
         let mut bots = [bot(seed, start), bot(seed + 1000, start)];
+        prepare(&mut bots, start);
         bots[0].agreed(&client.negotiated, &tracks(), start);
         bots[0].install(&client.keys, start);
         bots[1].agreed(&server.negotiated, &[], start);

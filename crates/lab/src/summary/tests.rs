@@ -76,6 +76,8 @@ fn run(case: Case) -> Summary {
         subscriptions: &dead,
         duration_s: 6.0,
         interrupted: case.interrupted,
+        sockets: &[],
+        expected: None,
     })
 }
 

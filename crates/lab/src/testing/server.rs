@@ -1,4 +1,5 @@
-//! A server in miniature: sockets with rooms but no media, `/healthz` and `/metrics`.
+//! A server in miniature: sockets with rooms but no media, `/healthz` and `/metrics`. It passes on
+//! what the members of a mesh say to each other, and gives everyone of a mixed room a mix.
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -29,6 +30,8 @@ pub struct World {
 
 #[derive(Debug, Default)]
 struct Room {
+    audio: Value,
+    video: Value,
     epoch: u64,
     log: Vec<Value>,
     people: BTreeMap<String, Person>,
@@ -39,6 +42,7 @@ struct Person {
     name: String,
     tracks: Vec<Value>,
     slots: u32,
+    mix: bool,
     socket: mpsc::UnboundedSender<String>,
 }
 
@@ -149,6 +153,22 @@ impl World {
                 let (room, id) = me.clone().ok_or("not_joined")?;
                 Ok(self.offer(&room, &id, data))
             }
+            "room.announce" => {
+                let (room, id) = me.clone().ok_or("not_joined")?;
+                Ok(self.announce(&room, &id, data))
+            }
+            "room.peer_offer" | "room.peer_answer" | "room.peer_candidate" => {
+                let (room, id) = me.clone().ok_or("not_joined")?;
+                let mut event = data.clone();
+                event["type"] = packet["event"].as_str().expect("event")["room.".len()..].into();
+                event["from"] = id.into();
+                let to = data["to"].as_str().expect("to");
+                if !self.rooms[&room].people.contains_key(to) {
+                    return Err("unknown_participant");
+                }
+                self.tell(&room, to, event);
+                Ok(Value::Null)
+            }
             "room.resume" => {
                 let id = data["participant"].as_str().expect("participant").to_owned();
                 let room_id = data["room"].as_str().expect("room").to_owned();
@@ -188,7 +208,12 @@ impl World {
         self.participants += 1;
         let id = format!("p{}", self.participants);
         let room_id = data["room"].as_str().expect("room").to_owned();
-        let room = self.rooms.entry(room_id.clone()).or_default();
+        let room = self.rooms.entry(room_id.clone()).or_insert_with(|| Room {
+            audio: data["audio"].clone(),
+            video: data["video"].clone(),
+            ..Room::default()
+        });
+        let (audio, video) = (room.audio.clone(), room.video.clone());
         let others: Vec<Value> = room
             .people
             .iter()
@@ -197,7 +222,7 @@ impl World {
         let epoch = room.epoch + 1;
         let joined = json!({ "id": id, "name": name, "tracks": [] });
         self.publish(&room_id, json!({ "type": "participant_joined", "participant": joined }));
-        let person = Person { name, tracks: vec![], slots: 0, socket: socket.clone() };
+        let person = Person { name, tracks: vec![], slots: 0, mix: false, socket: socket.clone() };
         self.rooms.entry(room_id.clone()).or_default().people.insert(id.clone(), person);
         *me = Some((room_id.clone(), id.clone()));
         let limits =
@@ -205,16 +230,36 @@ impl World {
         Ok(json!({
             "participant": id,
             "epoch": epoch,
-            "room": { "id": room_id, "audio": "sfu", "video": "sfu", "video_codec": "vp8", "limits": limits },
+            "room": { "id": room_id, "audio": audio, "video": video, "video_codec": "vp8", "limits": limits },
             "you": { "can_publish": true, "can_subscribe": true },
             "participants": others,
             "ice_servers": [],
         }))
     }
 
+    /// Gives ids to what goes by the mesh, and tells everyone.
+    fn announce(&mut self, room_id: &str, id: &str, data: &Value) -> Value {
+        let mut announced = Vec::new();
+        for track in data["tracks"].as_array().expect("tracks") {
+            let kind = track["kind"].as_str().expect("kind");
+            let track_id = format!("{id}-{kind}");
+            announced.push(json!({ "mid": track["mid"], "id": track_id }));
+            let info = json!({ "id": track_id, "kind": kind, "name": "x", "muted": false });
+            self.person(room_id, id).tracks.push(info.clone());
+            let added = json!({ "type": "track_added", "participant": id, "track": info });
+            self.publish(room_id, added);
+        }
+        json!({ "tracks": announced })
+    }
+
     /// Answers with track ids, tells everyone, and fills slots: everyone gets every track.
     fn offer(&mut self, room_id: &str, id: &str, data: &Value) -> Value {
         let tracks = data["tracks"].as_array().expect("tracks").clone();
+        let mixed = self.rooms[room_id].audio == json!("mcu");
+        if mixed && !std::mem::replace(&mut self.person(room_id, id).mix, true) {
+            let mix = json!({ "slot": "0", "participant": null, "track": null, "mix": true });
+            self.tell(room_id, id, json!({ "type": "slots", "slots": [mix] }));
+        }
         let mut answered = Vec::new();
         for track in &tracks {
             let kind = track["kind"].as_str().expect("kind");
@@ -231,7 +276,7 @@ impl World {
                 json!({ "type": "track_added", "participant": id, "track": info }),
             );
             let others: Vec<String> = self.rooms[room_id].people.keys().cloned().collect();
-            for other in others.iter().filter(|other| *other != id) {
+            for other in others.iter().filter(|other| *other != id && !(mixed && kind == "audio")) {
                 self.slot(room_id, other, id, &track_id);
             }
         }

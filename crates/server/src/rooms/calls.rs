@@ -1,11 +1,14 @@
 //! What sockets ask for: the calls of [`wire::room`].
 
 use super::notices::{participant_id, participant_info, person_key, track_id, track_key};
-use super::{Cell, Member, Rooms, Seat, locked, supported};
+use super::moderation::may_moderate;
+use super::{Cell, Member, Rooms, Seat, locked};
+use crate::auth::Grants;
 use crate::control::ControlInput;
-use crate::socket::{Application, Socket};
+use crate::socket::{Application, RoomRow, Socket};
 use engine::room::{Effects, Published, Refusal};
 use engine::{PersonKey, TrackKey};
+use rtp::negotiated::Direction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -13,13 +16,14 @@ use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::time::Instant;
 use tokio::sync::oneshot;
+use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, Answer, AnsweredTrack, Join, Joined, Mute, Offer, Permissions, Resume, Resumed, Slots,
+    self, AudioTopology, MediaKind, VideoTopology, Answer, AnsweredTrack, Join, Joined, Mute, Offer, Permissions, Preset, Resume, Resumed, Slots,
 };
-use wire::{ErrorCode, QualitySample, RoomError};
+use wire::{ErrorCode, RoomError};
 
-type Answered = Result<Option<Box<RawValue>>, RoomError>;
+pub(super) type Answered = Result<Option<Box<RawValue>>, RoomError>;
 
 fn parse<T: DeserializeOwned>(event: &str, data: Option<&RawValue>) -> Result<T, RoomError> {
     let text = data.map_or("{}", RawValue::get);
@@ -28,15 +32,22 @@ fn parse<T: DeserializeOwned>(event: &str, data: Option<&RawValue>) -> Result<T,
     })
 }
 
-fn answer<T: Serialize>(value: &T) -> Answered {
+pub(super) fn answer<T: Serialize>(value: &T) -> Answered {
     to_raw_value(value)
         .map(Some)
         .map_err(|error| RoomError::new(ErrorCode::Internal, format!("the answer: {error}")))
 }
 
-fn refused(refusal: Refusal) -> RoomError {
+pub(super) fn refused(refusal: Refusal) -> RoomError {
     let (code, text) = match refusal {
         Refusal::Full => (ErrorCode::RoomFull, "the room has as many people as it may: try later"),
+        Refusal::Locked => (ErrorCode::RoomLocked, "the room is locked: ask a moderator"),
+        Refusal::OtherTopology => {
+            let text = "the room has no such media, or it goes another way: see audio and video of \
+                        the room";
+            (ErrorCode::KindConflict, text)
+        }
+        Refusal::Silenced => (ErrorCode::NotAllowed, "a moderator muted this track: ask him"),
         Refusal::UnknownPerson => (ErrorCode::Gone, "you are no longer in the room: join again"),
         Refusal::UnknownTrack => {
             (ErrorCode::UnknownTrack, "no such track of that kind here: use the ids of the events")
@@ -55,6 +66,13 @@ impl Application for Rooms {
             room::JOIN => self.join(socket, parse(event, data)?),
             room::OFFER => self.offer(socket, parse(event, data)?).await,
             room::SLOTS => self.slots(socket, &parse(event, data)?),
+            room::ANNOUNCE => self.announce(socket, &parse(event, data)?),
+            room::PEER_OFFER => self.peer_offer(socket, parse(event, data)?),
+            room::PEER_ANSWER => self.peer_answer(socket, parse(event, data)?),
+            room::PEER_CANDIDATE => self.peer_candidate(socket, parse(event, data)?),
+            room::REMOVE => self.remove(socket, &parse(event, data)?),
+            room::LOCK => self.lock(socket, &parse(event, data)?),
+            room::LIMIT => self.limit(socket, &parse(event, data)?),
             room::MUTE => self.mute(socket, &parse(event, data)?),
             room::LEAVE => {
                 let seat = seat(socket)?;
@@ -62,14 +80,7 @@ impl Application for Rooms {
                 Ok(None)
             }
             room::RESUME => self.resume(socket, &parse(event, data)?),
-            room::QUALITY_SAMPLE => {
-                let sample: QualitySample = parse(event, data)?;
-                let seat = seat(socket)?;
-                if let Some(member) = locked(&seat.cell.state).members.get_mut(&seat.person) {
-                    member.last_sample = Some(sample);
-                }
-                Ok(None)
-            }
+            room::QUALITY_SAMPLE => self.quality_sample(socket, &parse(event, data)?),
             _ => {
                 let text = format!("there is no {event} here: check the name");
                 Err(RoomError::new(ErrorCode::UnknownEvent, text))
@@ -85,9 +96,17 @@ impl Application for Rooms {
         {
             member.socket = None;
             member.socket_lost = Some(Instant::now());
-            let (room, participant) = (&seat.cell.info.id, participant_id(seat.person));
+            let (room, participant) = (&seat.cell.id, participant_id(seat.person));
             tracing::info!(room, participant, "socket lost; the participant stays a while");
         }
+    }
+
+    fn rooms(&self) -> Vec<RoomRow> {
+        self.all_rooms()
+    }
+
+    fn quality(&self) -> Quality {
+        self.all_quality()
     }
 
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool {
@@ -95,7 +114,7 @@ impl Application for Rooms {
     }
 }
 
-fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
+pub(super) fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
     socket.state_of::<Seat>().ok_or_else(|| {
         RoomError::new(ErrorCode::NotJoined, "this socket is in no room: call room.join first")
     })
@@ -117,24 +136,58 @@ fn check_names(join: &Join) -> Result<(), RoomError> {
 
 /// Whether the room is of the kind that the joining one asks for.
 fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
-    let info = &cell.info;
-    let same = join.audio.is_none_or(|audio| audio == info.audio)
-        && join.video.is_none_or(|video| video == info.video)
-        && join.video_codec.is_none_or(|codec| codec == info.video_codec);
+    let preset = join.preset.map(Preset::topologies);
+    let audio = join.audio.or(preset.map(|(audio, _)| audio));
+    let video = join.video.or(preset.map(|(_, video)| video));
+    let same = audio.is_none_or(|audio| audio == cell.audio)
+        && video.is_none_or(|video| video == cell.video)
+        && join.video_codec.is_none_or(|codec| codec == cell.video_codec);
     if same {
         return Ok(());
     }
     let text = format!(
-        "room {} is audio {:?}, video {:?} {:?}: leave audio, video and video_codec out to join",
-        info.id, info.audio, info.video, info.video_codec
+        "room {} is audio {:?}, video {:?} {:?}: leave audio, video, preset and video_codec out to \
+         join it as it is",
+        cell.id, cell.audio, cell.video, cell.video_codec
     );
     Err(RoomError::new(ErrorCode::KindConflict, text))
+}
+
+/// Whether someone may send tracks of these names.
+pub(super) fn check_tracks<'a>(
+    grants: &Grants,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Result<(), RoomError> {
+    match names.find(|name| !grants.may_publish_track(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("the token does not allow to send {name:?}: ask for another");
+            Err(RoomError::new(ErrorCode::NotAllowed, text))
+        }
+    }
+}
+
+impl Cell {
+    /// Whether media of these kinds passes through the server here.
+    fn check_media(&self, kinds: impl Iterator<Item = MediaKind>) -> Result<(), RoomError> {
+        for kind in kinds {
+            let text = match (kind, self.audio, self.video) {
+                (MediaKind::Audio, AudioTopology::Mesh, _) => "sound goes from person to person",
+                (MediaKind::Video, _, VideoTopology::Mesh) => "pictures go from person to person",
+                (MediaKind::Video, _, VideoTopology::None) => "there is no video",
+                _ => continue,
+            };
+            let text = format!("in room {} {text}: offer the server none", self.id);
+            return Err(RoomError::new(ErrorCode::KindConflict, text));
+        }
+        Ok(())
+    }
 }
 
 impl Rooms {
     fn join(&self, socket: &Arc<Socket>, join: Join) -> Answered {
         check_names(&join)?;
-        supported(&join)?;
+        let grants = self.auth.for_join(join.token.as_deref(), socket, &join.room)?;
         if self.draining.load(std::sync::atomic::Ordering::Relaxed) {
             let text = "the server is ending: connect to another, or again later";
             return Err(RoomError::new(ErrorCode::Draining, text));
@@ -145,16 +198,27 @@ impl Rooms {
         }
         let person = PersonKey(self.key());
         loop {
-            let cell = self.open(&join)?;
+            let cell = self.open(&join, &grants)?;
             check_kind(&cell, &join)?;
             let mut state = locked(&cell.state);
             if state.ended {
                 continue; // The last one left this moment: it is out of the table, or will be.
             }
             let mut effects = Effects::default();
-            state.room.join(person, join.name.trim().to_owned(), &mut effects).map_err(refused)?;
+            let (name, shard) = (join.name.trim().to_owned(), self.place());
+            if let Err(refusal) = state.room.join(person, name, shard, &mut effects) {
+                self.unplace(shard);
+                return Err(refused(refusal));
+            }
+            let you = Permissions {
+                can_publish: grants.can_publish,
+                can_subscribe: grants.can_subscribe,
+                can_moderate: grants.can_moderate,
+            };
             cell.apply(&mut state, effects, LeaveReason::Left);
             let member = Member {
+                grants,
+                shard,
                 session: join.session,
                 socket: Some(socket.clone()),
                 socket_lost: None,
@@ -168,13 +232,13 @@ impl Rooms {
             let joined = Joined {
                 participant: participant_id(person),
                 epoch: state.log.epoch(),
-                room: cell.info.clone(),
-                you: Permissions { can_publish: true, can_subscribe: true },
+                room: cell.info(&state.room),
+                you,
                 participants: others.map(participant_info).collect(),
                 ice_servers: Vec::new(),
             };
             drop(state);
-            let (room, participant) = (&cell.info.id, &joined.participant);
+            let (room, participant) = (&cell.id, &joined.participant);
             tracing::info!(room, participant, name = join.name.trim(), "participant joined");
             return answer(&joined);
         }
@@ -183,14 +247,19 @@ impl Rooms {
     async fn offer(&self, socket: &Arc<Socket>, offer: Offer) -> Answered {
         let seat = seat(socket)?;
         let (cell, person) = (&seat.cell, seat.person);
-        {
+        let (shard, can_subscribe) = {
             let state = locked(&cell.state);
             let member = state.members.get(&person).ok_or(Refusal::UnknownPerson);
-            if member.map_err(refused)?.session != offer.session {
+            let member = member.map_err(refused)?;
+            if member.session != offer.session {
                 let text = "this offer is of another page than the one that joined: join again";
                 return Err(RoomError::new(ErrorCode::OfferConflict, text));
             }
-        }
+            let names = offer.tracks.iter().map(|track| track.name.as_str());
+            check_tracks(&member.grants, names)?;
+            (member.shard, member.grants.can_subscribe)
+        };
+        cell.check_media(offer.tracks.iter().map(|track| track.kind))?;
         if offer.sdp.len() > self.limits.sdp_bytes {
             let text = format!(
                 "the SDP has {} bytes, at most {} are taken: offer fewer slots, one codec each",
@@ -201,7 +270,7 @@ impl Rooms {
         }
         let (reply, answered) = oneshot::channel();
         let input = ControlInput::Offer { person, sdp: offer.sdp, video: cell.format(), reply };
-        cell.shard.control.try_send(input).map_err(|error| match error {
+        cell.shard(shard).control.try_send(input).map_err(|error| match error {
             TrySendError::Full(_) => {
                 RoomError::new(ErrorCode::TooFast, "the server is busy: offer again in a second")
             }
@@ -209,13 +278,16 @@ impl Rooms {
                 RoomError::new(ErrorCode::Draining, "the server is ending")
             }
         })?;
-        let (sdp, negotiated) = answered
+        let (sdp, mut negotiated) = answered
             .await
             .map_err(|_| RoomError::new(ErrorCode::Draining, "the server is ending"))?
             .map_err(|error| {
                 self.metrics.dropped("control", "bad_sdp");
                 RoomError::new(ErrorCode::BadSdp, error.to_string())
             })?;
+        if !can_subscribe {
+            negotiated.lines.retain(|line| line.direction != Direction::Send);
+        }
         let published: Vec<Published> = offer
             .tracks
             .iter()
@@ -258,7 +330,14 @@ impl Rooms {
         let track = track_key(&mute.track).ok_or(refused(Refusal::UnknownTrack))?;
         let mut state = locked(&seat.cell.state);
         let mut effects = Effects::default();
-        let muted = state.room.mute(seat.person, track, mute.muted, &mut effects);
+        let own = state.room.person(seat.person);
+        let own = own.is_some_and(|person| person.tracks.iter().any(|own| own.key == track));
+        let muted = if own {
+            state.room.mute(seat.person, track, mute.muted, &mut effects)
+        } else {
+            may_moderate(&state, seat.person)?;
+            state.room.silence(track, mute.muted, &mut effects)
+        };
         muted.map_err(refused)?;
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)
@@ -267,7 +346,7 @@ impl Rooms {
     fn resume(&self, socket: &Arc<Socket>, resume: &Resume) -> Answered {
         let gone = || RoomError::new(ErrorCode::Gone, "that participant is gone: join again");
         let person = person_key(&resume.participant).ok_or_else(gone)?;
-        let cell = self.cell_of(person).filter(|cell| cell.info.id == resume.room);
+        let cell = self.cell_of(person).filter(|cell| cell.id == resume.room);
         let cell = cell.ok_or_else(gone)?;
         let mut state = locked(&cell.state);
         let events = state.log.after(resume.seen).ok_or_else(gone)?;
@@ -286,7 +365,7 @@ impl Rooms {
         socket.set_state(Seat { cell: cell.clone(), person });
         cell.tell_slots(&state, person);
         drop(state);
-        let (room, participant) = (&cell.info.id, participant_id(person));
+        let (room, participant) = (&cell.id, participant_id(person));
         tracing::info!(room, participant, missed = events.len(), "participant resumed");
         answer(&Resumed { epoch, events })
     }

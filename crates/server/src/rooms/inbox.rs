@@ -39,7 +39,7 @@ impl Rooms {
         };
         // He may have left meanwhile.
         let Some(cell) = self.cell_of(person) else { return };
-        let (room, participant) = (&cell.info.id, super::notices::participant_id(person));
+        let (room, participant) = (&cell.id, super::notices::participant_id(person));
         let mut state = locked(&cell.state);
         match input {
             RoomInput::Report(_) => {}

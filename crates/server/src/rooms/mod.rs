@@ -3,29 +3,35 @@
 //! Each room is [`engine::room::Room`] behind one lock with what the shell adds: names on the wire,
 //! sockets, the log of events. Under that lock effects are handed on at once, so that every shard
 //! and every person sees a room's changes in one order. `calls` is what sockets ask for, `inbox`
-//! what media and control threads tell, `notices` how changes become events.
+//! what media and control threads tell, `notices` how changes become events;
+//! `mesh` passes descriptions on between members, `moderation` is what some may do to others.
 
 mod calls;
 mod inbox;
+mod mesh;
+mod moderation;
 mod notices;
+mod quality;
 
+use crate::auth::{Auth, Grants};
 use crate::config::Limits;
 use crate::control::ControlInput;
 use crate::media::MediaHandle;
 use crate::metrics::Metrics;
+use crate::mix::MixHandle;
 use crate::socket::Socket;
-use engine::room::{Effects, Room, RoomLimits};
-use engine::{PersonKey, Report, RoomKey};
+use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
+use engine::{PersonKey, Report, RoomKey, ShardIndex};
 use notices::Log;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::event::LeaveReason;
-use wire::room::{AudioTopology, RoomInfo, VideoCodec, VideoTopology};
-use wire::{ErrorCode, QualitySample, RoomError};
+use wire::room::{AudioTopology, Join, Preset, RoomInfo, VideoCodec, VideoTopology};
+use wire::{ErrorCode, RoomError};
 
 /// Inputs from media and control threads that may wait for the rooms.
 pub(crate) const INPUTS: usize = 16_384;
@@ -51,6 +57,7 @@ pub(crate) enum RoomInput {
 #[derive(Debug, Clone)]
 pub(crate) struct ShardHandle {
     pub media: MediaHandle,
+    pub mix: MixHandle,
     pub control: SyncSender<ControlInput>,
 }
 
@@ -58,7 +65,10 @@ pub(crate) struct ShardHandle {
 #[derive(Debug)]
 pub(crate) struct Rooms {
     table: Mutex<Table>,
-    shards: Vec<ShardHandle>,
+    shards: Arc<[ShardHandle]>,
+    /// People on each shard.
+    placed: Vec<AtomicUsize>,
+    auth: Arc<Auth>,
     limits: Limits,
     metrics: Arc<Metrics>,
     next_key: AtomicU64,
@@ -76,9 +86,12 @@ struct Table {
 #[derive(Debug)]
 struct Cell {
     key: RoomKey,
-    info: RoomInfo,
+    id: String,
+    audio: AudioTopology,
+    video: VideoTopology,
+    video_codec: VideoCodec,
     channel: String,
-    shard: ShardHandle,
+    shards: Arc<[ShardHandle]>,
     state: Mutex<State>,
 }
 
@@ -87,18 +100,23 @@ struct State {
     room: Room,
     log: Log,
     members: HashMap<PersonKey, Member>,
+    history: quality::History,
     /// Nobody may come in any more: the room is out of the table.
     ended: bool,
 }
 
 #[derive(Debug)]
 struct Member {
+    /// What he may do.
+    grants: Grants,
+    /// Where his packets go.
+    shard: ShardIndex,
     /// What proves that a resume comes from the same page or bot.
     session: Option<String>,
     socket: Option<Arc<Socket>>,
     socket_lost: Option<Instant>,
     media_lost: Option<Instant>,
-    last_sample: Option<QualitySample>,
+    last_sample: Option<quality::Sample>,
 }
 
 /// A socket's participant.
@@ -114,10 +132,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Rooms {
     /// No rooms yet, to be spread over these shards.
-    pub(crate) fn new(shards: Vec<ShardHandle>, limits: Limits, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        shards: Vec<ShardHandle>,
+        limits: Limits,
+        auth: Arc<Auth>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             table: Mutex::default(),
-            shards,
+            placed: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
+            shards: shards.into(),
+            auth,
             limits,
             metrics,
             next_key: AtomicU64::new(1),
@@ -139,8 +164,20 @@ impl Rooms {
         self.draining.store(true, Ordering::Relaxed);
     }
 
+    /// The shard with the fewest people gets the next one, wherever the others of his room are.
+    fn place(&self) -> ShardIndex {
+        let people = |shard: &usize| self.placed[*shard].load(Ordering::Relaxed);
+        let least = (0..self.placed.len()).min_by_key(people).unwrap_or_default();
+        self.placed[least].fetch_add(1, Ordering::Relaxed);
+        ShardIndex(least as u16)
+    }
+
+    fn unplace(&self, shard: ShardIndex) {
+        self.placed[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// The room of this id, made if there is none. The first who asks decides its kind.
-    fn open(&self, wanted: &wire::room::Join) -> Result<Arc<Cell>, RoomError> {
+    fn open(&self, wanted: &Join, grants: &Grants) -> Result<Arc<Cell>, RoomError> {
         let mut table = locked(&self.table);
         if let Some(cell) = table.by_id.get(&wanted.room) {
             return Ok(cell.clone());
@@ -149,43 +186,64 @@ impl Rooms {
             let text = "the server is ending: connect to another, or again later";
             return Err(RoomError::new(ErrorCode::Draining, text));
         }
+        if !grants.can_create {
+            let text = format!("there is no room {}, and the token may open none", wanted.room);
+            return Err(RoomError::new(ErrorCode::NotAllowed, text));
+        }
         if table.by_id.len() >= self.limits.rooms as usize {
             let text = format!("this server has its {} rooms: try again later", self.limits.rooms);
             return Err(RoomError::new(ErrorCode::RoomFull, text));
         }
         let key = RoomKey(self.key());
-        let limits = RoomLimits {
-            people: self.limits.participants_per_room as usize,
-            audio_slots: self.limits.audio_slots,
-            video_slots: self.limits.video_slots,
-        };
+        let (audio, video) = topologies(wanted);
         let cell = Arc::new(Cell {
             key,
-            info: RoomInfo {
-                id: wanted.room.clone(),
-                audio: wanted.audio.unwrap_or_default(),
-                video: wanted.video.unwrap_or_default(),
-                video_codec: wanted.video_codec.unwrap_or_default(),
-                limits: wire::room::RoomLimits {
-                    max_participants: self.limits.participants_per_room,
-                    max_audio_slots: self.limits.audio_slots,
-                    max_video_slots: self.limits.video_slots,
-                },
-            },
+            id: wanted.room.clone(),
+            audio,
+            video,
+            video_codec: wanted.video_codec.unwrap_or_default(),
             channel: wire::frame::room_channel(&wanted.room),
-            shard: self.shards[key.0 as usize % self.shards.len()].clone(),
+            shards: self.shards.clone(),
             state: Mutex::new(State {
-                room: Room::new(key, limits),
+                room: Room::new(key, self.setup(audio, video)),
                 log: Log::default(),
                 members: HashMap::new(),
+                history: quality::History::default(),
                 ended: false,
             }),
         });
         table.by_id.insert(wanted.room.clone(), cell.clone());
         table.by_key.insert(key, cell.clone());
         self.metrics.rooms.set(table.by_id.len() as i64);
-        tracing::info!(room = wanted.room, "room opened");
+        tracing::info!(room = wanted.room, ?audio, ?video, "room opened");
         Ok(cell)
+    }
+
+    fn setup(&self, audio: AudioTopology, video: VideoTopology) -> RoomSetup {
+        let mut people = self.limits.participants_per_room;
+        if audio == AudioTopology::Mesh || video == VideoTopology::Mesh {
+            people = people.min(self.limits.participants_per_mesh);
+        }
+        let limits = RoomLimits {
+            people: people as usize,
+            audio_slots: self.limits.audio_slots,
+            video_slots: self.limits.video_slots,
+        };
+        RoomSetup {
+            audio: match audio {
+                AudioTopology::Mesh => Topology::Mesh,
+                AudioTopology::Sfu => Topology::Sfu,
+                AudioTopology::Mcu => Topology::Mcu,
+            },
+            video: match video {
+                VideoTopology::None => Topology::None,
+                VideoTopology::Mesh => Topology::Mesh,
+                VideoTopology::Sfu => Topology::Sfu,
+            },
+            loudest: self.limits.loudest,
+            shards: self.shards.len() as u16,
+            limits,
+        }
     }
 
     fn cell_of(&self, person: PersonKey) -> Option<Arc<Cell>> {
@@ -206,6 +264,7 @@ impl Rooms {
             return;
         }
         let member = state.members.remove(&person);
+        let shard = member.as_ref().map_or(ShardIndex(0), |member| member.shard);
         if let Some(socket) = member.and_then(|member| member.socket) {
             socket.clear_state();
         }
@@ -213,20 +272,21 @@ impl Rooms {
         let empty = state.members.is_empty();
         state.ended |= empty;
         drop(state);
+        self.unplace(shard);
         let close = ControlInput::Close { person };
-        if cell.shard.control.try_send(close).is_err() {
+        if cell.shard(shard).control.try_send(close).is_err() {
             self.metrics.dropped("rooms", "control_queue_full");
         }
         let mut table = locked(&self.table);
         table.by_person.remove(&person);
         self.metrics.participants.set(table.by_person.len() as i64);
         if empty {
-            table.by_id.remove(&cell.info.id);
+            table.by_id.remove(&cell.id);
             table.by_key.remove(&cell.key);
             self.metrics.rooms.set(table.by_id.len() as i64);
         }
         drop(table);
-        let (room, participant) = (&cell.info.id, notices::participant_id(person));
+        let (room, participant) = (&cell.id, notices::participant_id(person));
         tracing::info!(room, participant, ?reason, "participant left");
         if empty {
             tracing::info!(room, "room ended");
@@ -249,24 +309,38 @@ impl Rooms {
     }
 }
 
-/// The kinds a room can have here.
-fn supported(join: &wire::room::Join) -> Result<(), RoomError> {
-    let unsupported = |what: &str| {
-        let text = format!("{what} rooms are not offered by this version: use sfu");
-        Err(RoomError::new(ErrorCode::KindUnsupported, text))
-    };
-    match (join.audio, join.video) {
-        (Some(AudioTopology::Mesh), _) | (_, Some(VideoTopology::Mesh)) => unsupported("mesh"),
-        (Some(AudioTopology::Mcu), _) => unsupported("mcu"),
-        _ => Ok(()),
-    }
+/// The topologies that someone asks for, who may be the first.
+fn topologies(join: &Join) -> (AudioTopology, VideoTopology) {
+    let (audio, video) = join.preset.map_or_else(Default::default, Preset::topologies);
+    (join.audio.unwrap_or(audio), join.video.unwrap_or(video))
 }
 
 impl Cell {
-    /// The video format of the room's transports, if it has video.
+    fn shard(&self, index: ShardIndex) -> &ShardHandle {
+        &self.shards[usize::from(index.0)]
+    }
+
+    /// The room as its people see it now.
+    fn info(&self, room: &Room) -> RoomInfo {
+        let limits = room.limits();
+        RoomInfo {
+            id: self.id.clone(),
+            audio: self.audio,
+            video: self.video,
+            video_codec: self.video_codec,
+            locked: room.locked(),
+            limits: wire::room::RoomLimits {
+                max_participants: limits.people as u32,
+                max_audio_slots: limits.audio_slots,
+                max_video_slots: limits.video_slots,
+            },
+        }
+    }
+
+    /// The video format of the room's transports, if video passes through the server.
     fn format(&self) -> Option<transport::VideoFormat> {
-        match (self.info.video, self.info.video_codec) {
-            (VideoTopology::None, _) => None,
+        match (self.video, self.video_codec) {
+            (VideoTopology::None | VideoTopology::Mesh, _) => None,
             (_, VideoCodec::Vp8) => Some(transport::VideoFormat::Vp8),
             (_, VideoCodec::H264) => Some(transport::VideoFormat::H264),
         }

@@ -46,6 +46,7 @@ fn track_info(track: &Track) -> TrackInfo {
         kind: kind(track.kind),
         name: track.name.clone(),
         muted: track.muted,
+        silenced: track.silenced,
     }
 }
 
@@ -92,13 +93,16 @@ impl Log {
 impl Cell {
     /// Hands on what a call to the room had as effects. `reason` is why someone left, if so.
     pub(super) fn apply(&self, state: &mut State, effects: Effects, reason: LeaveReason) {
-        for command in effects.commands {
-            self.shard.media.send(command);
+        for (shard, command) in effects.commands {
+            self.shard(shard).media.send(command);
+        }
+        for (shard, command) in effects.mixers {
+            self.shard(shard).mix.send(command);
         }
         for notice in effects.notices {
             match notice {
                 Notice::All(change) => {
-                    if let Some(event) = numbered(state, change, reason) {
+                    if let Some(event) = self.numbered(state, change, reason) {
                         self.tell_all(state, event);
                     }
                 }
@@ -148,6 +152,7 @@ impl Cell {
             .map(|(mid, track)| SlotChange {
                 mid: mid.to_owned(),
                 content: track.and_then(owner),
+                mix: known.mix_slot() == Some(mid),
                 rtp_timestamp: None,
             })
             .collect();
@@ -156,6 +161,27 @@ impl Cell {
 
     fn unnumbered(&self, state: &State, event: Event) -> Publication {
         self.publication(&EventEnvelope { epoch: state.log.epoch(), event })
+    }
+
+    fn numbered(&self, state: &State, change: Change, reason: LeaveReason) -> Option<Event> {
+        Some(match change {
+            Change::Joined(person) => {
+                Event::ParticipantJoined { participant: participant_info(state.room.person(person)?) }
+            }
+            Change::Left(person) => {
+                Event::ParticipantLeft { participant: participant_id(person), reason }
+            }
+            Change::TrackAdded(person, track) => {
+                Event::TrackAdded { participant: participant_id(person), track: track_info(&track) }
+            }
+            Change::TrackChanged(person, track) => {
+                Event::TrackChanged { participant: participant_id(person), track: track_info(&track) }
+            }
+            Change::Room => Event::RoomChanged { room: self.info(&state.room) },
+            Change::TrackRemoved(person, track) => {
+                Event::TrackRemoved { participant: participant_id(person), track: track_id(track) }
+            }
+        })
     }
 
     fn publication(&self, envelope: &EventEnvelope) -> Publication {
@@ -174,26 +200,6 @@ impl Cell {
     }
 }
 
-fn numbered(state: &State, change: Change, reason: LeaveReason) -> Option<Event> {
-    Some(match change {
-        Change::Joined(person) => {
-            Event::ParticipantJoined { participant: participant_info(state.room.person(person)?) }
-        }
-        Change::Left(person) => {
-            Event::ParticipantLeft { participant: participant_id(person), reason }
-        }
-        Change::TrackAdded(person, track) => {
-            Event::TrackAdded { participant: participant_id(person), track: track_info(&track) }
-        }
-        Change::TrackChanged(person, track) => {
-            Event::TrackChanged { participant: participant_id(person), track: track_info(&track) }
-        }
-        Change::TrackRemoved(person, track) => {
-            Event::TrackRemoved { participant: participant_id(person), track: track_id(track) }
-        }
-    })
-}
-
 fn slots_event(changes: Vec<SlotChange>) -> Event {
     let slots = changes
         .into_iter()
@@ -201,6 +207,7 @@ fn slots_event(changes: Vec<SlotChange>) -> Event {
             slot: change.mid,
             participant: change.content.map(|(person, _)| participant_id(person)),
             track: change.content.map(|(_, track)| track_id(track)),
+            mix: change.mix,
             rtp_timestamp: change.rtp_timestamp,
         })
         .collect();

@@ -3,16 +3,31 @@
 use axum::extract::ws::Utf8Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt::Write;
 use wire::RoomError;
 use wire::frame::{Request, Response};
 
-/// What a client sent in one packet.
+/// What a client sent in one packet, borrowed from its frame.
 #[derive(Debug)]
 pub(crate) enum Packet<'a> {
     /// An invoke or a transmit.
-    Request(Request<&'a RawValue>),
-    /// An answer: this server calls nothing, so it is a leftover and of no use.
-    Answer,
+    Request(Incoming<'a>),
+    /// The answer to an invoke of the server.
+    Answer {
+        /// Its call id.
+        rid: u64,
+        /// The data, or the error that the client gave.
+        result: Result<Option<&'a RawValue>, &'a RawValue>,
+    },
+}
+
+/// An invoke (with a call id) or a transmit. The fields of [`wire::frame::Request`], borrowed.
+#[derive(Debug)]
+pub(crate) struct Incoming<'a> {
+    pub event: Cow<'a, str>,
+    pub data: Option<&'a RawValue>,
+    pub cid: Option<u64>,
 }
 
 /// A packet or frame that makes no sense.
@@ -36,11 +51,33 @@ pub(crate) mod reason {
     pub const TOO_FAST: &str = "too_fast";
     pub const SLOW_CONSUMER: &str = "slow_consumer";
     pub const CLOSED: &str = "closed";
+    pub const REFUSED: &str = "refused";
+    pub const LATE_ANSWER: &str = "late_answer";
+}
+
+type Taken<'a> = Result<Packet<'a>, Bad>;
+
+/// The packets of a frame: one without an array around it is the usual case and takes no list.
+#[derive(Debug)]
+pub(crate) enum Packets<'a> {
+    One(Option<Taken<'a>>),
+    Many(std::vec::IntoIter<&'a RawValue>),
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Taken<'a>;
+
+    fn next(&mut self) -> Option<Taken<'a>> {
+        match self {
+            Self::One(packet) => packet.take(),
+            Self::Many(raw) => raw.next().map(|raw| packet(raw.get())),
+        }
+    }
 }
 
 /// Takes a frame apart: one packet, or those of an array. An array's good packets survive its bad
 /// ones.
-pub(crate) fn packets(text: &str) -> Result<Vec<Result<Packet<'_>, Bad>>, Bad> {
+pub(crate) fn packets(text: &str) -> Result<Packets<'_>, Bad> {
     let not_json = |error: serde_json::Error| Bad {
         reason: reason::NOT_JSON,
         cid: None,
@@ -48,39 +85,53 @@ pub(crate) fn packets(text: &str) -> Result<Vec<Result<Packet<'_>, Bad>>, Bad> {
     };
     if text.trim_start().starts_with('[') {
         let raw: Vec<&RawValue> = serde_json::from_str(text).map_err(not_json)?;
-        Ok(raw.into_iter().map(|raw| packet(raw.get())).collect())
-    } else if let Ok(request) = serde_json::from_str(text) {
-        Ok(vec![Ok(Packet::Request(request))])
-    } else {
-        let raw: &RawValue = serde_json::from_str(text).map_err(not_json)?;
-        Ok(vec![packet(raw.get())])
+        return Ok(Packets::Many(raw.into_iter()));
     }
+    let one = packet(text);
+    if one.is_err() {
+        // Is it the shape, or no JSON at all?
+        serde_json::from_str::<&RawValue>(text).map_err(not_json)?;
+    }
+    Ok(Packets::One(Some(one)))
 }
 
-fn packet(json: &str) -> Result<Packet<'_>, Bad> {
-    match serde_json::from_str::<Request<&RawValue>>(json) {
-        Ok(request) => Ok(Packet::Request(request)),
+/// Every key that a packet may have.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    event: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    cid: Option<u64>,
+    rid: Option<u64>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+fn packet(json: &str) -> Taken<'_> {
+    let bad = |cid, why: &dyn std::fmt::Display| Bad {
+        reason: reason::BAD_SHAPE,
+        cid,
+        message: format!(
+            "a packet is {{\"event\", \"data\"?, \"cid\"?}} with a whole, positive cid: {why}"
+        ),
+    };
+    match serde_json::from_str(json) {
+        Ok(Fields { event: Some(event), data, cid, .. }) => {
+            Ok(Packet::Request(Incoming { event, data, cid }))
+        }
+        Ok(Fields { rid: Some(rid), data, error, .. }) => {
+            Ok(Packet::Answer { rid, result: error.map_or(Ok(data), Err) })
+        }
+        Ok(Fields { cid, .. }) => Err(bad(cid, &"the key event is missing")),
         Err(error) => {
             #[derive(Deserialize)]
             struct Loose {
                 cid: Option<serde_json::Value>,
-                rid: Option<serde_json::Value>,
-                event: Option<serde_json::Value>,
             }
             let loose = serde_json::from_str::<Loose>(json).ok();
-            let cid = match loose {
-                Some(Loose { rid: Some(_), event: None, .. }) => return Ok(Packet::Answer),
-                Some(Loose { cid: Some(cid), .. }) => cid.as_u64(),
-                _ => None,
-            };
-            Err(Bad {
-                reason: reason::BAD_SHAPE,
-                cid,
-                message: format!(
-                    "a packet is {{\"event\", \"data\"?, \"cid\"?}} with a whole, positive cid: \
-                     {error}"
-                ),
-            })
+            let cid = loose.and_then(|loose| loose.cid?.as_u64());
+            Err(bad(cid, &error))
         }
     }
 }
@@ -101,6 +152,22 @@ pub(crate) fn failure(rid: u64, error: &RoomError) -> Utf8Bytes {
 /// A transmit to the client.
 pub(crate) fn event(name: &str, data: Option<&RawValue>) -> Utf8Bytes {
     to_text(&Request { event: name.to_owned(), data, cid: None })
+}
+
+/// An invoke of the client.
+pub(crate) fn invoke(name: &str, data: Option<&RawValue>, cid: u64) -> Utf8Bytes {
+    to_text(&Request { event: name.to_owned(), data, cid: Some(cid) })
+}
+
+/// What answers [`wire::room::PING`]: made by hand, being the most frequent of all.
+pub(crate) fn pong(rid: Option<u64>, count: u64) -> Utf8Bytes {
+    let mut text = String::with_capacity(64);
+    // Writing to a String cannot fail.
+    let _ = match rid {
+        Some(rid) => write!(text, "{{\"rid\":{rid},\"data\":{{\"count\":{count}}}}}"),
+        None => write!(text, "{{\"event\":\"pong\",\"data\":{{\"count\":{count}}}}}"),
+    };
+    text.into()
 }
 
 pub(crate) fn to_text(value: &impl serde::Serialize) -> Utf8Bytes {
@@ -129,34 +196,35 @@ mod tests {
 
     fn one(text: &str) -> Result<Packet<'_>, Bad> {
         let mut all = packets(text).unwrap();
-        assert_eq!(all.len(), 1);
-        all.remove(0)
+        let first = all.next().unwrap();
+        assert!(all.next().is_none());
+        first
     }
 
     #[test]
     fn an_invoke_and_a_transmit() {
         let text = r#" {"event":"room.join","data":{"room": 1},"cid":7,"other":[]}"#;
         let Ok(Packet::Request(request)) = one(text) else { panic!("no request") };
-        assert_eq!((request.event.as_str(), request.cid), ("room.join", Some(7)));
+        assert_eq!((&*request.event, request.cid), ("room.join", Some(7)));
         assert_eq!(request.data.unwrap().get(), r#"{"room": 1}"#);
         let Ok(Packet::Request(request)) = one(r#"{"event":"a\"b","data":null}"#) else {
             panic!("no request")
         };
-        assert_eq!((request.event.as_str(), request.cid), ("a\"b", None));
+        assert_eq!((&*request.event, request.cid), ("a\"b", None));
         assert!(request.data.is_none(), "null is no data");
     }
 
     #[test]
     fn an_array_keeps_its_good_packets() {
         let all = packets(r#"[{"event":"a"},{"evnt":"b","cid":3},7,{"rid":1},{"event":"c"}]"#);
-        let all = all.unwrap();
+        let all: Vec<_> = all.unwrap().collect();
         assert_eq!(all.len(), 5);
         assert!(matches!(&all[0], Ok(Packet::Request(request)) if request.event == "a"));
         assert!(matches!(&all[1], Err(bad) if bad.cid == Some(3) && bad.reason == "bad_shape"));
         assert!(matches!(&all[2], Err(bad) if bad.cid.is_none()));
-        assert!(matches!(&all[3], Ok(Packet::Answer)));
+        assert!(matches!(&all[3], Ok(Packet::Answer { rid: 1, result: Ok(None) })));
         assert!(matches!(&all[4], Ok(Packet::Request(request)) if request.event == "c"));
-        assert!(packets("[]").unwrap().is_empty());
+        assert!(packets("[]").unwrap().next().is_none());
     }
 
     #[test]
@@ -181,7 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_clients() {
+        let Ok(Packet::Answer { rid, result }) = one(r#"{"rid":3,"data":{"a":1}}"#) else {
+            panic!("no answer")
+        };
+        assert_eq!((rid, result.unwrap().unwrap().get()), (3, r#"{"a":1}"#));
+        let Ok(Packet::Answer { result, .. }) = one(r#"{"rid":3,"error":{"name":"E"}}"#) else {
+            panic!("no answer")
+        };
+        assert_eq!(result.unwrap_err().get(), r#"{"name":"E"}"#);
+    }
+
+    #[test]
     fn answers_are_valid_json() {
+        assert_eq!(pong(Some(3), 9).as_str(), r#"{"rid":3,"data":{"count":9}}"#);
+        assert_eq!(pong(None, 9).as_str(), r#"{"event":"pong","data":{"count":9}}"#);
         assert_eq!(answer(3, None).as_str(), r#"{"rid":3}"#);
         let data = RawValue::from_string("[1]".into()).unwrap();
         assert_eq!(answer(3, Some(&data)).as_str(), r#"{"rid":3,"data":[1]}"#);

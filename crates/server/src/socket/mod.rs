@@ -1,31 +1,43 @@
 //! Sockets: SocketCluster protocol 2 over WebSocket, at [`wire::frame::SOCKET_PATH`].
 //!
 //! `frame` takes text apart and puts it together, `outbox` holds what waits to be written,
-//! `session` runs one socket: a reader whose calls run in order, and a writer. What the calls
-//! mean is the [`Application`]'s.
+//! `session` runs one socket: a reader whose calls run in order, and a writer. `builtin` answers
+//! the protocol's own events (tokens, channels), `hub` knows who is subscribed to what, `calls`
+//! are the server's to its clients. What the clients' calls mean is the [`Application`]'s.
 
+mod builtin;
+mod calls;
 mod frame;
+mod hub;
 mod outbox;
 mod session;
 
+pub(crate) use builtin::check_channel_name;
+pub use calls::{InvokeError, OPEN_CALLS};
 pub use frame::Publication;
 
+use crate::auth::{Auth, Grants};
 use crate::config::Limits;
 use crate::metrics::{Counter, Metrics};
 use axum::extract::ws::{Utf8Bytes, WebSocket};
+use calls::Calls;
 use frame::reason;
+use hub::Hub;
 use outbox::{Outbox, Pushed};
 use serde_json::value::RawValue;
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use wire::RoomError;
+use wire::console::Quality;
 use wire::frame::{HANDSHAKE_TIMEOUT_MS, PING_INTERVAL_MS, PING_TIMEOUT_MS, close};
 
 /// Close code for a client that sent too many frames that make no sense: mend the client.
@@ -54,8 +66,28 @@ pub trait Application: Send + Sync + 'static {
     /// handshake succeeded.
     fn closed(&self, socket: &Arc<Socket>);
 
-    /// May this socket subscribe to the channel?
+    /// May this socket subscribe to the channel of a room (`room:…`)?
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool;
+
+    /// The rooms with their people, by id, for the HTTP API.
+    fn rooms(&self) -> Vec<RoomRow> {
+        Vec::new()
+    }
+
+    /// How good it is in the rooms, for the HTTP API.
+    fn quality(&self) -> Quality {
+        Quality { at_unix_ms: 0, rooms: Vec::new() }
+    }
+}
+
+/// A room in the answer of `GET /v1/rooms`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct RoomRow {
+    /// The room.
+    #[serde(flatten)]
+    pub room: wire::room::RoomInfo,
+    /// People now.
+    pub people: u32,
 }
 
 /// Bounds and periods of sockets.
@@ -81,6 +113,12 @@ pub struct SocketOptions {
     pub requests_per_second: u32,
     /// Most sockets at once.
     pub sockets: usize,
+    /// Most channels that one socket may be subscribed to.
+    pub channels_per_socket: usize,
+    /// Most subscribers of a channel.
+    pub channel_subscribers: usize,
+    /// Longest message on a channel, in bytes of JSON.
+    pub message_bytes: usize,
 }
 
 impl From<&Limits> for SocketOptions {
@@ -96,6 +134,9 @@ impl From<&Limits> for SocketOptions {
             outbox_bytes: limits.outbox_bytes,
             requests_per_second: limits.requests_per_second,
             sockets: limits.sockets,
+            channels_per_socket: limits.channels_per_socket,
+            channel_subscribers: limits.channel_subscribers,
+            message_bytes: limits.message_bytes,
         }
     }
 }
@@ -106,40 +147,91 @@ pub struct Sockets<A> {
     application: Arc<A>,
     options: SocketOptions,
     metrics: Arc<Metrics>,
-    drops: Arc<Drops>,
+    shared: Arc<Shared>,
     next_id: AtomicU64,
-    pings: AtomicU64,
     open: AtomicUsize,
+    /// Those whose handshake succeeded, by public id.
+    table: Mutex<BTreeMap<String, Arc<Socket>>>,
     /// Told when `open` falls to zero.
     empty: Notify,
     draining: watch::Sender<bool>,
 }
 
-/// Counters of what sockets discard outside of parsing.
+/// What all sockets use, whatever their application is.
 #[derive(Debug)]
-struct Drops {
+struct Shared {
+    auth: Arc<Auth>,
+    hub: Hub,
+    metrics: Arc<Metrics>,
+    /// Discarded because the client reads too slowly.
     slow_consumer: Counter,
+    /// Discarded because the socket is closing.
     closed: Counter,
 }
 
 impl<A: Application> Sockets<A> {
     /// No sockets yet.
-    pub fn new(application: Arc<A>, options: SocketOptions, metrics: Arc<Metrics>) -> Arc<Self> {
-        let drops = Arc::new(Drops {
+    pub fn new(
+        application: Arc<A>,
+        options: SocketOptions,
+        auth: Arc<Auth>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let shared = Arc::new(Shared {
+            auth,
+            hub: Hub::new(options.channels_per_socket, options.channel_subscribers),
             slow_consumer: metrics.drops(PLACE, reason::SLOW_CONSUMER),
             closed: metrics.drops(PLACE, reason::CLOSED),
+            metrics: metrics.clone(),
         });
         Arc::new(Self {
             application,
             options,
             metrics,
-            drops,
+            shared,
             next_id: AtomicU64::new(1),
-            pings: AtomicU64::new(0),
             open: AtomicUsize::new(0),
+            table: Mutex::default(),
             empty: Notify::new(),
             draining: watch::Sender::new(false),
         })
+    }
+
+    /// The application.
+    pub fn application(&self) -> &A {
+        &self.application
+    }
+
+    /// The keys and what guests may do.
+    pub fn auth(&self) -> &Auth {
+        &self.shared.auth
+    }
+
+    /// The socket of a public id, from its handshake to its end.
+    pub fn find(&self, public_id: &str) -> Option<Arc<Socket>> {
+        self.table().get(public_id).cloned()
+    }
+
+    /// How many there are after their handshake, and up to `most` of them with ids after `after`,
+    /// by id.
+    pub fn list(&self, after: &str, most: usize) -> (usize, Vec<Arc<Socket>>) {
+        let table = self.table();
+        let rest = table.range::<str, _>((Bound::Excluded(after), Bound::Unbounded));
+        (table.len(), rest.take(most).map(|(_, socket)| socket.clone()).collect())
+    }
+
+    /// Publishes on an application's channel; `data` is JSON. Tells how many sockets took it.
+    pub fn publish(&self, channel: &str, data: &str) -> usize {
+        self.shared.publish(channel, data)
+    }
+
+    /// Ends a subscription and says so to the client (`#kickOut`); false where there was none.
+    pub fn kick_out(&self, socket: &Socket, channel: &str, message: &str) -> bool {
+        socket.kick_out(channel, message)
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Socket>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The bounds.
@@ -197,9 +289,21 @@ impl<A: Application> Sockets<A> {
             public_id: random_id(),
             remote,
             outbox: Outbox::new(self.options.outbox_bytes),
-            drops: self.drops.clone(),
+            shared: self.shared.clone(),
             state: Mutex::new(None),
+            grants: Mutex::new(None),
+            channels: Mutex::default(),
+            calls: Mutex::default(),
         })
+    }
+}
+
+impl Shared {
+    fn publish(&self, channel: &str, data: &str) -> usize {
+        let delivered = self.hub.publish(channel, &Publication::new(channel, data));
+        self.metrics.publications.inc();
+        self.metrics.publications_delivered.add(delivered as u64);
+        delivered
     }
 }
 
@@ -224,8 +328,13 @@ pub struct Socket {
     public_id: String,
     remote: SocketAddr,
     outbox: Outbox,
-    drops: Arc<Drops>,
+    shared: Arc<Shared>,
     state: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
+    /// Of the token that the socket was authenticated with.
+    grants: Mutex<Option<Arc<Grants>>>,
+    /// Channels of applications that it is subscribed to; the hub keeps this.
+    channels: Mutex<BTreeSet<Arc<str>>>,
+    calls: Mutex<Calls>,
 }
 
 impl Socket {
@@ -275,6 +384,20 @@ impl Socket {
         self.state().take();
     }
 
+    /// The grants of the token that the socket was authenticated with, if it was.
+    pub fn grants(&self) -> Option<Arc<Grants>> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Channels of applications that it is subscribed to, by name.
+    pub fn channel_names(&self) -> Vec<String> {
+        self.channels().iter().map(ToString::to_string).collect()
+    }
+
+    fn channels(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state(&self) -> MutexGuard<'_, Option<Arc<dyn Any + Send + Sync>>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,11 +406,11 @@ impl Socket {
         match self.outbox.push(frame) {
             Pushed::Queued => true,
             Pushed::Closed => {
-                self.drops.closed.inc();
+                self.shared.closed.inc();
                 false
             }
             Pushed::Overflow { discarded } => {
-                self.drops.slow_consumer.add(discarded);
+                self.shared.slow_consumer.add(discarded);
                 tracing::warn!(
                     socket = self.public_id,
                     remote = %self.remote,

@@ -1,8 +1,9 @@
 //! One socket from its handshake to its end.
 
-use super::frame::{self, Bad, Packet, reason};
+use super::frame::{self, Bad, Incoming, Packet, reason};
 use super::outbox::{Batch, Close};
 use super::{Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, PLACE, Socket, Sockets};
+use crate::auth::TokenError;
 use crate::metrics::Metrics;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use futures_util::stream::{SplitSink, SplitStream};
@@ -12,12 +13,15 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
-use wire::frame::{Handshake, HandshakeAnswer, NamedError, Request, Subscribe, close};
-use wire::room::{PING, Pong};
+use wire::frame::{Handshake, HandshakeAnswer, close};
+use wire::room::PING;
 use wire::{ErrorCode, RoomError};
+
+/// Frames that are read before the writer has its turn.
+const FRAMES_A_TURN: u32 = 64;
 
 /// Why a reader ended.
 enum End {
@@ -41,6 +45,8 @@ pub(super) async fn run<A: Application>(
         greeted: None,
         bad: 0,
         bucket: Bucket::new(sockets.options.requests_per_second),
+        pings: PINGS.with(Arc::clone),
+        refused: false,
     };
     let grace = sockets.options.close_grace;
     let mut draining = sockets.draining.subscribe();
@@ -52,7 +58,9 @@ pub(super) async fn run<A: Application>(
             let _ = draining.wait_for(|draining| *draining).await;
         });
         loop {
+            // The reader first: what it answers is written in the same turn.
             tokio::select! {
+                biased;
                 end = &mut reader => {
                     let End::Close(code, why) = end else { break false };
                     socket.close(code, why);
@@ -73,7 +81,7 @@ pub(super) async fn run<A: Application>(
     tracing::debug!(socket = socket.public_id(), %remote, code, "socket closed");
     // Senders must not fill an outbox that nobody empties any more.
     socket.close(close::NO_PONG, "the socket is gone");
-    sockets.drops.closed.add(socket.outbox.abandon());
+    sockets.shared.closed.add(socket.outbox.abandon());
     drop(session.greeted.take());
     if closed_by_us {
         let rest = async { while let Some(Ok(_)) = session.stream.next().await {} };
@@ -90,37 +98,54 @@ struct Greeted<A: Application> {
 impl<A: Application> Drop for Greeted<A> {
     fn drop(&mut self) {
         self.sockets.metrics.sockets.add(-1);
+        self.sockets.table().remove(&self.socket.public_id);
+        self.sockets.shared.hub.leave(&self.socket);
+        self.socket.end_calls();
         self.sockets.application.closed(&self.socket);
         self.socket.clear_state();
     }
 }
 
-struct Session<A: Application> {
-    sockets: Arc<Sockets<A>>,
-    socket: Arc<Socket>,
+thread_local! {
+    /// Pings answered on the sockets that began on this signaling thread.
+    static PINGS: Arc<AtomicU64> = Arc::default();
+}
+
+pub(super) struct Session<A: Application> {
+    pub(super) sockets: Arc<Sockets<A>>,
+    pub(super) socket: Arc<Socket>,
     stream: SplitStream<WebSocket>,
     greeted: Option<Greeted<A>>,
     bad: u32,
     bucket: Bucket,
+    pings: Arc<AtomicU64>,
+    /// A refusal of this socket stands in the log.
+    refused: bool,
 }
 
 impl<A: Application> Session<A> {
     async fn read(&mut self) -> End {
         let sockets = self.sockets.clone();
         let options = &sockets.options;
-        let handshake_until = tokio::time::Instant::now() + options.handshake_timeout;
+        // One timer a socket, moved on when it fires: a new one for each frame costs more than
+        // the frame.
+        let mut deadline = tokio::time::Instant::now() + options.handshake_timeout;
+        let mut timer = pin!(tokio::time::sleep_until(deadline));
+        let mut frames = 0u32;
         loop {
-            let next = if self.greeted.is_none() {
-                let Ok(next) = tokio::time::timeout_at(handshake_until, self.stream.next()).await
-                else {
-                    return End::Close(close::HANDSHAKE_TIMEOUT, "no #handshake came in time");
-                };
-                next
-            } else {
-                let Ok(next) = timeout(options.ping_timeout, self.stream.next()).await else {
-                    return End::Close(close::NO_PONG, "no sign of life");
-                };
-                next
+            let next = tokio::select! {
+                biased;
+                next = self.stream.next() => next,
+                () = &mut timer => {
+                    if tokio::time::Instant::now() < deadline {
+                        timer.as_mut().reset(deadline);
+                        continue;
+                    }
+                    return match self.greeted {
+                        None => End::Close(close::HANDSHAKE_TIMEOUT, "no #handshake came in time"),
+                        Some(_) => End::Close(close::NO_PONG, "no sign of life"),
+                    };
+                }
             };
             let end = match next {
                 Some(Ok(Message::Text(text))) => self.text(&text).await,
@@ -134,14 +159,25 @@ impl<A: Application> Session<A> {
             if let Some(end) = end {
                 return end;
             }
+            if self.greeted.is_some() {
+                deadline = tokio::time::Instant::now() + options.ping_timeout;
+                if timer.deadline() > deadline {
+                    timer.as_mut().reset(deadline);
+                }
+            }
+            frames = (frames + 1) % FRAMES_A_TURN;
+            if frames == 0 {
+                // A client that sends without a pause does not keep the writer from writing.
+                tokio::task::yield_now().await;
+            }
         }
     }
 
     async fn text(&mut self, text: &str) -> Option<End> {
-        let metrics = self.sockets.metrics.clone();
-        metrics.socket_bytes_in.add(text.len() as u64);
+        self.sockets.metrics.socket_bytes_in.add(text.len() as u64);
         if text.is_empty() {
             // The client's heartbeat: reading it has reset the timer.
+            self.expire();
             return None;
         }
         if text.len() > self.sockets.options.frame_bytes {
@@ -152,15 +188,18 @@ impl<A: Application> Session<A> {
             Err(bad) => return self.bad_packet(&bad),
         };
         for packet in packets {
-            metrics.socket_packets_in.inc();
+            self.sockets.metrics.socket_packets_in.inc();
             let end = match packet {
                 Ok(Packet::Request(request)) if self.greeted.is_none() => self.greet(&request),
                 Ok(Packet::Request(request)) => {
                     self.request(request).await;
                     None
                 }
-                Ok(Packet::Answer) if self.greeted.is_none() => Some(before_handshake()),
-                Ok(Packet::Answer) => None,
+                Ok(Packet::Answer { .. }) if self.greeted.is_none() => Some(before_handshake()),
+                Ok(Packet::Answer { rid, result }) => {
+                    self.socket.answered(rid, result);
+                    None
+                }
                 Err(bad) => self.bad_packet(&bad),
             };
             if end.is_some() {
@@ -171,7 +210,7 @@ impl<A: Application> Session<A> {
     }
 
     /// The first packet must be the handshake.
-    fn greet(&mut self, request: &Request<&RawValue>) -> Option<End> {
+    fn greet(&mut self, request: &Incoming<'_>) -> Option<End> {
         if request.event != "#handshake" {
             return Some(before_handshake());
         }
@@ -186,26 +225,27 @@ impl<A: Application> Session<A> {
         let sockets = &self.sockets;
         sockets.metrics.sockets_opened.inc();
         sockets.metrics.sockets.add(1);
+        sockets.table().insert(self.socket.public_id.clone(), self.socket.clone());
         self.greeted = Some(Greeted { sockets: sockets.clone(), socket: self.socket.clone() });
-        let auth_error = handshake.auth_token.is_some().then(token_refused);
-        let stale_token = auth_error.is_some();
+        let token = handshake.auth_token.as_deref();
+        let auth_error = token.and_then(|token| self.socket.authenticate(token).err());
         let answer = HandshakeAnswer {
             id: self.socket.public_id.clone(),
             ping_timeout: sockets.options.ping_timeout.as_millis() as u64,
-            is_authenticated: false,
-            auth_error,
+            is_authenticated: token.is_some() && auth_error.is_none(),
+            auth_error: auth_error.as_ref().map(TokenError::named),
         };
         if let Some(cid) = request.cid {
             let data = serde_json::value::to_raw_value(&answer).ok();
             self.socket.send(frame::answer(cid, data.as_deref()));
         }
-        if stale_token {
-            self.socket.send(frame::event("#removeAuthToken", None));
+        if auth_error.is_some() {
+            self.socket.transmit("#removeAuthToken", None);
         }
         None
     }
 
-    async fn request(&mut self, request: Request<&RawValue>) {
+    async fn request(&mut self, request: Incoming<'_>) {
         if !self.bucket.take() {
             self.sockets.metrics.dropped(PLACE, reason::TOO_FAST);
             let error = RoomError::new(
@@ -215,77 +255,51 @@ impl<A: Application> Session<A> {
                     self.sockets.options.requests_per_second
                 ),
             );
-            self.answer(request.cid, Err(error));
+            self.answer(&request, Err(error));
             return;
         }
+        self.expire();
         if request.event == PING {
-            self.ping(request.cid);
+            let count = self.pings.fetch_add(1, Relaxed) + 1;
+            self.socket.send(frame::pong(request.cid, count));
         } else if request.event.starts_with('#') {
             self.builtin(&request);
         } else {
             let since = Instant::now();
             let application = &self.sockets.application;
-            let result = application.call(&self.socket, &request.event, request.data).await;
+            // Boxed: what a call needs while it runs would else be room that each idle socket takes.
+            let call = Box::pin(application.call(&self.socket, &request.event, request.data));
+            let result = call.await;
             self.sockets.metrics.call_seconds.observe(since.elapsed().as_secs_f64());
             let outcome = result.as_ref().map_or_else(|error| error.code.as_str(), |_| "ok");
             self.sockets.metrics.call_ended(outcome);
-            self.answer(request.cid, result);
+            self.answer(&request, result);
         }
     }
 
-    fn ping(&self, cid: Option<u64>) {
-        let count = self.sockets.pings.fetch_add(1, Relaxed) + 1;
-        let data = serde_json::value::to_raw_value(&Pong { count }).ok();
-        self.socket.send(match cid {
-            Some(cid) => frame::answer(cid, data.as_deref()),
-            None => frame::event("pong", data.as_deref()),
-        });
-    }
-
-    /// Events of the protocol itself.
-    fn builtin(&self, request: &Request<&RawValue>) {
-        let refused = |code, message: &str| Err(RoomError::new(code, message));
-        let result = match request.event.as_str() {
-            "#subscribe" => self.subscribe(request.data),
-            // Nothing is kept of subscriptions: what a socket gets, the application decides.
-            "#unsubscribe" | "#removeAuthToken" => Ok(None),
-            "#publish" => {
-                refused(ErrorCode::NotAllowed, "clients cannot publish on channels: use the calls")
-            }
-            "#authenticate" => {
-                if let Some(cid) = request.cid {
-                    let error = Some(token_refused());
-                    let answer = wire::frame::Response::<(), _> { rid: cid, data: None, error };
-                    self.socket.send(frame::to_text(&answer));
-                }
-                self.socket.send(frame::event("#removeAuthToken", None));
-                return;
-            }
-            "#handshake" => refused(ErrorCode::BadRequest, "the handshake is done already"),
-            other => {
-                let message = format!("no such built-in event: {}", shorten(other));
-                refused(ErrorCode::UnknownEvent, &message)
-            }
-        };
-        self.answer(request.cid, result);
-    }
-
-    fn subscribe(&self, data: Option<&RawValue>) -> Result<Option<Box<RawValue>>, RoomError> {
-        let argument = data.and_then(|data| serde_json::from_str::<Subscribe>(data.get()).ok());
-        let Some(Subscribe { channel }) = argument else {
-            let message = "#subscribe takes {\"channel\": \"…\"}";
-            return Err(RoomError::new(ErrorCode::BadRequest, message));
-        };
-        if self.sockets.application.may_subscribe(&self.socket, &channel) {
-            return Ok(None);
+    /// A token whose time is over counts no more.
+    fn expire(&self) {
+        if self.socket.grants().is_some_and(|grants| grants.is_expired()) {
+            tracing::debug!(socket = self.socket.public_id(), "the token is expired");
+            self.socket.deauthenticate();
+            self.socket.transmit("#removeAuthToken", None);
         }
-        let message = format!("not allowed on channel {}: join its room first", shorten(&channel));
-        Err(RoomError::new(ErrorCode::NotAllowed, message))
     }
 
-    /// Answers an invoke; the outcome of a transmit goes nowhere.
-    fn answer(&self, cid: Option<u64>, result: Result<Option<Box<RawValue>>, RoomError>) {
-        let Some(cid) = cid else { return };
+    /// Answers an invoke; the outcome of a transmit goes nowhere. A socket's first refusal is
+    /// said in the log.
+    pub(super) fn answer(
+        &mut self,
+        request: &Incoming<'_>,
+        result: Result<Option<Box<RawValue>>, RoomError>,
+    ) {
+        if let Err(error) = &result
+            && !std::mem::replace(&mut self.refused, true)
+        {
+            let (socket, event) = (self.socket.public_id(), shorten(&request.event));
+            tracing::info!(socket, event, code = error.code.as_str(), "refused: {}", error.message);
+        }
+        let Some(cid) = request.cid else { return };
         self.socket.send(match result {
             Ok(data) => frame::answer(cid, data.as_deref()),
             Err(error) => frame::failure(cid, &error),
@@ -295,7 +309,9 @@ impl<A: Application> Session<A> {
     fn bad_packet(&mut self, bad: &Bad) -> Option<End> {
         if self.greeted.is_some() {
             let error = RoomError::new(ErrorCode::BadRequest, &bad.message);
-            self.answer(bad.cid, Err(error));
+            if let Some(cid) = bad.cid {
+                self.socket.send(frame::failure(cid, &error));
+            }
         }
         self.count_bad(bad.reason)
     }
@@ -352,7 +368,7 @@ async fn write<A: Application>(
                 result = write_all(sink, &mut frames, None, &sockets.metrics) => result.ok(),
                 // A client that does not read would hold the write for ever.
                 () = socket.outbox.overflowed() => {
-                    sockets.drops.slow_consumer.add(frames.len() as u64);
+                    sockets.shared.slow_consumer.add(frames.len() as u64);
                     Some(())
                 }
             },
@@ -364,7 +380,7 @@ async fn write<A: Application>(
         };
         socket.outbox.written(batch.bytes);
         if result.is_none() {
-            sockets.drops.closed.add(frames.len() as u64);
+            sockets.shared.closed.add(frames.len() as u64);
             return;
         }
     }
@@ -390,19 +406,11 @@ async fn write_all(
     sink.flush().await
 }
 
-/// Tokens come with `room.join`; the socket itself verifies none.
-fn token_refused() -> NamedError {
-    NamedError {
-        name: "AuthTokenInvalidError".into(),
-        message: "this server takes tokens in room.join, not on the socket".into(),
-    }
-}
-
 fn before_handshake() -> End {
     End::Close(close::BEFORE_HANDSHAKE, "#handshake must come first")
 }
 
-fn shorten(name: &str) -> String {
+pub(super) fn shorten(name: &str) -> String {
     format!("{:?}", name.chars().take(40).collect::<String>())
 }
 

@@ -1,11 +1,14 @@
-//! One bot at run time: its socket, its ICE and DTLS, its media.
+//! One bot at run time, or one connection of a mesh: its socket, its ICE and DTLS, its media.
 
 use super::{Common, Health, Reply};
+use crate::bot::hearing::MixWindows;
 use crate::bot::media::{BotMedia, Clock, Config};
+use crate::bot::tones::Tone;
 use crate::bots::{AudioSource, BotCommand, BotError, BotOffer, BotSpec, SlotPool, VideoSource};
 use net::{RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
-use rtp::negotiated::Kind;
+use rtp::negotiated::{Direction, Kind, Negotiated};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use transport::{Event, IceDtls, OfferLine, Output, TransportError, VideoFormat};
 use wire::QualitySample;
@@ -16,6 +19,8 @@ use wire::room::{Answer, MediaKind, OfferedTrack, VideoCodec};
 const SOCKET_BUFFER: usize = 1 << 20;
 /// A bot is not served again sooner than this by a timer.
 const SHORTEST_WAIT: Duration = Duration::from_micros(100);
+/// Most candidates that wait for the SDP they belong to.
+const MAX_CANDIDATES: usize = 64;
 
 /// What all bots of a thread work with.
 pub(super) struct Work {
@@ -36,7 +41,13 @@ pub(super) struct Peer {
     pub(super) armed: Option<Instant>,
     pub(super) wanted: SlotPool,
     pub(super) waiters: Vec<Reply<()>>,
+    common: Arc<Common>,
     spec: BotSpec,
+    tone: Option<Tone>,
+    /// Whether others of the room are told that it speaks.
+    on_air: bool,
+    /// What it heard of the mix since it was last asked.
+    heard: MixWindows,
     connect_timeout: Duration,
     local: SocketAddr,
     ice: Option<IceDtls>,
@@ -54,24 +65,36 @@ pub(super) struct Peer {
     /// Which lines send.
     tracks: Vec<OfferedTrack>,
     candidates: String,
+    /// Candidates that came before the SDP they belong to.
+    early: Vec<String>,
     /// STUN and DTLS datagrams that came.
     handshake: u64,
 }
 
 impl Peer {
-    pub(super) fn new(common: &Common, spec: BotSpec, joined: Instant) -> Self {
+    /// One that begins at `now`.
+    pub(super) fn new(
+        common: &Arc<Common>,
+        spec: BotSpec,
+        tone: Option<Tone>,
+        now: Instant,
+    ) -> Self {
         let voice = (spec.media.audio == AudioSource::Speech)
             .then(|| common.fixtures.voice(spec.index.wrapping_sub(1)));
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = Instant::now();
-        let media = BotMedia::new(Config {
-            seed: common.seed.wrapping_mul(0x1_0000_0001) ^ u64::from(spec.index),
+        let clock = Clock { origin: Instant::now(), unix };
+        let mut media = BotMedia::new(Config {
+            seed: seed(common, &spec),
             cname: spec.name.clone(),
             voice,
             clip: common.fixtures.clip(spec.media.video),
-            joined,
-            clock: Clock { origin: now, unix },
+            joined: spec.link.as_ref().map_or(now, |link| link.joined),
+            clock,
         });
+        media.begin_sample(now);
+        if let Some(tone) = &tone {
+            media.set_tone(tone.clone());
+        }
         let mut peer = Self {
             socket: None,
             armed: None,
@@ -89,16 +112,21 @@ impl Peer {
             offered: None,
             tracks: Vec::new(),
             candidates: String::new(),
+            early: Vec::new(),
             handshake: 0,
+            common: common.clone(),
             spec,
+            tone,
+            on_air: false,
+            heard: MixWindows::default(),
         };
-        if let Err(why) = peer.open(common, now) {
+        if let Err(why) = peer.open(clock.origin) {
             peer.fail(why);
         }
         peer
     }
 
-    fn open(&mut self, common: &Common, now: Instant) -> Result<(), String> {
+    fn open(&mut self, now: Instant) -> Result<(), String> {
         let options = SocketOptions {
             recv_buffer: SOCKET_BUFFER,
             send_buffer: SOCKET_BUFFER,
@@ -110,7 +138,7 @@ impl Peer {
             VideoCodec::Vp8 => VideoFormat::Vp8,
             VideoCodec::H264 => VideoFormat::H264,
         };
-        let ice = IceDtls::client(&common.transport, Some(video), self.local, now);
+        let ice = IceDtls::client(&self.common.transport, Some(video), self.local, now);
         self.ice = Some(ice.map_err(|e| e.to_string())?);
         self.socket = Some(socket);
         Ok(())
@@ -137,6 +165,15 @@ impl Peer {
 
     pub(super) fn offer(&mut self) -> Result<BotOffer, BotError> {
         self.alive()?;
+        if let Some(link) = &self.spec.link {
+            let kinds: Vec<Kind> = link.kinds.iter().map(|kind| rtp_kind(*kind)).collect();
+            let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
+            let offer = ice.offer_both_ways(&kinds).map_err(|e| BotError::new(e.to_string()))?;
+            self.ice_at = None;
+            let lines = kinds.iter().copied().zip(offer.mids);
+            self.tracks = self.own_tracks(lines);
+            return Ok(BotOffer { sdp: offer.sdp, tracks: self.tracks.clone() });
+        }
         let mut lines = Vec::new();
         if !self.negotiated {
             if self.spec.media.audio != AudioSource::None {
@@ -153,20 +190,11 @@ impl Peer {
         let video = more(self.wanted.video, self.pool.video);
         lines.extend(std::iter::repeat_n(slot(Kind::Audio), audio));
         lines.extend(std::iter::repeat_n(slot(Kind::Video), video));
-        let ice = self.ice.as_mut().ok_or_else(|| BotError::new("the bot has no transport"))?;
+        let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
         let offer = ice.offer(&lines, false).map_err(|error| BotError::new(error.to_string()))?;
         if own > 0 {
-            self.tracks = lines[..own]
-                .iter()
-                .zip(&offer.mids)
-                .map(|(line, mid)| {
-                    let (kind, name) = match line.kind {
-                        Kind::Audio => (MediaKind::Audio, "microphone"),
-                        Kind::Video => (MediaKind::Video, "camera"),
-                    };
-                    OfferedTrack { mid: mid.clone(), kind, name: name.into() }
-                })
-                .collect();
+            let lines = lines[..own].iter().map(|line| line.kind).zip(offer.mids);
+            self.tracks = lines.map(|(kind, mid)| offered(kind, mid)).collect();
         }
         self.offered = Some(SlotPool {
             audio: self.wanted.audio.max(self.pool.audio),
@@ -179,20 +207,91 @@ impl Peer {
     pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), BotError> {
         self.alive()?;
         let now = Instant::now();
-        let ice = self.ice.as_mut().ok_or_else(|| BotError::new("the bot has no transport"))?;
+        let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
         let negotiated =
             ice.accept_answer(&answer.sdp).map_err(|error| BotError::new(error.to_string()))?;
+        self.pool = self.offered.take().unwrap_or(self.pool);
+        self.agreed(&negotiated, answer, now);
+        Ok(())
+    }
+
+    /// Takes the offer of another member of a mesh, and answers.
+    pub(super) fn accept(&mut self, offer: &Answer) -> Result<BotOffer, BotError> {
+        self.alive()?;
+        let now = Instant::now();
+        let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
+        let (sdp, negotiated) =
+            ice.accept_offer(&offer.sdp).map_err(|error| BotError::new(error.to_string()))?;
+        let sending = negotiated.lines.iter();
+        let sending = sending.filter(|line| line.direction != Direction::Receive);
+        let lines: Vec<_> = sending.map(|line| (line.codec.kind(), line.mid.clone())).collect();
+        self.tracks = self.own_tracks(lines.into_iter());
+        self.agreed(&negotiated, offer, now);
+        Ok(BotOffer { sdp, tracks: self.tracks.clone() })
+    }
+
+    /// Own tracks of a mesh by line: the first of each kind carries it.
+    fn own_tracks(&self, lines: impl Iterator<Item = (Kind, String)>) -> Vec<OfferedTrack> {
+        let own = self.spec.link.iter().flat_map(|link| &link.own);
+        let mut own: Vec<Kind> = own.map(|(kind, _)| rtp_kind(*kind)).collect();
+        lines
+            .filter_map(|(kind, mid)| {
+                let at = own.iter().position(|other| *other == kind)?;
+                own.remove(at);
+                Some(offered(kind, mid))
+            })
+            .collect()
+    }
+
+    /// Both sides agree: media knows its lines from now on. `theirs` is the other side's SDP with
+    /// the ids of the own tracks, or in a mesh with those of his.
+    fn agreed(&mut self, negotiated: &Negotiated, theirs: &Answer, now: Instant) {
         self.ice_at = None;
         self.negotiated = true;
-        self.pool = self.offered.take().unwrap_or(self.pool);
-        let tracks: Vec<_> =
-            answer.tracks.iter().map(|track| (track.mid.clone(), track.id.clone())).collect();
-        self.media.agreed(&negotiated, &tracks, now);
+        let named = theirs.tracks.iter().map(|track| (track.mid.clone(), track.id.clone()));
+        match &self.spec.link {
+            None => self.media.agreed(negotiated, &named.collect::<Vec<_>>(), now),
+            Some(link) => {
+                let id = |kind| link.own.iter().find(|(own, _)| *own == kind);
+                let own = self.tracks.iter();
+                let own = own.filter_map(|t| Some((t.mid.clone(), id(t.kind)?.1.clone())));
+                self.media.agreed(negotiated, &own.collect::<Vec<_>>(), now);
+                let changes = named.map(|(slot, track)| SlotChange {
+                    slot,
+                    participant: Some(link.other.clone()),
+                    track: Some(track),
+                    mix: false,
+                    rtp_timestamp: None,
+                });
+                self.media.map_slots(&changes.collect::<Vec<_>>(), now);
+            }
+        }
         if let State::Joining(since @ None) = &mut self.state {
             *since = Some(now);
-            self.candidates = candidates(&answer.sdp);
+            self.candidates = candidates(&theirs.sdp);
         }
-        Ok(())
+        for candidate in std::mem::take(&mut self.early) {
+            self.candidate(candidate);
+        }
+    }
+
+    /// A candidate of the other member of a mesh.
+    pub(super) fn candidate(&mut self, candidate: String) {
+        if candidate.is_empty() {
+            return; // there are no more
+        }
+        if !self.negotiated {
+            if self.early.len() < MAX_CANDIDATES {
+                self.early.push(candidate);
+            }
+            return;
+        }
+        // One that cannot be used (a name of mDNS, TCP) is no fault while there are others.
+        if let Some(Ok(address)) = self.ice.as_mut().map(|ice| ice.add_candidate(&candidate)) {
+            self.ice_at = None;
+            let between = if self.candidates.is_empty() { "" } else { ", " };
+            self.candidates.push_str(&format!("{between}{address}"));
+        }
     }
 
     pub(super) fn slots(&mut self, changes: &[SlotChange]) {
@@ -208,6 +307,35 @@ impl Peer {
         if command == BotCommand::Leave && matches!(self.state, State::Joining(_)) {
             self.state = State::Left;
         }
+    }
+
+    /// Judges what it heard of the mix.
+    pub(super) fn heard(&mut self) -> Result<MixWindows, BotError> {
+        self.alive()?;
+        if let Some(tone) = &self.tone {
+            let (role, windows) = (tone.role, self.media.take_windows());
+            self.common.on_air(role.plan, |air| {
+                for window in &windows {
+                    self.heard.judge(&role.plan, role.place, window, air);
+                }
+            });
+        }
+        Ok(std::mem::take(&mut self.heard))
+    }
+
+    /// Tells the others of the room when this one begins and ends to say its tone.
+    fn tell_on_air(&mut self, now: Instant) {
+        let Some(tone) = &self.tone else { return };
+        let speaks = self.media.speaks() && !self.closed();
+        if speaks == self.on_air {
+            return;
+        }
+        self.on_air = speaks;
+        let (place, at) = (tone.role.place, tone.at(now));
+        self.common.on_air(tone.role.plan, |air| match speaks {
+            true => air.begin(place, &self.spec.name, at),
+            false => air.end(place, at),
+        });
     }
 
     pub(super) fn sample(&mut self) -> Result<QualitySample, BotError> {
@@ -285,6 +413,7 @@ impl Peer {
             self.state = State::Failed(self.timeout_cause());
         }
         self.answer_waiters();
+        self.tell_on_air(now);
         if self.closed() {
             return None;
         }
@@ -357,6 +486,31 @@ impl Peer {
             let _ = waiter.send(result.clone());
         }
     }
+}
+
+const NO_TRANSPORT: &str = "the bot has no transport";
+
+/// Where all that is random of its media comes from; connections of a mesh differ by the other.
+fn seed(common: &Common, spec: &BotSpec) -> u64 {
+    let own = common.seed.wrapping_mul(0x1_0000_0001) ^ u64::from(spec.index);
+    let other = spec.link.iter().flat_map(|link| link.other.bytes());
+    other.fold(own, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn rtp_kind(kind: MediaKind) -> Kind {
+    match kind {
+        MediaKind::Audio => Kind::Audio,
+        MediaKind::Video => Kind::Video,
+    }
+}
+
+/// What a line of a kind sends.
+fn offered(kind: Kind, mid: String) -> OfferedTrack {
+    let (kind, name) = match kind {
+        Kind::Audio => (MediaKind::Audio, "microphone"),
+        Kind::Video => (MediaKind::Video, "camera"),
+    };
+    OfferedTrack { mid, kind, name: name.into() }
 }
 
 fn push(work: &mut Work, socket: &UdpBatchSocket, destination: SocketAddr, datagram: &[u8]) {

@@ -108,6 +108,7 @@ fn slot_change(slot: &str, track: &str) -> SlotChange {
         slot: slot.into(),
         participant: Some("someone".into()),
         track: Some(track.into()),
+        mix: false,
         rtp_timestamp: None,
     }
 }
@@ -119,6 +120,7 @@ fn spec(index: u32) -> BotSpec {
         media: Media { audio: AudioSource::Speech, video: VideoSource::P360 },
         video_codec: VideoCodec::Vp8,
         slots: SlotPool { audio: 2, video: 2 },
+        ..BotSpec::default()
     }
 }
 

@@ -145,8 +145,8 @@ impl Worker {
 
     fn command(&mut self, command: Command) {
         let bot = match command {
-            Command::Add { bot, spec, joined } => {
-                let peer = Peer::new(&self.common, *spec, joined);
+            Command::Add { bot, spec, tone, now } => {
+                let peer = Peer::new(&self.common, *spec, tone, now);
                 if let Some(socket) = &peer.socket
                     && let Err(error) = self.poller.add(socket, bot)
                 {
@@ -161,6 +161,13 @@ impl Worker {
             Command::Answer { bot, answer, reply } => {
                 self.answer(bot, reply, |peer| peer.answer(&answer))
             }
+            Command::Accept { bot, offer, reply } => {
+                self.answer(bot, reply, |peer| peer.accept(&offer))
+            }
+            Command::Candidate { bot, candidate } => {
+                self.tell(bot, |peer| peer.candidate(candidate))
+            }
+            Command::Heard { bot, reply } => self.answer(bot, reply, Peer::heard),
             Command::Sample { bot, reply } => self.answer(bot, reply, Peer::sample),
             Command::Slots { bot, changes } => self.tell(bot, |peer| peer.slots(&changes)),
             Command::Grow { bot, pool } => self.tell(bot, |peer| peer.wanted = pool),

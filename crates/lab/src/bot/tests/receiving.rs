@@ -320,3 +320,64 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
     assert!((145..=150).contains(&row(&sample.received, "A").packets_received));
     assert!(row(&sample.received, "V").frames_per_second.unwrap() > 19.0);
 }
+
+/// The server plays one tone as the room's mix: right where the plan has it loud, and wrong where
+/// the listener himself should be the loud one.
+#[test]
+fn a_mix_is_a_row_of_its_own_and_is_heard_tone_by_tone() {
+    let plan = TonePlan { seed: 5, bots: 2, loud: 1 };
+    let prepare = |bots: &mut [BotMedia; 2], origin: Instant| {
+        for (bot, place) in bots.iter_mut().zip(0..) {
+            let role = ToneRole { plan, place, listens: true };
+            let voice = Arc::new(ToneVoice::encode(place).unwrap());
+            bot.set_tone(Tone { role, origin, voice });
+        }
+    };
+    let mut world = World::prepared(30, |_| {}, prepare);
+    let mix = SlotChange { mix: true, ..change("a0", None, None) };
+    world.bots[0].map_slots(&[mix], world.now);
+    world.run(31 * S);
+    assert!(world.bots[0].speaks() && world.bots[1].speaks());
+    let sample = world.bots[0].sample(world.now);
+    let row = row(&sample.received, MIX);
+    assert_eq!((row.participant.as_str(), row.packets_lost), ("", 0));
+    assert!((1540..=1550).contains(&row.packets_received), "{}", row.packets_received);
+    assert!(row.mos_lq.is_some_and(|mos| mos > 4.2));
+    assert!(sample.join_to_first_audio_ms.is_some_and(|ms| ms < 50.0));
+
+    let mut air = OnAir::default();
+    air.begin(0, "bot-1", Duration::ZERO);
+    air.begin(1, "bot-2", Duration::ZERO);
+    let windows = world.bots[0].take_windows();
+    assert_eq!(windows.len(), 15);
+    let (mut right, mut wrong) = (0, 0);
+    // In the first second nobody is on air for sure yet.
+    for window in &windows[1..] {
+        let mut heard = MixWindows::default();
+        heard.judge(&plan, 0, window, &air);
+        let himself = plan.loud_in(plan.period(window.from)) == [0];
+        assert_eq!(heard.wrong == 1, himself, "{heard:?}");
+        if himself {
+            assert_eq!(heard.examples[0].extra, ["bot-2"], "quiet, and should not be there");
+            wrong += 1;
+        } else {
+            right += 1;
+        }
+    }
+    assert!(right > 2 && wrong > 2, "{right} right, {wrong} wrong");
+    // The level in the header is that of what is sent: loud and quiet are 14 dB apart.
+    let audio = world.peers.1.negotiated.line("a").unwrap();
+    let id = audio.extensions.audio_level.unwrap();
+    let sent = world.opened(0);
+    let mut levels: Vec<u8> = sent
+        .of(audio.local.unwrap().ssrc)
+        .iter()
+        .filter_map(|(_, header, packet, _)| Some(header.find_extension(packet, id)?[0] & 0x7F))
+        .collect();
+    levels.sort_unstable();
+    levels.dedup();
+    assert!(levels.iter().all(|level| (18..=22).contains(level) || (32..=36).contains(level)));
+    assert!(levels.len() >= 2, "{levels:?}");
+    world.bots[0].stop(Kind::Audio);
+    assert!(!world.bots[0].speaks());
+}

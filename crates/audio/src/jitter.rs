@@ -1,0 +1,608 @@
+//! The jitter buffer of one Opus stream: packets come when the network lets them, a frame of 20 ms
+//! leaves at every tick.
+//!
+//! Time is measured by transit: arrival less timestamp. The fastest packet of the last seconds is
+//! the base; how much later than it the others come makes the wanted delay (97 of 100 are in time).
+//! The delay in force is how long after the fastest possible arrival a sample is played; it may lie
+//! up to a frame and a bit over the wanted one. Where it leaves this range for long, by jitter or
+//! by a sender's clock that runs at another speed, a frame is repeated or dropped, soon in silence,
+//! else after a second.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::frame::FRAME_SAMPLES;
+use crate::opus::{Decoder, is_dtx, packet_duration};
+
+/// Most packets held.
+pub const MAX_PACKETS: usize = 32;
+/// Longest wanted delay in frames.
+pub const MAX_TARGET_FRAMES: u32 = 10;
+
+const FRAME: i64 = FRAME_SAMPLES as i64;
+const FRAME_US: i64 = 20_000;
+/// Width of a bin of the histogram of lateness.
+const BIN_US: i64 = 5_000;
+/// As many bins as the longest wanted delay, 9 frames after the first, needs.
+const BINS: usize = 36;
+/// Weight that the histogram keeps at each packet: half of it is 40 packets old or older.
+const MEMORY: f32 = 0.983;
+/// Share of packets that come in time.
+const IN_TIME: f32 = 0.97;
+/// Packets after which the base forgets: the fastest of this many to twice as many counts.
+const BASE_PACKETS: u32 = 256;
+/// Over the wanted delay and one frame more than this is too long.
+const SLACK_US: i64 = 10_000;
+/// Ticks out of range after which the delay changes: in silence, and in sound.
+const PATIENCE: (u32, u32) = (5, 50);
+/// A transit that changes by more than this is another stream.
+const RESTART_US: i64 = 2_000_000;
+/// Frames made up in a row before a stream that stopped is silent.
+const MAX_CONCEALED: u32 = 5;
+/// Gap over which sound begins anew instead of being concealed.
+const MAX_GAP: i64 = 10 * FRAME;
+/// Mean square under which a frame is quiet: -50 dBov.
+const QUIET: f32 = 1e-5;
+/// Samples of 2.5 ms, of which every Opus duration is a multiple.
+const UNIT: i64 = 120;
+
+/// What a tick's frame is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Decoded sound.
+    Sound,
+    /// Sound, in which the coarse copy of a lost packet stands for it (in-band FEC).
+    Recovered,
+    /// In part or wholly made up by the decoder for what is missing.
+    Concealed,
+    /// Nothing was to be played: before the first packet, in a pause, or after the end.
+    Silence,
+}
+
+/// Why a packet was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its time is over.
+    Late,
+    /// It came before.
+    Duplicate,
+    /// It is no Opus packet.
+    Malformed,
+}
+
+/// What buffers count; several may share one. A packet is counted once: `received` = `decoded` +
+/// `late` + `duplicate` + `overflow` + `malformed` + `unheard` + those still held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JitterCounts {
+    /// Packets put in.
+    pub received: u64,
+    /// Packets decoded.
+    pub decoded: u64,
+    /// Packets that came after their time.
+    pub late: u64,
+    /// Packets that came twice.
+    pub duplicate: u64,
+    /// Packets that fell out because too many came.
+    pub overflow: u64,
+    /// Packets that are no Opus.
+    pub malformed: u64,
+    /// Packets that passed while nobody listened ([`JitterBuffer::stop`]).
+    pub unheard: u64,
+    /// Lost packets recovered by FEC.
+    pub recovered: u64,
+    /// Frames concealed.
+    pub concealed: u64,
+    /// Frames of silence.
+    pub silent: u64,
+    /// Frames added to lengthen the delay.
+    pub repeated: u64,
+    /// Frames left out to shorten the delay.
+    pub dropped: u64,
+    /// Streams that began anew.
+    pub restarts: u64,
+}
+
+#[derive(Debug)]
+struct Packet {
+    /// Unwrapped timestamp.
+    at: i64,
+    index: u64,
+    samples: i64,
+    bytes: Vec<u8>,
+}
+
+/// How late packets come, and when a sample could have been played at the soonest.
+#[derive(Debug)]
+struct Transit {
+    /// The fastest of the window that is filling, and of the one before it.
+    base_us: (i64, i64),
+    in_window: u32,
+    bins: [f32; BINS],
+}
+
+impl Transit {
+    fn new(first_us: i64) -> Self {
+        let mut bins = [0.0; BINS];
+        // Nothing is known yet: a frame to be sure, until some hundred packets have come.
+        bins[3] = 1.0;
+        Self { base_us: (first_us, first_us), in_window: 0, bins }
+    }
+
+    fn base_us(&self) -> i64 {
+        self.base_us.0.min(self.base_us.1)
+    }
+
+    fn add(&mut self, transit_us: i64) {
+        if self.in_window == BASE_PACKETS {
+            (self.base_us, self.in_window) = ((transit_us, self.base_us.0), 0);
+        }
+        self.in_window += 1;
+        self.base_us.0 = self.base_us.0.min(transit_us);
+        let bin = ((transit_us - self.base_us()) / BIN_US) as usize;
+        self.bins.iter_mut().for_each(|weight| *weight *= MEMORY);
+        self.bins[bin.min(BINS - 1)] += 1.0 - MEMORY;
+    }
+
+    fn wanted_us(&self) -> i64 {
+        let all: f32 = self.bins.iter().sum();
+        let mut sum = 0.0;
+        let bin = self.bins.iter().position(|weight| {
+            sum += weight;
+            sum >= IN_TIME * all
+        });
+        BIN_US * (bin.unwrap_or(BINS - 1) as i64 + 1)
+    }
+}
+
+/// The jitter buffer of one stream of mono sound; see the module. It starts stopped.
+#[derive(Debug, Default)]
+pub struct JitterBuffer {
+    packets: VecDeque<Packet>,
+    spare: Vec<Vec<u8>>,
+    origin: Option<Instant>,
+    transit: Option<Transit>,
+    newest_at: i64,
+    /// Highest index, and a bit for each of the 64 up to it.
+    highest: Option<u64>,
+    seen: u64,
+    playing: bool,
+    /// Unwrapped timestamp of the next sample to decode, where sound is under way.
+    next_at: Option<i64>,
+    last_index: u64,
+    paused: bool,
+    /// Began after a stop: the decoder knows nothing yet.
+    fresh: bool,
+    concealed_in_row: u32,
+    out_of_range: (u32, u32),
+    quiet: bool,
+    /// Decoded and not yet played.
+    ready: Vec<f32>,
+}
+
+fn us(samples: i64) -> i64 {
+    samples * 125 / 6
+}
+
+impl JitterBuffer {
+    /// An empty buffer, stopped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Somebody listens from now on: sound begins at the next [`take`](Self::take) with the packet
+    /// whose time it is. The decoder given there should be new or reset.
+    pub fn start(&mut self) {
+        (self.playing, self.fresh, self.next_at) = (true, true, None);
+        self.ready.clear();
+    }
+
+    /// Nobody listens: packets pass without being decoded, only the newest are kept so that a
+    /// start finds them.
+    pub fn stop(&mut self) {
+        (self.playing, self.next_at) = (false, None);
+        self.ready.clear();
+    }
+
+    /// Whether it is started.
+    pub fn is_playing(&self) -> bool {
+        self.playing
+    }
+
+    /// Packets held.
+    pub fn held(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The wanted delay in frames, 1 to [`MAX_TARGET_FRAMES`].
+    pub fn target_frames(&self) -> u32 {
+        let wanted_us = self.transit.as_ref().map_or(0, Transit::wanted_us);
+        (1 + (wanted_us / FRAME_US) as u32).min(MAX_TARGET_FRAMES)
+    }
+
+    /// Forgets all packets, counted as unheard.
+    pub fn clear(&mut self, counts: &mut JitterCounts) {
+        while let Some(packet) = self.packets.pop_front() {
+            counts.unheard += 1;
+            self.recycle(packet);
+        }
+        self.next_at = None;
+        self.ready.clear();
+    }
+
+    /// A packet came: its unwrapped sequence number, RTP timestamp (48 kHz) and arrival.
+    ///
+    /// # Errors
+    /// [`Refused`], counted too.
+    pub fn put(
+        &mut self,
+        index: u64,
+        timestamp: u32,
+        arrival: Instant,
+        payload: &[u8],
+        counts: &mut JitterCounts,
+    ) -> Result<(), Refused> {
+        counts.received += 1;
+        let Some(length) = packet_duration(payload) else {
+            counts.malformed += 1;
+            return Err(Refused::Malformed);
+        };
+        let samples = (length.as_micros() as i64) * 6 / 125;
+        let arrival_us = self.since_origin_us(arrival);
+        let mut at =
+            self.newest_at + i64::from(timestamp.wrapping_sub(self.newest_at as u32) as i32);
+        let transit_us = arrival_us - us(at);
+        let jumped = |transit: &Transit| (transit_us - transit.base_us()).abs() > RESTART_US;
+        if self.transit.as_ref().is_none_or(jumped) {
+            if self.transit.is_some() {
+                counts.restarts += 1;
+                counts.late += self.packets.len() as u64;
+                self.packets.clear();
+            }
+            at = i64::from(timestamp);
+            self.newest_at = at;
+            (self.highest, self.next_at) = (None, None);
+            self.transit = Some(Transit::new(arrival_us - us(at)));
+        }
+        match self.note_index(index) {
+            Ok(()) => {}
+            Err(Refused::Duplicate) => {
+                counts.duplicate += 1;
+                return Err(Refused::Duplicate);
+            }
+            Err(other) => {
+                counts.late += 1;
+                return Err(other);
+            }
+        }
+        if let Some(transit) = &mut self.transit {
+            transit.add(arrival_us - us(at));
+        }
+        self.newest_at = self.newest_at.max(at);
+        if self.next_at.is_some_and(|next| at < next) {
+            counts.late += 1;
+            return Err(Refused::Late);
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(payload);
+        let place = self.packets.iter().rposition(|held| held.at <= at).map_or(0, |i| i + 1);
+        self.packets.insert(place, Packet { at, index, samples, bytes });
+        self.make_room(arrival_us, counts);
+        Ok(())
+    }
+
+    /// Keeps what is held within its bounds.
+    fn make_room(&mut self, now_us: i64, counts: &mut JitterCounts) {
+        let keep_us = self.wanted_us() + 3 * FRAME_US;
+        while let Some(oldest) = self.packets.front() {
+            let old = !self.playing && self.delay_us(now_us, oldest.at) > keep_us;
+            if !old && self.packets.len() <= MAX_PACKETS {
+                break;
+            }
+            *(if self.playing { &mut counts.overflow } else { &mut counts.unheard }) += 1;
+            self.discard_front();
+        }
+    }
+
+    fn note_index(&mut self, index: u64) -> Result<(), Refused> {
+        let Some(highest) = self.highest else {
+            (self.highest, self.seen) = (Some(index), 1);
+            return Ok(());
+        };
+        if index > highest {
+            self.seen = self.seen.checked_shl((index - highest).min(64) as u32).unwrap_or(0) | 1;
+            self.highest = Some(index);
+            return Ok(());
+        }
+        let bit = 1_u64.checked_shl((highest - index).min(64) as u32).unwrap_or(0);
+        if bit == 0 {
+            return Err(Refused::Late);
+        }
+        if self.seen & bit != 0 {
+            return Err(Refused::Duplicate);
+        }
+        self.seen |= bit;
+        Ok(())
+    }
+
+    fn since_origin_us(&mut self, at: Instant) -> i64 {
+        let origin = *self.origin.get_or_insert(at);
+        let us = |length: Duration| i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4);
+        at.checked_duration_since(origin).map_or_else(|| -us(origin - at), us)
+    }
+
+    fn wanted_us(&self) -> i64 {
+        self.transit.as_ref().map_or(0, Transit::wanted_us)
+    }
+
+    /// How long after its soonest possible arrival a sample would be played now.
+    fn delay_us(&self, now_us: i64, at: i64) -> i64 {
+        now_us - self.transit.as_ref().map_or(0, Transit::base_us) - us(at)
+    }
+
+    fn recycle(&mut self, mut packet: Packet) {
+        packet.bytes.clear();
+        self.spare.push(packet.bytes);
+    }
+
+    fn discard_front(&mut self) {
+        if let Some(packet) = self.packets.pop_front() {
+            self.recycle(packet);
+        }
+    }
+
+    /// The frame of the tick at `now`, into `frame`; call it once every 20 ms while started.
+    /// `decoder` is this stream's own, of one channel.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        decoder: &mut Decoder,
+        frame: &mut [f32; FRAME_SAMPLES],
+        counts: &mut JitterCounts,
+    ) -> Taken {
+        let now_us = self.since_origin_us(now);
+        let taken = if self.next_at.is_none() && !self.begin(now_us, decoder, counts) {
+            frame.fill(0.0);
+            Taken::Silence
+        } else {
+            match self.adapt(now_us) {
+                Adapt::No => self.fill(now_us, decoder, frame, counts),
+                Adapt::Longer => {
+                    counts.repeated += 1;
+                    self.conceal(decoder, FRAME - self.ready.len() as i64);
+                    self.give(frame);
+                    Taken::Sound
+                }
+                Adapt::Shorter => {
+                    counts.dropped += 1;
+                    let mut second = [0.0; FRAME_SAMPLES];
+                    let first = self.fill(now_us, decoder, frame, counts);
+                    let taken = self.fill(now_us, decoder, &mut second, counts);
+                    for (i, (sample, next)) in frame.iter_mut().zip(second).enumerate() {
+                        *sample += (next - *sample) * (i as f32 / FRAME_SAMPLES as f32);
+                    }
+                    if taken == Taken::Silence { first } else { taken }
+                }
+            }
+        };
+        match taken {
+            Taken::Silence => counts.silent += 1,
+            Taken::Concealed => counts.concealed += 1,
+            Taken::Sound | Taken::Recovered => {}
+        }
+        let square: f32 = frame.iter().map(|x| x * x).sum();
+        self.quiet = square < QUIET * FRAME_SAMPLES as f32;
+        taken
+    }
+
+    /// Begins, after a start or a pause, with the newest packet that has the wanted delay; says
+    /// whether there is one.
+    fn begin(&mut self, now_us: i64, decoder: &mut Decoder, counts: &mut JitterCounts) -> bool {
+        let wanted_us = self.wanted_us();
+        let in_time = |packet: &Packet| self.delay_us(now_us, packet.at) >= wanted_us;
+        let Some(place) = self.packets.iter().rposition(in_time) else {
+            return false;
+        };
+        for left in (0..place).rev() {
+            let Some(packet) = self.packets.pop_front() else { break };
+            if left == 0 && self.fresh {
+                // The one before warms the decoder up, which else would begin amid a wave.
+                counts.decoded += 1;
+                let mut unused = [0.0; crate::opus::MAX_PACKET_SAMPLES];
+                let _ = decoder.decode(Some(&packet.bytes), &mut unused);
+            } else if self.fresh {
+                counts.unheard += 1;
+            } else {
+                counts.late += 1;
+            }
+            self.recycle(packet);
+        }
+        if let Some(first) = self.packets.front() {
+            self.next_at = Some(first.at);
+            self.last_index = first.index.wrapping_sub(1);
+        }
+        (self.fresh, self.paused) = (false, false);
+        (self.concealed_in_row, self.out_of_range) = (0, (0, 0));
+        true
+    }
+
+    /// Whether the delay has been out of its range for long enough.
+    fn adapt(&mut self, now_us: i64) -> Adapt {
+        let Some(next) = self.next_at else { return Adapt::No };
+        let delay_us = self.delay_us(now_us, next - self.ready.len() as i64);
+        let wanted_us = self.wanted_us();
+        let longest_us = wanted_us + FRAME_US + SLACK_US;
+        let (short, long) = &mut self.out_of_range;
+        *short = if delay_us < wanted_us { *short + 1 } else { 0 };
+        *long = if delay_us >= longest_us { *long + 1 } else { 0 };
+        if self.ready.len() >= FRAME_SAMPLES {
+            // Amid a packet of 40 or 60 ms.
+            return Adapt::No;
+        }
+        let hurry = self.quiet || delay_us > longest_us + 5 * FRAME_US;
+        let patience = if hurry { PATIENCE.0 } else { PATIENCE.1 };
+        if *short > patience {
+            self.out_of_range = (0, 0);
+            return Adapt::Longer;
+        }
+        let end = self.packets.back().map_or(next, |packet| packet.at + packet.samples);
+        if *long > patience && end - next + self.ready.len() as i64 >= 2 * FRAME {
+            self.out_of_range = (0, 0);
+            return Adapt::Shorter;
+        }
+        Adapt::No
+    }
+
+    /// Makes up `samples` samples at the end of what is ready.
+    fn conceal(&mut self, decoder: &mut Decoder, samples: i64) {
+        let from = self.ready.len();
+        let samples = (samples.max(0) + UNIT - 1) / UNIT * UNIT;
+        self.ready.resize(from + samples as usize, 0.0);
+        // It fails for no length that is a multiple of 2.5 ms; silence stands there if it did.
+        let _ = decoder.decode(None, &mut self.ready[from..]);
+    }
+
+    /// Moves a frame from what is ready into `frame`, silence where there is too little.
+    fn give(&mut self, frame: &mut [f32; FRAME_SAMPLES]) {
+        self.ready.resize(self.ready.len().max(FRAME_SAMPLES), 0.0);
+        frame.copy_from_slice(&self.ready[..FRAME_SAMPLES]);
+        self.ready.drain(..FRAME_SAMPLES);
+    }
+
+    /// One frame of the stream's time.
+    fn fill(
+        &mut self,
+        now_us: i64,
+        decoder: &mut Decoder,
+        frame: &mut [f32; FRAME_SAMPLES],
+        counts: &mut JitterCounts,
+    ) -> Taken {
+        let mut taken = Taken::Sound;
+        while self.ready.len() < FRAME_SAMPLES {
+            let Some(next) = self.next_at else { break };
+            let missing = match self.packets.front() {
+                Some(front) => front.at - next,
+                None if self.paused || self.concealed_in_row >= MAX_CONCEALED => MAX_GAP + 1,
+                None => {
+                    // Late or lost: time stands still, so that a late one is still played. A lost
+                    // one is left out later, for this frame stands for it.
+                    self.concealed_in_row += 1;
+                    self.conceal(decoder, FRAME - self.ready.len() as i64);
+                    taken = Taken::Concealed;
+                    break;
+                }
+            };
+            if missing < UNIT {
+                self.decode_front(decoder, counts, &mut taken);
+            } else if missing > MAX_GAP || self.follows() {
+                // A pause (DTX) or the end: silence, until a packet's time comes.
+                if self.ready.is_empty() {
+                    taken = Taken::Silence;
+                }
+                self.next_at = None;
+            } else if self.concealed_in_row > 0
+                && self.delay_us(now_us, next) >= self.wanted_us() + FRAME_US
+            {
+                self.next_at = Some(next + missing.min(FRAME));
+            } else {
+                self.bridge(missing, next, decoder, counts, &mut taken);
+            }
+        }
+        self.give(frame);
+        if taken == Taken::Silence || self.next_at.is_some() {
+            return taken;
+        }
+        self.ready.clear();
+        taken
+    }
+
+    /// Whether the oldest packet held is the one after the last played, by sequence number.
+    fn follows(&self) -> bool {
+        self.packets.front().is_some_and(|front| front.index == self.last_index.wrapping_add(1))
+    }
+
+    fn decode_front(
+        &mut self,
+        decoder: &mut Decoder,
+        counts: &mut JitterCounts,
+        taken: &mut Taken,
+    ) {
+        let Some(packet) = self.packets.pop_front() else { return };
+        let from = self.ready.len();
+        self.ready.resize(from + packet.samples as usize, 0.0);
+        match decoder.decode(Some(&packet.bytes), &mut self.ready[from..]) {
+            Ok(_) => {
+                counts.decoded += 1;
+                self.concealed_in_row = 0;
+            }
+            Err(_) => {
+                counts.malformed += 1;
+                self.ready.truncate(from);
+                self.conceal(decoder, packet.samples);
+                *taken = Taken::Concealed;
+            }
+        }
+        self.paused = is_dtx(&packet.bytes);
+        self.last_index = packet.index;
+        self.next_at = Some(packet.at + packet.samples);
+        self.recycle(packet);
+    }
+
+    /// Stands in for the `missing` samples before the oldest packet held: with that packet's copy
+    /// of the one before it where this is all that is missing, else made up.
+    fn bridge(
+        &mut self,
+        missing: i64,
+        next: i64,
+        decoder: &mut Decoder,
+        counts: &mut JitterCounts,
+        taken: &mut Taken,
+    ) {
+        let samples = missing.min(FRAME) / UNIT * UNIT;
+        let single = missing <= FRAME
+            && missing % UNIT == 0
+            && self.packets.front().is_some_and(|front| {
+                front.samples == missing && front.index == self.last_index.wrapping_add(2)
+            });
+        let from = self.ready.len();
+        if let (true, Some(front)) = (single, self.packets.front()) {
+            self.ready.resize(from + samples as usize, 0.0);
+            // Without a copy in it, this conceals, which a caller cannot tell apart by the result;
+            // it is counted by what the packet says.
+            let copied = has_fec(&front.bytes);
+            let _ = decoder.decode_previous(&front.bytes, &mut self.ready[from..]);
+            if copied {
+                counts.recovered += 1;
+                if *taken == Taken::Sound {
+                    *taken = Taken::Recovered;
+                }
+            } else {
+                *taken = Taken::Concealed;
+            }
+        } else {
+            self.conceal(decoder, samples);
+            *taken = Taken::Concealed;
+        }
+        self.next_at = Some(next + samples);
+    }
+}
+
+enum Adapt {
+    No,
+    Longer,
+    Shorter,
+}
+
+/// Whether `packet` carries a coarse copy of the one before it: the LBRR flag of its first SILK
+/// frame (RFC 6716, section 4.2.3: after the VAD flags of each 20 ms), for packets of one frame.
+/// Others count as without.
+pub fn has_fec(packet: &[u8]) -> bool {
+    let [toc, first, ..] = packet else { return false };
+    // Configurations 16 and up are CELT alone; 0 to 11 are SILK, of 10, 20, 40 and 60 ms.
+    let (config, one_frame) = (toc >> 3, toc & 3 == 0);
+    let vad_flags = match config {
+        0..12 => [1, 1, 2, 3][usize::from(config & 3)],
+        12..16 => 1,
+        _ => return false,
+    };
+    one_frame && first << vad_flags & 0x80 != 0
+}

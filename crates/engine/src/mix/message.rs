@@ -1,0 +1,184 @@
+//! What goes into a mixer and comes out of it.
+
+use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use std::time::Instant;
+
+/// Longest Opus payload that is mixed, in bytes: 20 ms at 200 kbit/s.
+pub const MAX_PAYLOAD: usize = 512;
+/// Samples of a tick (20 ms at 48 kHz, mono).
+pub const TICK_SAMPLES: usize = 960;
+/// Most people heard at once in a room.
+pub const MAX_LOUDEST: usize = 8;
+
+/// A payload in memory of its own: it crosses threads without an allocation.
+#[derive(Clone, Copy)]
+pub struct Payload {
+    len: u16,
+    bytes: [u8; MAX_PAYLOAD],
+}
+
+impl Payload {
+    /// A copy of `bytes`; none where they are too long.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut payload = Self { len: u16::try_from(bytes.len()).ok()?, bytes: [0; MAX_PAYLOAD] };
+        payload.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(payload)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payload({} bytes)", self.len)
+    }
+}
+
+/// What a room tells the mixers of its shards, in order; never dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixCommand {
+    /// A room with a mix: first of all, and again whenever something here changes.
+    Room {
+        /// Which.
+        room: RoomKey,
+        /// The shard whose mixer ranks.
+        home: ShardIndex,
+        /// Bit N: shard N has tracks that may be heard.
+        talking: u64,
+        /// Bit N: shard N has listeners.
+        listening: u64,
+        /// How many are heard at once, at most [`MAX_LOUDEST`].
+        loudest: u8,
+    },
+    /// The room is over.
+    End {
+        /// Which.
+        room: RoomKey,
+    },
+    /// A person of this shard publishes sound.
+    AddTrack {
+        /// In which room.
+        room: RoomKey,
+        /// Whose.
+        person: PersonKey,
+        /// The track.
+        track: TrackKey,
+    },
+    /// The track ended: it is silent from the next tick.
+    RemoveTrack {
+        /// Which.
+        track: TrackKey,
+    },
+    /// The track is not to be heard, or again.
+    Silence {
+        /// Which.
+        track: TrackKey,
+        /// Not to be heard.
+        on: bool,
+    },
+    /// A person of this shard receives the mix.
+    Listen {
+        /// In which room.
+        room: RoomKey,
+        /// Who.
+        person: PersonKey,
+    },
+    /// No longer.
+    Unlisten {
+        /// Who.
+        person: PersonKey,
+    },
+}
+
+/// A packet of sound on its way into the mixer; may be dropped, counted.
+#[derive(Debug, Clone, Copy)]
+pub struct MixFrame {
+    /// Whose.
+    pub track: TrackKey,
+    /// Sequence number, unwrapped.
+    pub index: u64,
+    /// RTP timestamp, 48 kHz.
+    pub timestamp: u32,
+    /// When it arrived.
+    pub arrival: Instant,
+    /// Level in −dBov (RFC 6464), where the sender tells it.
+    pub level_dbov: Option<u8>,
+    /// The Opus packet.
+    pub payload: Payload,
+}
+
+/// For whom a mixed packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixFor {
+    /// Every listener of the room on this shard, but those who are heard.
+    Everyone {
+        /// Who is heard and gets a packet of his own, padded with none.
+        except: [Option<PersonKey>; MAX_LOUDEST],
+    },
+    /// One who is heard: the mix without himself.
+    One(PersonKey),
+}
+
+/// A mixed packet, for the shard to seal and send: each listener gets exactly one a tick.
+#[derive(Debug, Clone, Copy)]
+pub struct MixedPacket {
+    /// Which room's mix.
+    pub room: RoomKey,
+    /// For whom.
+    pub to: MixFor,
+    /// Which tick: timestamps advance by [`TICK_SAMPLES`] a tick.
+    pub tick: u64,
+    /// Level of what is in it, in −dBov.
+    pub level_dbov: u8,
+    /// The Opus packet, 20 ms.
+    pub payload: Payload,
+}
+
+/// What mixers tell each other over the relay.
+#[derive(Debug, Clone)]
+pub enum MixPeer {
+    /// Control lane: a shard's loudest tracks of a room up to a tick, for the home mixer.
+    Levels {
+        /// Which room.
+        room: RoomKey,
+        /// From which shard.
+        shard: ShardIndex,
+        /// Up to which tick.
+        tick: u64,
+        /// Loudest first: (track, level in −dBov), padded with none.
+        top: [Option<(TrackKey, u8)>; MAX_LOUDEST],
+    },
+    /// Control lane: who is heard from a tick on, by the home mixer.
+    Rank {
+        /// Which room.
+        room: RoomKey,
+        /// From which tick.
+        from_tick: u64,
+        /// Loudest first, padded with none.
+        tracks: [Option<TrackKey>; MAX_LOUDEST],
+        /// Bit N: shard N has one of them, so that its sum is waited for.
+        shards: u64,
+    },
+    /// Media lane: the sum of a shard's people who are heard in a tick.
+    Sum {
+        /// Which room.
+        room: RoomKey,
+        /// From which shard.
+        shard: ShardIndex,
+        /// Which tick.
+        tick: u64,
+        /// The samples, not limited.
+        samples: Box<[f32; TICK_SAMPLES]>,
+    },
+}
+
+/// Where a mixer's output goes.
+pub trait MixSink {
+    /// A mixed packet, for the media thread of this shard; says whether there was room.
+    fn packet(&mut self, packet: MixedPacket) -> bool;
+    /// A message for the mixer of another shard; says whether there was room.
+    fn peer(&mut self, shard: ShardIndex, message: MixPeer) -> bool;
+}

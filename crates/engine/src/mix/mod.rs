@@ -1,0 +1,28 @@
+//! The mixer of one shard: who is loudest, decode, partial sum, sum, limit, encode.
+//!
+//! A tick of 20 ms in a room, in order:
+//! 1. `mixer.rs` finds what is due; all mixers share one epoch, so tick n is the same 20 ms in all.
+//! 2. `room.rs`, first half: the rank for this tick takes effect; `rank.rs` smooths the levels that
+//!    came since the last tick. The home mixer fixes the rank for the next tick from them; the
+//!    others tell it their loudest.
+//! 3. `track.rs`: each heard track of this shard gives a frame from its jitter buffer; their sum goes
+//!    to the other shards that have listeners.
+//! 4. `room.rs`, second half, as soon as the sums of the others are in, at the latest 10 ms into the
+//!    tick: the whole sum, and for each listener who is heard the sum without himself.
+//! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
+//!    silence the last packet is repeated instead.
+
+mod message;
+mod mixer;
+mod rank;
+mod room;
+mod stats;
+mod stream;
+mod track;
+
+pub use message::{
+    MAX_LOUDEST, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixedPacket, Payload,
+    TICK_SAMPLES,
+};
+pub use mixer::{Mixer, SUM_WAIT, TICK};
+pub use stats::MixStats;

@@ -1,0 +1,469 @@
+//! One room's mix on one shard: both halves of a tick.
+
+use super::message::{MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
+use super::rank::{Ranked, Top, bit, shards, top};
+use super::stats::MixStats;
+use super::stream::Stream;
+use super::track::Track;
+use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+type Samples = Box<[f32; TICK_SAMPLES]>;
+
+/// What a room's work needs of its mixer.
+pub(crate) struct Turn<'a> {
+    pub(crate) shard: ShardIndex,
+    pub(crate) stats: &'a mut MixStats,
+    pub(crate) sink: &'a mut dyn MixSink,
+}
+
+impl Turn<'_> {
+    /// Sends `message`; says whether there was room for it.
+    fn tell(&mut self, shard: ShardIndex, message: MixPeer) -> bool {
+        let sent = self.sink.peer(shard, message);
+        self.stats.peers_refused += u64::from(!sent);
+        sent
+    }
+}
+
+/// Where a room's people are, as the room tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) home: ShardIndex,
+    pub(crate) talking: u64,
+    pub(crate) listening: u64,
+    pub(crate) loudest: u8,
+}
+
+impl Layout {
+    fn all(&self) -> u64 {
+        self.talking | self.listening | bit(self.home)
+    }
+}
+
+/// A tick whose second half is to come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Open {
+    /// Shards whose sums are waited for.
+    waiting: u64,
+    /// Listeners have not got their packets.
+    packets: bool,
+    /// The rank for the next tick is not fixed.
+    rank: bool,
+}
+
+/// A room.
+#[derive(Debug)]
+pub(crate) struct Room {
+    key: RoomKey,
+    layout: Layout,
+    tracks: BTreeMap<TrackKey, Track>,
+    listeners: BTreeSet<PersonKey>,
+
+    /// Who is heard, and who will be from a tick on.
+    rank: Ranked,
+    next_rank: Option<(u64, Ranked)>,
+    /// At home: the rank last fixed, what the others told, and who does not know the rank yet.
+    fixed: Ranked,
+    remote: BTreeMap<ShardIndex, Top>,
+    untold: u64,
+    /// Elsewhere: what home was told last, and whether it has answered. Until then it is told in
+    /// each tick: commands and messages come by different ways, so that one of the two may not
+    /// have known the room when the other spoke.
+    told: Option<Top>,
+    answered: bool,
+
+    open: Open,
+    /// People of this shard in this tick's sum, ascending.
+    heard: Vec<PersonKey>,
+    /// Tracks of this shard in this tick's sum.
+    sounding: Vec<TrackKey>,
+    sum: Samples,
+    scratch: Samples,
+    sums: BTreeMap<(u64, ShardIndex), Samples>,
+
+    common: Option<Stream>,
+    /// The common stream made a packet in the last tick.
+    common_live: bool,
+    own: BTreeMap<PersonKey, Stream>,
+    spare: Vec<Stream>,
+    candidates: Vec<(TrackKey, u8, ShardIndex)>,
+    levels: Vec<(TrackKey, u8)>,
+}
+
+impl Room {
+    pub(crate) fn new(key: RoomKey, layout: Layout) -> Self {
+        let silence = || Box::new([0.0; TICK_SAMPLES]);
+        Self {
+            key,
+            layout,
+            tracks: BTreeMap::new(),
+            listeners: BTreeSet::new(),
+            rank: Ranked::default(),
+            next_rank: None,
+            fixed: Ranked::default(),
+            remote: BTreeMap::new(),
+            untold: 0,
+            told: None,
+            answered: false,
+            open: Open::default(),
+            heard: Vec::new(),
+            sounding: Vec::new(),
+            sum: silence(),
+            scratch: silence(),
+            sums: BTreeMap::new(),
+            common: None,
+            common_live: false,
+            own: BTreeMap::new(),
+            spare: Vec::new(),
+            candidates: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// People came to another shard, or left it; or home moved.
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
+        let before = std::mem::replace(&mut self.layout, layout);
+        if before.home != layout.home {
+            // The new home knows nothing yet but the rank in force.
+            (self.told, self.answered) = (None, false);
+            self.fixed = self.rank;
+            self.untold = layout.all();
+        }
+        self.untold = (self.untold | (layout.all() & !before.all())) & layout.all();
+        self.remote.retain(|shard, _| layout.all() & bit(*shard) != 0);
+    }
+
+    pub(crate) fn add_track(&mut self, track: TrackKey, person: PersonKey) {
+        self.tracks.entry(track).or_insert_with(|| Track::new(person));
+    }
+
+    pub(crate) fn track(&mut self, track: TrackKey) -> Option<&mut Track> {
+        self.tracks.get_mut(&track)
+    }
+
+    pub(crate) fn remove_track(&mut self, track: TrackKey, stats: &mut MixStats) {
+        if let Some(mut track) = self.tracks.remove(&track) {
+            track.end(stats);
+        }
+    }
+
+    pub(crate) fn listen(&mut self, person: PersonKey) {
+        self.listeners.insert(person);
+    }
+
+    pub(crate) fn unlisten(&mut self, person: PersonKey) {
+        self.listeners.remove(&person);
+        if let Some(stream) = self.own.remove(&person) {
+            self.keep_spare(stream);
+        }
+    }
+
+    /// Everybody in it, for who takes the room down.
+    pub(crate) fn people(
+        &self,
+    ) -> (impl Iterator<Item = TrackKey>, impl Iterator<Item = PersonKey>) {
+        (self.tracks.keys().copied(), self.listeners.iter().copied())
+    }
+
+    pub(crate) fn end(&mut self, stats: &mut MixStats) {
+        self.tracks.values_mut().for_each(|track| track.end(stats));
+    }
+
+    /// A shard told home its loudest. It tells changes only: the same again, or the first there is
+    /// of it, asks for the rank.
+    pub(crate) fn take_levels(&mut self, shard: ShardIndex, top: Top) {
+        if self.remote.insert(shard, top).is_none_or(|before| before == top) {
+            self.untold |= bit(shard);
+        }
+    }
+
+    /// Home told who is heard.
+    pub(crate) fn take_rank(&mut self, from_tick: u64, rank: Ranked) {
+        self.answered = true;
+        if self.next_rank.is_none_or(|(tick, _)| tick <= from_tick) {
+            self.next_rank = Some((from_tick, rank));
+        }
+    }
+
+    /// A shard's sum of a tick that is not over here.
+    pub(crate) fn take_sum(&mut self, tick: u64, shard: ShardIndex, samples: Samples) {
+        self.sums.insert((tick, shard), samples);
+    }
+
+    /// Whether the second half of a tick is to come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.packets || self.open.rank
+    }
+
+    /// Whether packets can go out: nothing more is waited for in `tick`.
+    pub(crate) fn is_complete(&self, tick: u64) -> bool {
+        self.open.packets && self.missing(tick) == 0
+    }
+
+    fn missing(&self, tick: u64) -> u64 {
+        let of_tick = (tick, ShardIndex(0))..=(tick, ShardIndex(u16::MAX));
+        self.sums.range(of_tick).fold(self.open.waiting, |left, ((_, from), _)| left & !bit(*from))
+    }
+
+    /// The first half of a tick.
+    pub(crate) fn begin(&mut self, tick: u64, now: Instant, turn: &mut Turn<'_>) {
+        let here = bit(turn.shard);
+        let involved = self.apply_rank(tick);
+        self.tracks.values_mut().for_each(|track| track.level.tick(tick));
+        let at_home = self.layout.home == turn.shard;
+        let alone = self.layout.all() & !here == 0;
+        if at_home && alone {
+            self.fix_rank(tick, turn);
+        } else if !at_home {
+            self.tell_levels(tick, turn);
+        }
+        self.sum_up(now, turn.stats);
+        let others = self.layout.listening & !here;
+        if others != 0 && (involved & here != 0 || !self.sounding.is_empty()) {
+            for shard in shards(others) {
+                let (room, samples) = (self.key, self.sum.clone());
+                let sum = MixPeer::Sum { room, shard: turn.shard, tick, samples };
+                turn.stats.sums_sent += u64::from(turn.tell(shard, sum));
+            }
+        }
+        // Who left the room's shards since the rank was fixed sends nothing more.
+        let waiting = involved & self.layout.talking & !here;
+        let packets = !self.listeners.is_empty();
+        self.open = Open { waiting, packets, rank: at_home && !alone };
+        if !packets {
+            self.forget_sums(tick, turn.stats);
+        }
+    }
+
+    /// Ranks the tracks of this shard for `tick`; returns the shards that have a part in it, with
+    /// those where somebody fades out.
+    fn apply_rank(&mut self, tick: u64) -> u64 {
+        let mut involved = self.rank.shards;
+        if let Some((_, rank)) = self.next_rank.take_if(|(from, _)| *from <= tick) {
+            let before = std::mem::replace(&mut self.rank, rank);
+            involved |= rank.shards;
+            // Listeners that are heard fit into one packet's exceptions, the fading ones too.
+            let here = |track: &&TrackKey| self.tracks.contains_key(track);
+            let mut fades = MAX_LOUDEST - rank.tracks.iter().flatten().filter(here).count();
+            for key in before.tracks.into_iter().flatten().filter(|key| !rank.has(*key)) {
+                if let Some(track) = self.tracks.get_mut(&key) {
+                    track.rank(false, fades > 0);
+                    fades = fades.saturating_sub(1);
+                }
+            }
+        }
+        // In every tick: a track may have been silenced, or have come again, since.
+        for key in self.rank.tracks.iter().flatten() {
+            if let Some(track) = self.tracks.get_mut(key) {
+                track.rank(true, false);
+            }
+        }
+        involved
+    }
+
+    /// Home: fixes who is heard from the tick after `tick` on, and tells the others.
+    fn fix_rank(&mut self, tick: u64, turn: &mut Turn<'_>) {
+        self.candidates.clear();
+        for (key, track) in &self.tracks {
+            if let Some(dbov) = track.level.audible() {
+                self.candidates.push((*key, dbov, turn.shard));
+            }
+        }
+        let talking = self.layout.talking;
+        for (shard, top) in self.remote.iter().filter(|(shard, _)| talking & bit(**shard) != 0) {
+            self.candidates.extend(top.iter().flatten().map(|(key, dbov)| (*key, *dbov, *shard)));
+        }
+        let count = usize::from(self.layout.loudest).min(MAX_LOUDEST);
+        let rank = self.fixed.choose(count, &mut self.candidates);
+        let others = self.layout.all() & !bit(turn.shard);
+        if !rank.same(&self.fixed) {
+            turn.stats.ranks += 1;
+            self.fixed = rank;
+            self.next_rank = Some((tick + 1, rank));
+            self.untold = others;
+        }
+        for shard in shards(self.untold & others) {
+            let (room, from_tick) = (self.key, tick + 1);
+            let Ranked { tracks, shards } = self.fixed;
+            if turn.tell(shard, MixPeer::Rank { room, from_tick, tracks, shards }) {
+                self.untold &= !bit(shard);
+            }
+        }
+    }
+
+    /// Elsewhere: tells home the loudest of this shard where that changed.
+    fn tell_levels(&mut self, tick: u64, turn: &mut Turn<'_>) {
+        self.levels.clear();
+        for (key, track) in &self.tracks {
+            if let Some(dbov) = track.level.audible() {
+                self.levels.push((*key, dbov));
+            }
+        }
+        let top = top(&mut self.levels);
+        let (room, shard) = (self.key, turn.shard);
+        // The levels are of what came before this tick began.
+        let tick = tick.saturating_sub(1);
+        if (self.told != Some(top) || !self.answered)
+            && turn.tell(self.layout.home, MixPeer::Levels { room, shard, tick, top })
+        {
+            self.told = Some(top);
+        }
+    }
+
+    /// The sum of the heard tracks of this shard.
+    fn sum_up(&mut self, now: Instant, stats: &mut MixStats) {
+        self.sum.fill(0.0);
+        self.heard.clear();
+        self.sounding.clear();
+        for (key, track) in &mut self.tracks {
+            let person = track.person;
+            if let Some(pcm) = track.play(now, stats) {
+                self.sum.iter_mut().zip(pcm).for_each(|(sum, x)| *sum += x);
+                self.sounding.push(*key);
+                self.heard.push(person);
+            }
+        }
+        self.heard.sort_unstable();
+        self.heard.dedup();
+    }
+
+    /// What of the second half of `tick` can be done: all where it is `over`, packets too where
+    /// all sums are there.
+    pub(crate) fn settle(&mut self, tick: u64, over: bool, turn: &mut Turn<'_>) {
+        if self.open.packets && (over || self.missing(tick) == 0) {
+            self.open.packets = false;
+            turn.stats.sums_late += u64::from(self.missing(tick).count_ones());
+            self.give_packets(tick, turn);
+        }
+        if self.open.rank && over {
+            self.open.rank = false;
+            self.fix_rank(tick, turn);
+        }
+    }
+
+    /// Forgets sums up to `tick`.
+    fn forget_sums(&mut self, tick: u64, stats: &mut MixStats) {
+        while let Some(sum) = self.sums.first_entry().filter(|sum| sum.key().0 <= tick) {
+            sum.remove();
+            stats.sums_unused += 1;
+        }
+    }
+
+    /// Sums up all shards and gives each listener his packet.
+    fn give_packets(&mut self, tick: u64, turn: &mut Turn<'_>) {
+        while let Some(entry) = self.sums.first_entry().filter(|entry| entry.key().0 <= tick) {
+            let ((of_tick, _), samples) = entry.remove_entry();
+            if of_tick == tick {
+                self.sum.iter_mut().zip(samples.iter()).for_each(|(sum, x)| *sum += x);
+            } else {
+                turn.stats.sums_unused += 1;
+            }
+        }
+        let heard = std::mem::take(&mut self.heard);
+        self.change_streams(&heard, turn.stats);
+        let mut fresh = false;
+        let mut except = [None; MAX_LOUDEST];
+        let mut own = std::mem::take(&mut self.own);
+        for ((person, stream), place) in own.iter_mut().zip(&mut except) {
+            *place = Some(*person);
+            self.scratch.copy_from_slice(&*self.sum);
+            for key in &self.sounding {
+                let Some(track) = self.tracks.get(key).filter(|track| track.person == *person)
+                else {
+                    continue;
+                };
+                if let Some(pcm) = track.pcm() {
+                    self.scratch.iter_mut().zip(pcm).for_each(|(mix, x)| *mix -= x);
+                }
+            }
+            let encoded = stream.next(&mut self.scratch);
+            let made = self.give(tick, MixFor::One(*person), encoded, turn);
+            turn.stats.encodes_own += u64::from(made);
+            fresh |= made;
+        }
+        self.common_live = self.listeners.len() > own.len();
+        self.own = own;
+        if self.common_live && self.common.is_none() {
+            self.common = self.new_stream(turn.stats);
+        }
+        if let Some(stream) = self.common.as_mut().filter(|_| self.common_live) {
+            let encoded = stream.next(&mut self.sum);
+            let made = self.give(tick, MixFor::Everyone { except }, encoded, turn);
+            turn.stats.encodes_common += u64::from(made);
+            fresh |= made;
+        }
+        turn.stats.silent_ticks += u64::from(!fresh);
+        self.heard = heard;
+    }
+
+    /// Hands a packet to the sink; says whether it was encoded afresh.
+    fn give(
+        &self,
+        tick: u64,
+        to: MixFor,
+        encoded: Result<super::stream::Encoded, audio::opus::OpusError>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let Ok(encoded) = encoded else {
+            turn.stats.codec_failed += 1;
+            return false;
+        };
+        let (level_dbov, payload) = (encoded.level_dbov, encoded.payload);
+        turn.stats.packets += 1;
+        let packet = MixedPacket { room: self.key, to, tick, level_dbov, payload };
+        turn.stats.packets_refused += u64::from(!turn.sink.packet(packet));
+        encoded.fresh
+    }
+
+    /// Gives listeners who became heard a stream of their own, which goes on as the common one did
+    /// until now, and takes it from those who are heard no more.
+    fn change_streams(&mut self, heard: &[PersonKey], stats: &mut MixStats) {
+        let is_heard = |person: &PersonKey| heard.binary_search(person).is_ok();
+        while let Some(person) = self.own.keys().find(|person| !is_heard(person)).copied() {
+            let Some(stream) = self.own.remove(&person) else { break };
+            // Where all were heard the common stream stood still: it goes on as his did.
+            if !self.common_live {
+                self.common_live = true;
+                match &mut self.common {
+                    Some(common) => {
+                        stats.codec_failed += u64::from(common.continue_from(&stream).is_err());
+                    }
+                    None => {
+                        self.common = Some(stream);
+                        continue;
+                    }
+                }
+            }
+            self.keep_spare(stream);
+        }
+        for person in heard {
+            if !self.listeners.contains(person) || self.own.contains_key(person) {
+                continue;
+            }
+            if let Some(stream) = self.new_stream(stats) {
+                self.own.insert(*person, stream);
+            }
+        }
+    }
+
+    /// A stream that goes on as the common one, where there is one.
+    fn new_stream(&mut self, stats: &mut MixStats) -> Option<Stream> {
+        let made = match (&self.common, self.spare.pop()) {
+            (Some(common), Some(mut spare)) => spare.continue_from(common).map(|()| spare),
+            (Some(common), None) => {
+                Stream::new().and_then(|mut stream| stream.continue_from(common).map(|()| stream))
+            }
+            (None, _) => Stream::new(),
+        };
+        stats.codec_failed += u64::from(made.is_err());
+        made.ok()
+    }
+
+    fn keep_spare(&mut self, stream: Stream) {
+        if self.spare.len() < MAX_LOUDEST {
+            self.spare.push(stream);
+        }
+    }
+}

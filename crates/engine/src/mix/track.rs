@@ -1,0 +1,169 @@
+//! One track that may be heard: its packets, its level, and its frame of each tick.
+
+use super::message::{MixFrame, TICK_SAMPLES};
+use super::rank::Level;
+use super::stats::MixStats;
+use crate::command::PersonKey;
+use audio::opus::Decoder;
+use audio::{Channels, JitterBuffer, Taken, level_dbov};
+use std::time::Instant;
+
+/// Samples over which a track that becomes heard rises: 5 ms.
+const FADE_IN: usize = 240;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Not heard.
+    None,
+    /// Heard.
+    Heard,
+    /// Heard until now: one more tick, falling to silence.
+    Leaving,
+}
+
+/// What only those need who were heard once.
+#[derive(Debug)]
+struct Sound {
+    decoder: Decoder,
+    pcm: [f32; TICK_SAMPLES],
+}
+
+/// A track of this shard.
+#[derive(Debug)]
+pub(crate) struct Track {
+    /// Whose.
+    pub(crate) person: PersonKey,
+    /// How loud it is.
+    pub(crate) level: Level,
+    buffer: JitterBuffer,
+    sound: Option<Box<Sound>>,
+    part: Part,
+    /// It rises with its next sound.
+    fade_in: bool,
+    silenced: bool,
+    /// Its sender tells no level: it is decoded to know it.
+    measured: bool,
+}
+
+impl Track {
+    /// A track of `person`, silent so far.
+    pub(crate) fn new(person: PersonKey) -> Self {
+        Self {
+            person,
+            level: Level::default(),
+            buffer: JitterBuffer::new(),
+            sound: None,
+            part: Part::None,
+            fade_in: false,
+            silenced: false,
+            measured: false,
+        }
+    }
+
+    /// A frame came.
+    pub(crate) fn put(&mut self, frame: &MixFrame, stats: &mut MixStats) {
+        if self.silenced {
+            stats.silenced += 1;
+            return;
+        }
+        let (index, timestamp, payload) = (frame.index, frame.timestamp, frame.payload.bytes());
+        // What is refused is counted by the buffer, and tells no level.
+        if self.buffer.put(index, timestamp, frame.arrival, payload, &mut stats.jitter).is_err() {
+            return;
+        }
+        if let Some(dbov) = frame.level_dbov {
+            self.level.frame(dbov);
+        }
+        self.measured = frame.level_dbov.is_none();
+        self.play_or_not();
+    }
+
+    /// Whether it may be heard at all changed.
+    pub(crate) fn set_silenced(&mut self, on: bool, stats: &mut MixStats) {
+        self.silenced = on;
+        if on {
+            self.end(stats);
+            self.level.silence();
+            self.measured = false;
+        }
+    }
+
+    /// It is silent from now on, and forgets what it holds.
+    pub(crate) fn end(&mut self, stats: &mut MixStats) {
+        self.part = Part::None;
+        self.buffer.stop();
+        self.buffer.clear(&mut stats.jitter);
+    }
+
+    /// The rank of this tick has it or not; one that leaves may fade out where `fade` says so.
+    pub(crate) fn rank(&mut self, heard: bool, fade: bool) {
+        let part = match (self.part, heard && !self.silenced) {
+            (_, true) => Part::Heard,
+            (Part::Heard, false) if fade => Part::Leaving,
+            (_, false) => Part::None,
+        };
+        if part == Part::Heard && self.part == Part::None {
+            self.fade_in = true;
+        }
+        self.part = part;
+        self.play_or_not();
+    }
+
+    /// Starts or stops the buffer as somebody hears or measures it.
+    fn play_or_not(&mut self) {
+        let play = self.part != Part::None || self.measured;
+        if play && !self.buffer.is_playing() {
+            self.buffer.start();
+            if let Some(sound) = &mut self.sound {
+                sound.decoder.reset();
+            }
+        } else if !play && self.buffer.is_playing() {
+            self.buffer.stop();
+        }
+    }
+
+    /// The frame of the tick at `now`, where the track is heard.
+    pub(crate) fn play(
+        &mut self,
+        now: Instant,
+        stats: &mut MixStats,
+    ) -> Option<&[f32; TICK_SAMPLES]> {
+        if self.part == Part::None && !self.measured {
+            return None;
+        }
+        if self.sound.is_none() {
+            match Decoder::new(Channels::Mono) {
+                Ok(decoder) => {
+                    self.sound = Some(Box::new(Sound { decoder, pcm: [0.0; TICK_SAMPLES] }));
+                }
+                Err(_) => stats.codec_failed += 1,
+            }
+        }
+        let Sound { decoder, pcm } = &mut **self.sound.as_mut()?;
+        let taken = self.buffer.take(now, decoder, pcm, &mut stats.jitter);
+        if self.measured && taken != Taken::Silence {
+            self.level.frame(level_dbov(pcm));
+        }
+        if self.fade_in && taken != Taken::Silence {
+            self.fade_in = false;
+            let rising = pcm[..FADE_IN].iter_mut().enumerate();
+            rising.for_each(|(at, sample)| *sample *= at as f32 / FADE_IN as f32);
+        }
+        match self.part {
+            Part::None => return None,
+            Part::Heard => {}
+            Part::Leaving => {
+                let falling = pcm.iter_mut().rev().enumerate();
+                falling.for_each(|(left, sample)| *sample *= left as f32 / TICK_SAMPLES as f32);
+                self.part = Part::None;
+                self.play_or_not();
+            }
+        }
+        self.sound.as_ref().map(|sound| &sound.pcm)
+    }
+
+    /// The frame that [`play`](Self::play) last gave.
+    pub(crate) fn pcm(&self) -> Option<&[f32; TICK_SAMPLES]> {
+        self.sound.as_ref().map(|sound| &sound.pcm)
+    }
+}

@@ -1,0 +1,142 @@
+//! The relay between shards: a media lane that may drop, counted, and a control lane that does not.
+//!
+//! A packet crosses once a shard, opened, and only while somebody there has its track in a slot.
+//! What comes over goes on as if it had been opened here: same history, same slots.
+
+use super::incoming::{Opened, describe};
+use super::track::{Origin, Track};
+use super::{Shard, TrackIndex};
+use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use crate::drops::InDrop;
+use crate::sink::{Now, Sink};
+use rtp::RtpHeader;
+use rtp::negotiated::Line;
+
+/// A packet on the media lane.
+#[derive(Debug, Clone, Copy)]
+pub struct RelayPacket<'a> {
+    /// Its track.
+    pub track: TrackKey,
+    /// Its sequence number, unwrapped by the publisher's shard.
+    pub index: u64,
+    /// It came as a retransmission.
+    pub repaired: bool,
+    /// The whole RTP packet in plaintext; empty for a number that has no content.
+    pub bytes: &'a [u8],
+}
+
+/// A message on the control lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayControl {
+    /// To the publisher's shard: somebody needs a keyframe.
+    Keyframe {
+        /// Of which track.
+        track: TrackKey,
+    },
+    /// To shards that get a track: its clock.
+    Clock {
+        /// Which track.
+        track: TrackKey,
+        /// A timestamp of it,
+        rtp_timestamp: u32,
+        /// and when that was on the server's wall clock, in nanoseconds since the Unix epoch.
+        at_ns: i128,
+    },
+    /// To a room's home shard: who speaks here.
+    Speaking {
+        /// In which room.
+        room: RoomKey,
+        /// On which shard.
+        from: ShardIndex,
+        /// Who, with the level in −dBov.
+        speakers: Vec<(PersonKey, u8)>,
+    },
+}
+
+impl Shard {
+    pub(super) fn import(&mut self, key: TrackKey, from: ShardIndex, line: Line) -> Option<()> {
+        if !self.track_by_key.contains_key(&key) {
+            self.place_track(Track::new(key, Origin::Relay(from), line));
+        }
+        Some(())
+    }
+
+    pub(super) fn export(&mut self, key: TrackKey, to: ShardIndex, on: bool) -> Option<()> {
+        let track = self.tracks[*self.track_by_key.get(&key)?].as_mut()?;
+        track.exports.retain(|shard| *shard != to);
+        if on {
+            track.exports.push(to);
+        }
+        Some(())
+    }
+
+    /// Sends a packet of a track to the shards that want it.
+    pub(super) fn relay(&mut self, track: TrackIndex, packet: &RelayPacket<'_>, sink: &mut impl Sink) {
+        let Some(track) = self.tracks[track].as_ref() else { return };
+        for shard in &track.exports {
+            if sink.relay_packet(*shard, packet) {
+                self.stats.relay_out += 1;
+            } else {
+                self.stats.relay_full += 1;
+            }
+        }
+    }
+
+    /// A packet came over the media lane.
+    pub fn handle_relayed(&mut self, now: Now, packet: &RelayPacket<'_>, sink: &mut impl Sink) {
+        self.stats.relay_in += 1;
+        if let Err(reason) = self.take_relayed(now, packet, sink) {
+            self.stats.in_drops.add(reason);
+        }
+    }
+
+    fn take_relayed(
+        &mut self,
+        now: Now,
+        packet: &RelayPacket<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<(), InDrop> {
+        // Nobody here wants it any more, or its end overtook it.
+        let index = *self.track_by_key.get(&packet.track).ok_or(InDrop::NotWanted)?;
+        let track = self.tracks[index].as_mut().ok_or(InDrop::NotWanted)?;
+        if packet.bytes.is_empty() {
+            self.skip_copies(index, packet.index);
+            return Ok(());
+        }
+        let header = RtpHeader::parse(packet.bytes).map_err(|_| InDrop::Malformed)?;
+        let payload = header.payload_range(packet.bytes).map_err(|_| InDrop::Malformed)?;
+        let opened: Opened =
+            describe(track, packet.index, header, payload, packet.bytes, packet.repaired);
+        if !packet.repaired {
+            track.newest = Some((opened.header.timestamp, now.unix));
+        }
+        if track.line.nack {
+            track.history.keep(packet.index, &packet.bytes[..opened.payload.end]);
+        }
+        self.forward(now, index, &opened, packet.bytes, sink);
+        Ok(())
+    }
+
+    /// A message came over the control lane.
+    pub fn handle_relay_control(&mut self, message: RelayControl) {
+        match message {
+            RelayControl::Keyframe { track } => {
+                if let Some(track) = self.track_mut(track) {
+                    track.keyframe.want();
+                }
+            }
+            RelayControl::Clock { track, rtp_timestamp, at_ns } => {
+                if let Some(track) = self.track_mut(track) {
+                    track.reference = Some((rtp_timestamp, at_ns));
+                }
+            }
+            RelayControl::Speaking { room, from, speakers } => {
+                self.speakers.elsewhere(room, from, speakers);
+            }
+        }
+    }
+
+    fn track_mut(&mut self, key: TrackKey) -> Option<&mut Track> {
+        self.tracks[*self.track_by_key.get(&key)?].as_mut()
+    }
+}

@@ -1,0 +1,115 @@
+//! Which CPUs a server of our own and the generator run on.
+
+use crate::scenario::Cpus;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use std::{fs, io};
+
+/// The sets of a run, as the record holds them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSets {
+    /// The server's.
+    pub server: Vec<usize>,
+    /// The generator's.
+    pub generator: Vec<usize>,
+    /// Whether no CPU is in both.
+    pub disjoint: bool,
+}
+
+impl std::fmt::Display for CpuSets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |cpus: &[usize]| {
+            let words: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+            words.join(",")
+        };
+        let (server, generator) = (list(&self.server), list(&self.generator));
+        let shared = if self.disjoint { "" } else { " (shared)" };
+        write!(f, "server on CPU {server}, generator on CPU {generator}{shared}")
+    }
+}
+
+/// Divides what this process may use. Browsers need all CPUs, and so does a machine with one.
+///
+/// # Errors
+/// A CPU was asked for that this process may not use, or nothing is left for the generator.
+pub fn divide(all: &[usize], cpus: &Cpus, browsers: bool) -> io::Result<CpuSets> {
+    let shared = || CpuSets { server: all.to_vec(), generator: all.to_vec(), disjoint: false };
+    let server: Vec<usize> = match cpus {
+        Cpus::Shared => return Ok(shared()),
+        Cpus::Auto if browsers || all.len() < 2 => return Ok(shared()),
+        Cpus::Auto => all[..all.len() / 2].to_vec(),
+        Cpus::Server(list) => list.clone(),
+    };
+    if let Some(missing) = server.iter().find(|cpu| !all.contains(cpu)) {
+        let text = format!("CPU {missing} is not among those that may be used ({all:?})");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let generator: Vec<usize> = all.iter().copied().filter(|cpu| !server.contains(cpu)).collect();
+    if generator.is_empty() {
+        let text = "no CPU is left for the generator: give the server fewer, or write `shared`";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(CpuSets { server, generator, disjoint: true })
+}
+
+/// Lets all threads of this process run on these CPUs only; threads that start later take their
+/// set from the thread that starts them.
+pub fn pin_process(cpus: &[usize]) {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
+    for thread in ids.filter_map(Pid::from_raw) {
+        // A thread that has just ended needs no CPU.
+        let _ = sched_setaffinity(Some(thread), &set);
+    }
+}
+
+/// Runs `work` with the calling thread on these CPUs: what it starts stays there.
+pub fn with_cpus<T>(cpus: &[usize], work: impl FnOnce() -> T) -> T {
+    let before = net::thread::current_thread_cpus();
+    // Where it fails the child may run anywhere, and its threads' CPU is counted all the same.
+    let _ = net::thread::pin_current_thread(cpus);
+    let result = work();
+    if let Ok(before) = before {
+        let _ = net::thread::pin_current_thread(&before);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_lists_and_what_must_be_shared() {
+        let sets = |all: &[usize], cpus: &Cpus, browsers| divide(all, cpus, browsers);
+        let half = sets(&[0, 1], &Cpus::Auto, false).expect("divides");
+        assert_eq!((&half.server[..], &half.generator[..]), (&[0][..], &[1][..]));
+        assert_eq!(half.to_string(), "server on CPU 0, generator on CPU 1");
+        assert!(!sets(&[0, 1], &Cpus::Auto, true).expect("browsers").disjoint);
+        assert!(!sets(&[3], &Cpus::Auto, false).expect("one CPU").disjoint);
+        assert!(!sets(&[0, 1], &Cpus::Shared, false).expect("shared").disjoint);
+        let list = sets(&[0, 1, 2], &Cpus::Server(vec![2]), true).expect("list");
+        assert_eq!((&list.server[..], &list.generator[..]), (&[2][..], &[0, 1][..]));
+        let missing = sets(&[0, 1], &Cpus::Server(vec![7]), false).expect_err("missing");
+        assert!(missing.to_string().contains("CPU 7"), "{missing}");
+        let all = sets(&[0, 1], &Cpus::Server(vec![0, 1]), false).expect_err("all");
+        assert!(all.to_string().contains("no CPU is left"), "{all}");
+    }
+
+    #[test]
+    fn what_is_started_stays_on_its_cpus() {
+        std::thread::spawn(|| {
+            let before = net::thread::current_thread_cpus().expect("cpus");
+            let child = with_cpus(&before[..1], || {
+                std::thread::spawn(|| net::thread::current_thread_cpus().expect("cpus"))
+            });
+            assert_eq!(child.join().expect("child"), &before[..1]);
+            assert_eq!(net::thread::current_thread_cpus().expect("cpus"), before);
+        })
+        .join()
+        .expect("thread");
+    }
+}

@@ -1,0 +1,135 @@
+//! What a load of sockets found, as the summary holds it.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Latency over a phase, from the moment a ping was due until its answer was read.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median, in milliseconds.
+    pub p50_ms: f64,
+    /// 90th percentile.
+    pub p90_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// Largest.
+    pub max_ms: f64,
+}
+
+impl Latency {
+    /// Of a histogram in µs; none of nothing.
+    pub fn of(histogram_us: &Histogram<u64>) -> Option<Self> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        (!histogram_us.is_empty()).then(|| Self {
+            p50_ms: ms(histogram_us.value_at_quantile(0.5)),
+            p90_ms: ms(histogram_us.value_at_quantile(0.9)),
+            p99_ms: ms(histogram_us.value_at_quantile(0.99)),
+            max_ms: ms(histogram_us.max()),
+        })
+    }
+}
+
+/// Pings over a phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// Pings that were due.
+    pub offered: u64,
+    /// Those of them that were sent.
+    pub made: u64,
+    /// Those of them that were answered.
+    pub answered: u64,
+    /// Null where nothing was answered.
+    pub latency: Option<Latency>,
+}
+
+impl Phase {
+    /// Answered over offered, in percent; none where nothing was offered.
+    pub fn answered_pct(&self) -> Option<f64> {
+        (self.offered > 0).then(|| 100.0 * self.answered as f64 / self.offered as f64)
+    }
+
+    /// Pings answered a second.
+    pub fn answered_per_s(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.answered as f64 / self.seconds)
+    }
+}
+
+/// One second of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// End of it, in seconds since the load began.
+    pub t_s: f64,
+    /// Connections that are up.
+    pub live: u32,
+    /// Pings due in it.
+    pub offered: u64,
+    /// Pings answered in it.
+    pub answered: u64,
+    /// Median latency of the answers, in milliseconds.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile.
+    pub p99_ms: Option<f64>,
+}
+
+/// What the browser saw that stayed connected and pinged by hand.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByHand {
+    /// Pages.
+    pub pages: u32,
+    /// Pings sent.
+    pub pings: u64,
+    /// Pings answered.
+    pub answered: u64,
+    /// Times that a socket was lost.
+    pub lost: u64,
+    /// Latency as the pages measured it; null where nothing was answered.
+    pub latency: Option<Latency>,
+}
+
+/// A group of sockets over the whole run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SocketsSummary {
+    /// Connections asked for.
+    pub connections: u32,
+    /// Connections that came up.
+    pub connected: u32,
+    /// Connections that are up at the end.
+    pub live: u32,
+    /// Connections that came a second.
+    pub arrival_per_second: f64,
+    /// Pings a second that each sends.
+    pub rate_per_second: f64,
+    /// How often a client wakes, in milliseconds.
+    pub batch_ms: u32,
+    /// From the request to connect until the handshake's answer, in milliseconds.
+    pub connect: Option<Latency>,
+    /// Connections that ended before they were ended, by close code; `lost`: without one.
+    pub closed: BTreeMap<String, u64>,
+    /// Why connections did not come up, by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Answers whose count did not grow on their connection.
+    pub counts_not_rising: u64,
+    /// Texts that were no answer to a ping and no heartbeat.
+    pub other_packets: u64,
+    /// Everything.
+    pub whole: Phase,
+    /// From when all had come; null where they did not.
+    pub steady: Option<Phase>,
+    /// Memory of the server before the first connection, in MiB.
+    #[serde(default)]
+    pub server_rss_before_mib: Option<f64>,
+    /// Memory of the server with all connections, in MiB.
+    #[serde(default)]
+    pub server_rss_mib: Option<f64>,
+    /// What a connection costs the server, in KiB.
+    #[serde(default)]
+    pub kib_per_connection: Option<f64>,
+    /// The browser's own view; null where there was none.
+    #[serde(default)]
+    pub by_hand: Option<ByHand>,
+    /// Second by second.
+    pub seconds: Vec<Second>,
+}

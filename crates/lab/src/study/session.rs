@@ -1,0 +1,245 @@
+//! Sessions of a study: a scenario run, with its record read back.
+
+use super::{Name, StudyOptions};
+use crate::canary;
+use crate::cpus::CpuSets;
+use crate::metrics::{Reduced, percentile};
+use crate::record::{self, Level, MachineRecord, Meta, SampleRecord};
+use crate::run::{self, LoadOptions};
+use crate::scenario::Scenario;
+use crate::sockets::SocketsSummary;
+use crate::summary::{Summary, exit};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A finished session.
+#[derive(Debug)]
+pub struct Session {
+    /// What was run.
+    pub meta: Meta,
+    /// How it came out.
+    pub summary: Summary,
+    /// All samples.
+    pub samples: Vec<SampleRecord>,
+    /// Usage of the machine.
+    pub machine: Vec<MachineRecord>,
+    /// Load average over the last minute at its end, of the whole machine.
+    pub load_average: Option<f64>,
+}
+
+impl Session {
+    /// Whether the generator was its limit.
+    pub fn generator_was_limit(&self) -> bool {
+        !self.summary.generator.healthy
+    }
+
+    /// A metric's reductions.
+    pub fn metric(&self, name: &str) -> Option<&Reduced> {
+        self.summary.metrics.get(name)?.as_ref()
+    }
+
+    /// The only group of sockets.
+    pub fn sockets(&self) -> Option<&SocketsSummary> {
+        self.summary.sockets.first()
+    }
+
+    /// Server CPU, in cores.
+    pub fn server_cores(&self) -> Option<f64> {
+        self.summary.server.as_ref()?.cpu_cores
+    }
+
+    /// What all people together receive, as each one's median: payload, in Mbit/s.
+    pub fn mean_received_mbit(&self) -> Option<f64> {
+        let mut people = BTreeMap::<&str, Vec<f64>>::new();
+        for record in &self.samples {
+            let kbps = record.sample.received.iter().map(|row| row.bitrate_kbps).sum();
+            people.entry(&record.person).or_default().push(kbps);
+        }
+        let medians = people.into_values().filter_map(|mut rates| {
+            rates.sort_by(f64::total_cmp);
+            percentile(&rates, 50.0)
+        });
+        let kbps: f64 = medians.sum();
+        (kbps > 0.0).then_some(kbps / 1000.0)
+    }
+
+    /// Mean of a figure over the windows that end at `from_s` or later.
+    pub fn mean_from(
+        &self,
+        from_s: f64,
+        pick: impl Fn(&MachineRecord) -> Option<f64>,
+    ) -> Option<f64> {
+        let windows = self.machine.iter().filter(|record| record.t_ms as f64 / 1000.0 >= from_s);
+        let values: Vec<f64> = windows.filter_map(pick).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Mean of the busiest server thread, in cores, over windows that end in `[from_s, to_s)`.
+    pub fn busiest_server_thread(&self, from_s: f64, to_s: f64) -> Option<f64> {
+        self.server_threads(from_s, to_s, |_| true)
+    }
+
+    /// The largest mean, in cores, of a server thread whose name is wanted, over windows that end
+    /// in `[from_s, to_s)`. Threads of one name are one.
+    pub fn server_threads(
+        &self,
+        from_s: f64,
+        to_s: f64,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Option<f64> {
+        let (mut sums, mut windows) = (BTreeMap::<&str, f64>::new(), 0u32);
+        for record in &self.machine {
+            let t_s = record.t_ms as f64 / 1000.0;
+            let Some(server) = record.server.as_ref().filter(|_| (from_s..to_s).contains(&t_s))
+            else {
+                continue;
+            };
+            windows += 1;
+            for (name, cores) in server.threads.iter().filter(|(name, _)| wanted(name)) {
+                *sums.entry(name).or_default() += cores;
+            }
+        }
+        sums.into_values().reduce(f64::max).map(|most| most / f64::from(windows))
+    }
+}
+
+/// Runs sessions and keeps what the study's own record needs of them.
+#[derive(Debug)]
+pub struct Sessions {
+    /// Which study.
+    pub name: Name,
+    /// Small and short.
+    pub quick: bool,
+    options: LoadOptions,
+    names: Vec<String>,
+    missing: Vec<String>,
+    people: usize,
+    interrupted: bool,
+    load_average_before: Vec<f64>,
+    versions: BTreeMap<String, String>,
+    cpus: Option<CpuSets>,
+}
+
+impl Sessions {
+    /// Sessions whose records go into `dir`.
+    pub fn new(options: &StudyOptions, dir: &Path) -> Self {
+        Self {
+            name: options.name,
+            quick: options.quick,
+            options: LoadOptions {
+                scenario: PathBuf::new(),
+                runs_dir: dir.to_owned(),
+                server_exe: options.server_exe.clone(),
+            },
+            names: Vec::new(),
+            missing: Vec::new(),
+            people: 0,
+            interrupted: false,
+            load_average_before: crate::proc::machine().load_average,
+            versions: BTreeMap::new(),
+            cpus: None,
+        }
+    }
+
+    /// The line of a scenario that starts the server on the first half of the CPUs, the generator
+    /// on the rest; shared where there is one CPU only.
+    pub fn serve(&self, shards: u32) -> String {
+        let all = net::thread::current_thread_cpus().unwrap_or_default();
+        match all.len() / 2 {
+            0 => format!("serve: {{ shards: {shards}, cpus: shared }}\n"),
+            half => format!("serve: {{ shards: {shards}, cpus: {:?} }}\n", &all[..half]),
+        }
+    }
+
+    /// Whether there is a browser on this machine.
+    pub fn has_chromium(&self) -> bool {
+        canary::find("chromium", &std::env::var_os("PATH").unwrap_or_default()).is_some()
+    }
+
+    /// Runs a scenario; `text` is all of it but its name.
+    ///
+    /// # Errors
+    /// Why there is no such session: a reason for the cells of its row. It counts as missing.
+    pub async fn run(&mut self, name: &str, text: &str) -> Result<Session, String> {
+        let result = self.try_run(name, text, run::interrupted()).await;
+        if let Err(reason) = &result {
+            self.missing.push(format!("session {name}: {reason}"));
+        }
+        result
+    }
+
+    async fn try_run(
+        &mut self,
+        name: &str,
+        text: &str,
+        interrupt: impl Future<Output = ()>,
+    ) -> Result<Session, String> {
+        if self.interrupted {
+            return Err("the study was interrupted before".into());
+        }
+        eprintln!("--- session {name}");
+        let text = format!("name: {name}\n{text}");
+        let scenario = Scenario::parse(&text, name).map_err(|problems| problems.to_string())?;
+        let ran =
+            run::run_scenario(&scenario, &self.options, run::bots_of_this_build, interrupt).await;
+        let ran = ran.map_err(|no_run| no_run.to_string())?;
+        let load_average = crate::proc::machine().load_average.first().copied();
+        let record = record::read(&ran.dir).map_err(|error| error.to_string())?;
+        let summary = &ran.summary;
+        self.interrupted |= summary.exit_code == exit::INTERRUPTED;
+        self.people += summary.people;
+        let directory = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.names.push(directory);
+        if summary.people < ran.meta.people.len() {
+            let all = ran.meta.people.len();
+            self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
+        }
+        for event in record.events.iter().filter(|event| event.level == Level::Error).take(3) {
+            eprintln!("  {}", event.text);
+        }
+        self.versions.extend(ran.meta.machine.versions.clone());
+        self.cpus = ran.meta.cpus.clone().or(self.cpus.take());
+        Ok(Session {
+            meta: ran.meta,
+            summary: ran.summary,
+            samples: record.samples,
+            machine: record.machine,
+            load_average,
+        })
+    }
+
+    /// Directories of the records, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Sessions that could not be run, and people who did not join.
+    pub fn missing(&self) -> Vec<String> {
+        self.missing.clone()
+    }
+
+    /// People who joined, over all sessions.
+    pub fn people(&self) -> usize {
+        self.people
+    }
+
+    /// Whether a session was interrupted: no other is run then.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// Load average of the machine before the first session.
+    pub fn load_average_before(&self) -> Vec<f64> {
+        self.load_average_before.clone()
+    }
+
+    /// Versions of what took part.
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        self.versions.clone()
+    }
+
+    /// Who ran on which CPUs, in the last session of a server of its own.
+    pub fn cpus(&self) -> Option<CpuSets> {
+        self.cpus.clone()
+    }
+}

@@ -1,0 +1,65 @@
+use super::*;
+use std::collections::BTreeMap;
+
+fn about() -> About {
+    let columns = [("loss_pct", "loss %", 2), ("rtt_ms", "RTT ms", 1)];
+    About {
+        title: "A study".into(),
+        tables: vec![Table::new("t", "Its table", "A hint.", &columns)],
+        ..About::default()
+    }
+}
+
+fn row() -> Row {
+    Row::new("t", "ten people")
+        .cell("loss_pct", Cell::number(0.25))
+        .cell("rtt_ms", Cell::none("nobody asked"))
+        .reference([("loss_pct", 0.0)])
+}
+
+#[test]
+fn a_cell_without_number_or_reason_is_a_gap() {
+    let about = about();
+    assert_eq!(about.gaps(&[row()]), Vec::<String>::new());
+    assert_eq!(about.gaps(&[]), ["table t has no rows"]);
+    let mut hollow = row();
+    hollow.cells.insert("rtt_ms".into(), Cell { value: None, reason: None });
+    assert_eq!(about.gaps(&[hollow]), ["t, ten people: no rtt_ms"]);
+    assert_eq!(about.gaps(&[row(), Row::new("u", "x")]), ["row x has no table"]);
+    assert_eq!(Cell::number(f64::NAN).value, None);
+    let table = &about.tables[0];
+    let filled = Row::new("t", "later").rest(table, "not yet");
+    assert!(about.gaps(&[filled.clone()]).is_empty());
+    assert!(filled.cells.values().all(|cell| cell.reason.as_deref() == Some("not yet")));
+}
+
+#[test]
+fn documents_hold_every_figure_the_studys_own_and_each_reason_once() {
+    let meta = crate::record::tests::meta();
+    let rows = [row(), Row { name: "two people".into(), ..row() }];
+    let text = table::markdown(&about(), &rows, &meta);
+    assert!(text.contains("| ten people | 0.25 | – (a) |"), "{text}");
+    assert!(text.contains("| *the study* | *0* |"), "{text}");
+    assert_eq!(text.matches("nobody asked").count(), 1, "{text}");
+    let text = table::text(&about(), &rows);
+    assert!(text.contains("0.25  (study: 0.00)") && text.contains("nobody asked"), "{text}");
+}
+
+#[test]
+fn plots_are_in_order_and_gaps_stay_gaps() {
+    let points = vec![(3.0, vec![Some(1.0), None]), (1.0, vec![None, Some(2.0)]), (3.0, vec![])];
+    let plot = Plot::new(("t", "u", "x"), &["a", "b"], points);
+    assert_eq!(plot.x, [1.0, 3.0]);
+    let values: BTreeMap<&str, &[Option<f64>]> =
+        plot.lines.iter().map(|line| (line.label.as_str(), &line.values[..])).collect();
+    assert_eq!(values["a"], [None, Some(1.0)]);
+    assert_eq!(values["b"], [Some(2.0), None]);
+}
+
+#[test]
+fn names() {
+    for name in Name::ALL {
+        assert_eq!(Name::parse(name.as_str()), Ok(name));
+    }
+    assert!(Name::parse("sfv").expect_err("unknown").contains("mesh-vs-sfu"));
+}

@@ -1,0 +1,536 @@
+//! Who may do what: tokens (JWT, HS256, RFC 7519) and what people without one may do.
+//!
+//! The claims have LiveKit's names, so that tools people have make tokens for moim too: `iss` is
+//! the key's name, `sub` the identity, `video` the grants of rooms. `sockets` is moim's own: what
+//! an application's sockets and its servers may do with channels and calls.
+
+use crate::socket::Socket;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+use wire::frame::NamedError;
+use wire::{ErrorCode, RoomError};
+
+/// Fewest characters of a key's secret.
+pub const SECRET_CHARS: usize = 32;
+/// Longest token that is looked at, in bytes.
+const TOKEN_BYTES: usize = 8 << 10;
+/// How much earlier than its `nbf` a token is taken, in seconds: clocks differ.
+const EARLY_S: u64 = 10;
+
+/// A key's secret; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A secret.
+    ///
+    /// # Errors
+    /// It has fewer than [`SECRET_CHARS`] characters. The text does not hold the secret.
+    pub fn new(secret: &str) -> Result<Self, String> {
+        match secret.chars().count() {
+            chars if chars < SECRET_CHARS => {
+                Err(format!("the secret has {chars} of at least {SECRET_CHARS} characters"))
+            }
+            _ => Ok(Self(secret.to_owned())),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// What people without a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guests {
+    /// Nothing but to connect: a token is needed.
+    None,
+    /// Join any room, send and receive there; no moderation, no channels of applications.
+    Join,
+    /// Everything, moderation and the HTTP API too: for development.
+    All,
+}
+
+/// What someone may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Who it is (`sub`); none for guests.
+    pub identity: Option<String>,
+    /// The name that others see (`name`), where the token gives one.
+    pub name: Option<String>,
+    /// The only room that these grants are for (`video.room`); none: any.
+    pub room: Option<String>,
+    /// May enter the room (`video.roomJoin`).
+    pub can_join: bool,
+    /// May enter a room that is not there yet (`video.roomCreate`; as in LiveKit, whoever may join
+    /// may, unless the token says false).
+    pub can_create: bool,
+    /// May send media (`video.canPublish`).
+    pub can_publish: bool,
+    /// The only names of tracks that may be sent (`video.canPublishSources`: `camera`,
+    /// `microphone`, …); none: all.
+    pub publish_sources: Option<Vec<String>>,
+    /// May receive media (`video.canSubscribe`).
+    pub can_subscribe: bool,
+    /// May mute and remove others, lock the room and change its limit (`video.roomAdmin`).
+    pub can_moderate: bool,
+    /// May see which rooms there are, and how good it is in them (`video.roomList`).
+    pub can_list: bool,
+    /// Channels and calls (`sockets`).
+    pub sockets: SocketGrants,
+    /// When all this ends (`exp`), in seconds since the Unix epoch; none for guests.
+    pub expires_unix_s: Option<u64>,
+}
+
+/// The claim `sockets`. A pattern is a channel's name, or a beginning of names with `*` after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketGrants {
+    /// Channels that may be subscribed to.
+    pub subscribe: Vec<String>,
+    /// Channels that may be published on.
+    pub publish: Vec<String>,
+    /// May call sockets by the HTTP API.
+    pub call: bool,
+    /// May do everything of the HTTP API's sockets and channels.
+    pub admin: bool,
+}
+
+impl SocketGrants {
+    /// Everything.
+    fn all() -> Self {
+        let any = vec!["*".to_owned()];
+        Self { subscribe: any.clone(), publish: any, call: true, admin: true }
+    }
+
+    /// Whether the channel may be subscribed to.
+    pub fn may_subscribe(&self, channel: &str) -> bool {
+        matches(&self.subscribe, channel)
+    }
+
+    /// Whether the channel may be published on.
+    pub fn may_publish(&self, channel: &str) -> bool {
+        matches(&self.publish, channel)
+    }
+}
+
+fn matches(patterns: &[String], channel: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(beginning) => channel.starts_with(beginning),
+        None => pattern == channel,
+    })
+}
+
+impl Grants {
+    /// Everything, for ever.
+    pub fn all() -> Self {
+        Self { can_moderate: true, can_list: true, sockets: SocketGrants::all(), ..Self::join() }
+    }
+
+    /// Any room, without moderation.
+    fn join() -> Self {
+        Self {
+            can_join: true,
+            can_create: true,
+            can_publish: true,
+            can_subscribe: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a track of this name may be sent.
+    pub fn may_publish_track(&self, name: &str) -> bool {
+        let listed = |list: &Vec<String>| list.iter().any(|source| source == name);
+        self.can_publish && self.publish_sources.as_ref().is_none_or(listed)
+    }
+
+    /// Whether these grants are for this room.
+    pub fn holds_in(&self, room: &str) -> bool {
+        self.room.as_deref().is_none_or(|only| only == room)
+    }
+
+    /// Whether they are over.
+    pub fn is_expired(&self) -> bool {
+        self.expires_unix_s.is_some_and(|end| unix_s() >= end)
+    }
+}
+
+/// Why a token is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenError {
+    /// Its time is over: fetch a fresh one.
+    Expired,
+    /// Its time has not come.
+    NotYet,
+    /// It is no token of one of this server's keys; the text says why.
+    Invalid(String),
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("the token is expired: fetch a fresh one"),
+            Self::NotYet => {
+                f.write_str("the token's time (nbf) has not come: compare the machines' clocks")
+            }
+            Self::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for TokenError {}
+
+impl TokenError {
+    /// The error object that SocketCluster's client knows.
+    pub fn named(&self) -> NamedError {
+        let name = match self {
+            Self::Expired => "AuthTokenExpiredError",
+            Self::NotYet => "AuthTokenNotBeforeError",
+            Self::Invalid(_) => "AuthTokenInvalidError",
+        };
+        NamedError { name: name.into(), message: self.to_string() }
+    }
+}
+
+impl From<TokenError> for RoomError {
+    fn from(error: TokenError) -> Self {
+        Self::new(ErrorCode::BadToken, error.to_string())
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Claims {
+    iss: String,
+    #[serde(default)]
+    sub: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    exp: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nbf: Option<u64>,
+    #[serde(default)]
+    video: Video,
+    #[serde(default)]
+    sockets: SocketGrants,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Video {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<String>,
+    room_join: bool,
+    room_admin: bool,
+    room_list: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room_create: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_publish: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_subscribe: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_publish_sources: Option<Vec<String>>,
+}
+
+impl From<Claims> for Grants {
+    fn from(claims: Claims) -> Self {
+        let video = claims.video;
+        let sources = video.can_publish_sources.filter(|sources| !sources.is_empty());
+        Self {
+            identity: Some(claims.sub).filter(|identity| !identity.is_empty()),
+            name: claims.name.filter(|name| !name.is_empty()),
+            room: video.room.filter(|room| !room.is_empty()),
+            can_join: video.room_join,
+            can_create: video.room_create.unwrap_or(video.room_join),
+            can_publish: video.can_publish.unwrap_or(true),
+            publish_sources: sources
+                .map(|list| list.into_iter().map(|name| name.to_ascii_lowercase()).collect()),
+            can_subscribe: video.can_subscribe.unwrap_or(true),
+            can_moderate: video.room_admin,
+            can_list: video.room_list,
+            sockets: claims.sockets,
+            expires_unix_s: Some(claims.exp),
+        }
+    }
+}
+
+/// The server's keys, and what guests may do.
+#[derive(Debug)]
+pub struct Auth {
+    keys: BTreeMap<String, DecodingKey>,
+    guests: Guests,
+    guest: std::sync::Arc<Grants>,
+}
+
+impl Auth {
+    /// Keys by their names, and what holds without a token.
+    pub fn new<'a>(keys: impl IntoIterator<Item = (&'a str, &'a Secret)>, guests: Guests) -> Self {
+        let decoding = |(name, secret): (&str, &Secret)| {
+            (name.to_owned(), DecodingKey::from_secret(secret.0.as_bytes()))
+        };
+        let guest = std::sync::Arc::new(match guests {
+            Guests::None => Grants::default(),
+            Guests::Join => Grants::join(),
+            Guests::All => Grants::all(),
+        });
+        Self { keys: keys.into_iter().map(decoding).collect(), guests, guest }
+    }
+
+    /// No keys, and everything is allowed.
+    pub fn development() -> Self {
+        Self::new([], Guests::All)
+    }
+
+    /// What guests may do.
+    pub fn guests(&self) -> Guests {
+        self.guests
+    }
+
+    /// The grants of someone without a token.
+    pub fn guest(&self) -> std::sync::Arc<Grants> {
+        self.guest.clone()
+    }
+
+    /// Verifies a token: signature, key, time.
+    ///
+    /// # Errors
+    /// [`TokenError`], never with the token in it.
+    pub fn verify(&self, token: &str) -> Result<Grants, TokenError> {
+        let invalid = |why: &str| TokenError::Invalid(why.to_owned());
+        if self.keys.is_empty() {
+            return Err(invalid("this server has no keys to verify tokens with: send none"));
+        }
+        if token.len() > TOKEN_BYTES {
+            return Err(invalid("the token is longer than 8 KiB"));
+        }
+        #[derive(Deserialize)]
+        struct Issuer {
+            iss: String,
+        }
+        let shape = "the token is no JWT with iss (the key's name) and exp";
+        let issuer: Issuer =
+            jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| invalid(shape))?;
+        // The same text whether key or signature is wrong: names of keys are not to be guessed.
+        let wrong = "the token is not signed by a key of this server";
+        let key = self.keys.get(&issuer.iss).ok_or_else(|| invalid(wrong))?;
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.validate_exp = false; // Below: without leeway.
+        validation.validate_aud = false;
+        validation.required_spec_claims.clear();
+        let claims: Claims = jsonwebtoken::decode(token, key, &validation)
+            .map_err(|error| match error.kind() {
+                ErrorKind::InvalidSignature => invalid(wrong),
+                ErrorKind::InvalidAlgorithm => invalid("the token must be signed with HS256"),
+                ErrorKind::Json(error) => {
+                    TokenError::Invalid(format!("the token's claims: {error}"))
+                }
+                _ => invalid(shape),
+            })?
+            .claims;
+        let now = unix_s();
+        if claims.exp <= now {
+            return Err(TokenError::Expired);
+        }
+        if claims.nbf.is_some_and(|from| from > now + EARLY_S) {
+            return Err(TokenError::NotYet);
+        }
+        Ok(claims.into())
+    }
+
+    /// What someone may do in the room he asks for: by the token in his `room.join`, else by the
+    /// one his socket was authenticated with, else as a guest.
+    ///
+    /// # Errors
+    /// `bad_token` where the token does not hold, `not_allowed` where it does and does not let him
+    /// in. Whether a new room may be opened is in [`Grants::can_create`].
+    pub fn for_join(
+        &self,
+        token: Option<&str>,
+        socket: &Socket,
+        room: &str,
+    ) -> Result<Grants, RoomError> {
+        let grants = match token {
+            Some(token) => self.verify(token)?,
+            None => match socket.grants() {
+                Some(grants) if grants.is_expired() => return Err(TokenError::Expired.into()),
+                Some(grants) => (*grants).clone(),
+                None => (*self.guest).clone(),
+            },
+        };
+        let refused = |text: String| Err(RoomError::new(ErrorCode::NotAllowed, text));
+        if !grants.can_join {
+            return refused(match grants.expires_unix_s {
+                None => "this server lets nobody in without a token: send one in room.join".into(),
+                Some(_) => "the token has no video.roomJoin: ask for another".into(),
+            });
+        }
+        if !grants.holds_in(room) {
+            let only = grants.room.as_deref().unwrap_or_default();
+            return refused(format!("the token is for room {only}: join that, or ask for another"));
+        }
+        Ok(grants)
+    }
+}
+
+/// What a token is to say.
+#[derive(Debug, Clone, Default)]
+pub struct TokenRequest {
+    /// The identity.
+    pub identity: String,
+    /// The name that others see.
+    pub name: Option<String>,
+    /// The only room; none: any.
+    pub room: Option<String>,
+    /// May moderate rooms, list them, and use the whole HTTP API.
+    pub admin: bool,
+    /// Patterns of channels that may be subscribed to.
+    pub subscribe: Vec<String>,
+    /// Patterns of channels that may be published on.
+    pub publish: Vec<String>,
+    /// How long it holds, in seconds.
+    pub ttl_s: u64,
+}
+
+/// Makes a token of a key.
+///
+/// # Errors
+/// The text says why it could not be signed.
+pub fn issue(key: &str, secret: &Secret, request: &TokenRequest) -> Result<String, String> {
+    let now = unix_s();
+    let claims = Claims {
+        iss: key.to_owned(),
+        sub: request.identity.clone(),
+        name: request.name.clone(),
+        exp: now.saturating_add(request.ttl_s),
+        nbf: Some(now),
+        video: Video {
+            room: request.room.clone(),
+            room_join: true,
+            room_admin: request.admin,
+            room_list: request.admin,
+            ..Video::default()
+        },
+        sockets: SocketGrants {
+            subscribe: request.subscribe.clone(),
+            publish: request.publish.clone(),
+            call: request.admin,
+            admin: request.admin,
+        },
+    };
+    let key = EncodingKey::from_secret(secret.0.as_bytes());
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)
+        .map_err(|error| format!("the token could not be signed: {error}"))
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SECRET: &str = "a secret that is long enough for HS256";
+
+    fn auth() -> Auth {
+        let (one, two) = (Secret::new(SECRET).unwrap(), Secret::new(&SECRET.repeat(2)).unwrap());
+        Auth::new([("one", &one), ("two", &two)], Guests::None)
+    }
+
+    fn signed(claims: serde_json::Value, secret: &str) -> String {
+        let key = EncodingKey::from_secret(secret.as_bytes());
+        jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+    }
+
+    #[test]
+    fn a_livekit_token_is_read() {
+        let claims = json!({
+            "iss": "one", "sub": "ada", "name": "Ada", "exp": unix_s() + 60, "nbf": unix_s(),
+            "video": {"room": "garden", "roomJoin": true, "canPublish": true, "hidden": false,
+                "canPublishSources": ["MICROPHONE"]},
+            "metadata": "x", "sockets": {"subscribe": ["chat.*", "news"], "publish": ["chat.*"]},
+        });
+        let grants = auth().verify(&signed(claims, SECRET)).unwrap();
+        assert_eq!(grants.identity.as_deref(), Some("ada"));
+        assert_eq!(grants.name.as_deref(), Some("Ada"));
+        assert!(grants.can_join && grants.can_create && grants.can_publish && grants.can_subscribe);
+        assert!(!grants.can_moderate && !grants.can_list && !grants.sockets.admin);
+        assert!(grants.may_publish_track("microphone") && !grants.may_publish_track("camera"));
+        assert!(grants.holds_in("garden") && !grants.holds_in("cellar"));
+        let sockets = &grants.sockets;
+        assert!(sockets.may_subscribe("chat.a") && sockets.may_subscribe("news"));
+        assert!(!sockets.may_subscribe("newsroom") && !sockets.may_subscribe("chat"));
+        assert!(sockets.may_publish("chat.") && !sockets.may_publish("news"));
+        assert!(!grants.is_expired());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_told() {
+        let auth = auth();
+        let now = unix_s();
+        let good = || json!({"iss": "one", "sub": "ada", "exp": now + 60});
+        assert!(auth.verify(&signed(good(), SECRET)).is_ok());
+        let with = |key: &str, value: serde_json::Value| {
+            let mut claims = good();
+            claims[key] = value;
+            signed(claims, SECRET)
+        };
+        let none_algorithm = {
+            let token = signed(good(), SECRET);
+            let body = token.split('.').nth(1).unwrap().to_owned();
+            format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{body}.")
+        };
+        let other_algorithm = {
+            let key = EncodingKey::from_secret(SECRET.as_bytes());
+            jsonwebtoken::encode(&Header::new(Algorithm::HS512), &good(), &key).unwrap()
+        };
+        for (token, expected) in [
+            (with("exp", json!(now - 1)), "AuthTokenExpiredError"),
+            (with("nbf", json!(now + 60)), "AuthTokenNotBeforeError"),
+            (with("iss", json!("nobody")), "AuthTokenInvalidError"),
+            (with("iss", json!("two")), "AuthTokenInvalidError"),
+            (with("exp", json!(null)), "AuthTokenInvalidError"),
+            (signed(good(), "another secret"), "AuthTokenInvalidError"),
+            (none_algorithm, "AuthTokenInvalidError"),
+            (other_algorithm, "AuthTokenInvalidError"),
+            ("x.y.z".into(), "AuthTokenInvalidError"),
+            (String::new(), "AuthTokenInvalidError"),
+            ("a".repeat(TOKEN_BYTES + 1), "AuthTokenInvalidError"),
+        ] {
+            assert_eq!(auth.verify(&token).unwrap_err().named().name, expected, "{token}");
+        }
+    }
+
+    #[test]
+    fn issued_tokens_are_taken() {
+        let secret = Secret::new(SECRET).unwrap();
+        let request = TokenRequest {
+            identity: "root".into(),
+            room: Some("garden".into()),
+            admin: true,
+            ttl_s: 60,
+            ..TokenRequest::default()
+        };
+        let grants = auth().verify(&issue("one", &secret, &request).unwrap()).unwrap();
+        assert!(grants.can_moderate && grants.can_list && grants.sockets.admin);
+        let request = TokenRequest { identity: "ann".into(), ttl_s: 60, ..request };
+        let plain = TokenRequest { admin: false, ..request };
+        let grants = auth().verify(&issue("one", &secret, &plain).unwrap()).unwrap();
+        assert!(grants.can_join && !grants.can_moderate && !grants.sockets.call);
+    }
+
+    #[test]
+    fn secrets_are_long_and_never_shown() {
+        let told = Secret::new("short-secret").unwrap_err();
+        assert!(told.contains("12 of at least 32") && !told.contains("short-secret"), "{told}");
+        let secret = Secret::new(SECRET).unwrap();
+        assert!(!format!("{secret:?} {:?}", auth()).contains("long enough"));
+    }
+}

@@ -1,0 +1,118 @@
+//! A mesh: members say what they send, and their descriptions and candidates are passed on. No
+//! media comes through the server.
+
+use super::calls::{Answered, answer, check_tracks, refused, seat};
+use super::notices::{participant_id, person_key, track_id};
+use super::{Rooms, locked};
+use crate::socket::Socket;
+use engine::TrackKey;
+use engine::room::{Effects, Published, Refusal};
+use rtp::negotiated::Kind;
+use std::sync::Arc;
+use wire::event::LeaveReason;
+use wire::room::{
+    Announce, Announced, AnsweredTrack, AudioTopology, MediaKind, PeerCandidate, PeerDescription,
+    VideoTopology,
+};
+use wire::{ErrorCode, Event, RoomError};
+
+/// Longest candidate line passed on, in bytes.
+const CANDIDATE_BYTES: usize = 1024;
+
+impl Rooms {
+    /// Someone says what he sends.
+    pub(super) fn announce(&self, socket: &Arc<Socket>, announce: &Announce) -> Answered {
+        let seat = seat(socket)?;
+        let announced: Vec<(Published, Kind)> = announce
+            .tracks
+            .iter()
+            .map(|track| {
+                let kind = match track.kind {
+                    MediaKind::Audio => Kind::Audio,
+                    MediaKind::Video => Kind::Video,
+                };
+                let published = Published {
+                    mid: track.mid.chars().take(64).collect(),
+                    name: track.name.chars().take(64).collect(),
+                    key: TrackKey(self.key()),
+                };
+                (published, kind)
+            })
+            .collect();
+        let mut state = locked(&seat.cell.state);
+        let member = state.members.get(&seat.person).ok_or(Refusal::UnknownPerson);
+        let names = announce.tracks.iter().map(|track| track.name.as_str());
+        check_tracks(&member.map_err(refused)?.grants, names)?;
+        let mut effects = Effects::default();
+        let keys = state.room.announce(seat.person, &announced, &mut effects).map_err(refused)?;
+        seat.cell.apply(&mut state, effects, LeaveReason::Left);
+        drop(state);
+        let tracks = announced.into_iter().zip(keys);
+        let tracks =
+            tracks.map(|((track, _), key)| AnsweredTrack { mid: track.mid, id: track_id(key) });
+        answer(&Announced { tracks: tracks.collect() })
+    }
+
+    pub(super) fn peer_offer(&self, socket: &Arc<Socket>, offer: PeerDescription) -> Answered {
+        let PeerDescription { to, sdp, tracks } = offer;
+        self.check_sdp(&sdp)?;
+        self.pass_on(socket, &to, |from| Event::PeerOffer { from, sdp, tracks })
+    }
+
+    pub(super) fn peer_answer(&self, socket: &Arc<Socket>, answer: PeerDescription) -> Answered {
+        let PeerDescription { to, sdp, tracks } = answer;
+        self.check_sdp(&sdp)?;
+        self.pass_on(socket, &to, |from| Event::PeerAnswer { from, sdp, tracks })
+    }
+
+    pub(super) fn peer_candidate(
+        &self,
+        socket: &Arc<Socket>,
+        candidate: PeerCandidate,
+    ) -> Answered {
+        let PeerCandidate { to, candidate, mid } = candidate;
+        if candidate.len() > CANDIDATE_BYTES {
+            let text = format!("a candidate has at most {CANDIDATE_BYTES} bytes");
+            return Err(RoomError::new(ErrorCode::BadRequest, text));
+        }
+        self.pass_on(socket, &to, |from| Event::PeerCandidate { from, candidate, mid })
+    }
+
+    fn check_sdp(&self, sdp: &str) -> Result<(), RoomError> {
+        if sdp.len() <= self.limits.sdp_bytes {
+            return Ok(());
+        }
+        let text =
+            format!("the SDP has {} bytes, at most {} pass", sdp.len(), self.limits.sdp_bytes);
+        Err(RoomError::new(ErrorCode::BadSdp, text))
+    }
+
+    /// Tells another member something that comes from this one.
+    fn pass_on(
+        &self,
+        socket: &Arc<Socket>,
+        to: &str,
+        event: impl FnOnce(String) -> Event,
+    ) -> Answered {
+        let seat = seat(socket)?;
+        let cell = &seat.cell;
+        if cell.audio != AudioTopology::Mesh && cell.video != VideoTopology::Mesh {
+            let text = format!("room {} is no mesh: offer the server with room.offer", cell.id);
+            return Err(RoomError::new(ErrorCode::KindConflict, text));
+        }
+        let state = locked(&cell.state);
+        let other = person_key(to).filter(|other| {
+            *other != seat.person && state.members.contains_key(other)
+        });
+        let Some(other) = other else {
+            let text = format!("{:?} is not in this room any more", shorten(to));
+            return Err(RoomError::new(ErrorCode::UnknownParticipant, text));
+        };
+        cell.tell_one(&state, other, event(participant_id(seat.person)));
+        Ok(None)
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(32).collect()
+}

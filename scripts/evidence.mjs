@@ -1,0 +1,55 @@
+// What the evidence scripts share: a scenario run by the binary, and the file they write.
+
+import { spawn } from "node:child_process";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  writeFileSync,
+} from "node:fs";
+import { cpus, loadavg, release, tmpdir } from "node:os";
+import { join } from "node:path";
+
+const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
+
+/** Runs a scenario; its exit code and summary (null where there is none). */
+export async function load(scenario) {
+  const dir = mkdtempSync(join(tmpdir(), "moim-evidence-"));
+  const file = join(dir, "scenario.yaml");
+  writeFileSync(file, scenario);
+  const child = spawn(BINARY, ["load", file, "--runs", join(dir, "runs")], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  const code = await new Promise((done) => child.once("exit", done));
+  let summary = null;
+  try {
+    const [run] = readdirSync(join(dir, "runs"));
+    const path = join(dir, "runs", run, "summary.json");
+    summary = JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    console.error(`no summary: ${error.message}`);
+  }
+  return { code, summary };
+}
+
+/** Writes target/evidence/NAME.json and ends: 0 only where every row holds. */
+export function finish(name, rows, before) {
+  const ok = rows.length > 0 && rows.every((row) => row.holds);
+  const machine = {
+    cpu: cpus()[0].model,
+    cores: cpus().length,
+    kernel: release(),
+    load_average: before,
+  };
+  mkdirSync("target/evidence", { recursive: true });
+  writeFileSync(
+    `target/evidence/${name}.json`,
+    `${JSON.stringify({ machine, seed: 1, rows, ok }, null, 2)}\n`,
+  );
+  for (const row of rows) console.log(row);
+  console.log(ok ? "holds" : "does NOT hold");
+  process.exit(ok ? 0 : 1);
+}
+
+export { loadavg };

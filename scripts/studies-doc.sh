@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Writes docs/studies.md from the newest full run of each study under runs/ (or the directory
+# given): the figures live in the records alone.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:-runs}
+out=docs/studies.md
+{
+  cat <<'TEXT'
+# The four studies, run here
+
+moim contains the system of each of the four studies it grew from, and runs each test by one command: `moim study sfu`, `sockets`,
+`mesh-vs-sfu` or `audio-room` (`--quick` for a look in under a minute). Every table of a study stands below with our figures; where the
+study has a figure of its own it follows in italics. The studies' figures come from their own machines: they give the shape, not a ranking.
+A dash is a figure that nobody measured, with the reason below its table. This page is written by `scripts/studies-doc.sh` from the records.
+TEXT
+  for name in sfu sockets mesh-vs-sfu audio-room; do
+    newest=
+    for dir in "$runs"/*-study-"$name"*/; do
+      [ -f "$dir/study.md" ] && ! grep -q -- --quick "$dir/scenario.yaml" && newest=$dir
+    done
+    [ -n "$newest" ] || { echo "no full run of study $name under $runs" >&2; exit 1; }
+    printf '\n'
+    cat "$newest/study.md"
+  done
+} >"$out.part"
+mv "$out.part" "$out"
+echo "$out"

@@ -1,0 +1,76 @@
+// The four studies, small and short: each ends with exit code 0 and a complete report that
+// Chromium shows without an error.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { browser, scratch } from "./world.mjs";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
+const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
+
+/** What every study must have at least, by table: the study's own rows. */
+const STUDIES = {
+  sfu: { sessions: 4, verdicts: 4, signaling: 4, later: 4 },
+  sockets: { throughput: 3, concurrency: 1 },
+  "mesh-vs-sfu": { cpu: 7, quality: 14 },
+  "audio-room": { cost: 2, trials: 6, capacity: 1, mos: 1, bottom: 1, fields: 14, churn: 1 },
+};
+
+async function study(t, name) {
+  const out = scratch(t);
+  const begin = Date.now();
+  const child = spawn(BINARY, ["study", name, "--quick", "--out", out], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let text = "";
+  child.stdout.on("data", (data) => (text += data));
+  child.stderr.on("data", (data) => (text += data));
+  const code = await new Promise((done) => child.once("exit", done));
+  const [dir] = readdirSync(out);
+  assert.ok(dir, text);
+  const path = (file) => join(out, dir, file);
+  const summary = JSON.parse(readFileSync(path("summary.json"), "utf8"));
+  return { code, text, summary, report: path("report.html"), seconds: (Date.now() - begin) / 1000, path };
+}
+
+for (const [name, wanted] of Object.entries(STUDIES))
+  test(`study ${name} --quick`, async (t) => {
+    const { code, text, summary, report, seconds, path } = await study(t, name);
+    assert.equal(code, 0, text);
+    assert.ok(summary.study.length > 0, "rows");
+    for (const [table, count] of Object.entries(wanted)) {
+      const rows = summary.study.filter((row) => row.table === table);
+      assert.ok(rows.length >= count, `${table} has ${rows.length} rows of ${count}`);
+    }
+    let numbers = 0;
+    for (const row of summary.study) {
+      const table = summary.study_about.tables.find(({ id }) => id === row.table);
+      for (const { key } of table.columns) {
+        const { value, reason } = row.cells[key] ?? {};
+        assert.ok(typeof value === "number" || reason, `${row.table}, ${row.name}: ${key}`);
+        numbers += typeof value === "number";
+      }
+    }
+    assert.ok(numbers > 0, "something was measured");
+    for (const session of summary.study_about.sessions) readFileSync(path(join(session, "report.html")));
+    assert.ok(readFileSync(path("study.md"), "utf8").includes(summary.study_about.title));
+
+    const launched = await browser(t);
+    const page = await launched.newPage({ viewport: { width: 360, height: 800 } });
+    const errors = [];
+    page.on("pageerror", (error) => errors.push(String(error)));
+    page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+    await page.goto(pathToFileURL(report).href);
+    const tables = await page.locator("table.study").count();
+    assert.equal(tables, summary.study_about.tables.length, "every table is shown");
+    const shown = await page.locator("table.study tr.reference").count();
+    assert.equal(shown, summary.study.filter((row) => Object.keys(row.reference).length > 0).length);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 360, `the page is ${wide} px wide at 360`);
+    assert.deepEqual(errors, []);
+    console.log(`# study ${name} --quick: ${seconds.toFixed(0)} s, ${numbers} figures`);
+  });
