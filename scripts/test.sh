@@ -60,6 +60,12 @@ runner "Rust tests" cargo \
   scripts/in-namespace.sh cargo test --release --locked --workspace --no-fail-fast
 part "no warnings (clippy)" \
   cargo clippy --release --locked --workspace --all-targets -- -D warnings
+runner "the same over two shards" cargo \
+  env MOIM_SHARDS=2 scripts/in-namespace.sh \
+  cargo test --release --locked -p moim --test integration -- bad_input refusals witness
+runner "calls over two shards" tap \
+  env MOIM_SHARDS=2 scripts/in-namespace.sh \
+  node --test --test-reporter=tap --test-concurrency=1 web/e2e/call.test.mjs web/e2e/mcu.test.mjs
 runner "browsers" tap \
   scripts/in-namespace.sh node --test --test-reporter=tap --test-concurrency=1 web/e2e/*.test.mjs
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"

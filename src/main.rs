@@ -31,6 +31,10 @@ enum Command {
         /// Settings; all errors in it are told at once, and the exit code is 104.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Media threads, each with people, a port, a mixer and a control thread of its own; a
+        /// room's people may be on several. Wins over media.shards of the settings.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+        shards: Option<u16>,
     },
     /// Run a scenario: people come, talk and are measured; a report is written.
     ///
@@ -109,7 +113,7 @@ const BAD_CONFIGURATION: u8 = 104;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { config } => serve(config),
+        Command::Serve { config, shards } => serve(config, shards),
         Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
         Command::Load { scenario, runs, check: false } => {
             lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()
@@ -123,14 +127,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(path: Option<PathBuf>) -> ExitCode {
-    let config = match Config::load(path.as_deref()) {
+fn serve(path: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
+    let mut config = match Config::load(path.as_deref()) {
         Ok(config) => config,
         Err(problems) => {
             eprintln!("{problems}");
             return BAD_CONFIGURATION.into();
         }
     };
+    if let Some(shards) = shards {
+        config.media.shards = shards.into();
+    }
     server::logging::init(&config.log);
     match server::serve::run(&config) {
         Ok(()) => ExitCode::SUCCESS,

@@ -243,9 +243,6 @@ fn bad_joins() -> Vec<Row> {
     };
     let row = |case, keys, code| (case, Who::Stranger, "room.join", join(keys), code);
     let mut rows = vec![
-        row("a mesh of sound", json!({ "audio": "mesh" }), ErrorCode::KindUnsupported),
-        row("a mesh of video", json!({ "video": "mesh" }), ErrorCode::KindUnsupported),
-        row("a mixed room", json!({ "audio": "mcu" }), ErrorCode::KindUnsupported),
         row("another kind", json!({ "room": "call", "video": "none" }), ErrorCode::KindConflict),
         row(
             "another codec",
@@ -399,7 +396,7 @@ fn bad_wishes(call: &Call) -> Vec<Row> {
         slots("a picture in a slot of sound", want(&sound, &mins[1]), UnknownTrack),
         slots("sound in a slot of pictures", want(&picture, &mins[0]), UnknownTrack),
         slots("her own picture", want(&picture, &adas[1]), UnknownTrack),
-        mutes("muting another's track", &mins[0]),
+        ("muting another's track", Who::Ada, "room.mute", mute(&mins[0]), ErrorCode::NotAllowed),
         mutes("muting a track that is none", "t-999999"),
         mutes("muting nonsense", "microphone"),
         ("a stranger's view", Who::Lone, "room.slots", want(&picture, &mins[1]), UnknownSlot),

@@ -4,6 +4,7 @@ mod bad_input;
 mod cli;
 mod house;
 mod peer;
+mod readme;
 mod refusals;
 mod slot_pool;
 mod target;

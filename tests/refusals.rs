@@ -47,11 +47,12 @@ fn case(
 }
 
 /// The rooms beside: `open` (sfu, one member), `full` (a mesh of its two), `locked`, `voices` (mcu
-/// without video); `other` is the member of `open`, `theirs` his track.
+/// without video); `other` is the member of `open`, `theirs` a track in `mesh`.
 fn cases(other: &str, theirs: &str) -> Vec<Case> {
     use ErrorCode as E;
     let into = |room: &str| vec![("room.join", join(room, json!({})))];
-    let video = OfferedTrack { mid: "1".into(), kind: wire::room::MediaKind::Video, name: "c".into() };
+    let video =
+        OfferedTrack { mid: "1".into(), kind: wire::room::MediaKind::Video, name: "c".into() };
     let offer = json!({ "sdp": "v=0\r\n", "tracks": [video] });
     vec![
         case(
@@ -72,7 +73,12 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
             ("room.join", join("open", json!({ "audio": "mcu" }))),
             E::KindConflict,
         ),
-        case("a mesh larger than its limit", vec![], ("room.join", join("full", json!({}))), E::RoomFull),
+        case(
+            "a mesh larger than its limit",
+            vec![],
+            ("room.join", join("full", json!({}))),
+            E::RoomFull,
+        ),
         case("a locked room", vec![], ("room.join", join("locked", json!({}))), E::RoomLocked),
         case(
             "no token",
@@ -95,8 +101,18 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
             },
             E::NotAllowed,
         ),
-        case("video where the room has none", into("voices"), ("room.offer", offer.clone()), E::KindConflict),
-        case("media for the server of a mesh", into("mesh"), ("room.offer", offer), E::KindConflict),
+        case(
+            "video where the room has none",
+            into("voices"),
+            ("room.offer", offer.clone()),
+            E::KindConflict,
+        ),
+        case(
+            "media for the server of a mesh",
+            into("mesh"),
+            ("room.offer", offer),
+            E::KindConflict,
+        ),
         case(
             "a mesh's offer where there is none",
             into("open"),
@@ -111,7 +127,7 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
         ),
         case(
             "muting somebody else",
-            into("open"),
+            into("mesh"),
             ("room.mute", json!({ "track": theirs, "muted": true })),
             E::NotAllowed,
         ),
@@ -166,19 +182,16 @@ fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
     ));
     let admin = token(|request| request.admin = true);
     let (mut open, other) = member(&server, join("open", json!({ "name": "member" })));
-    let announced = {
-        // A mesh track has an id without any media.
-        let (mut full, _) = member(&server, join("full", json!({ "preset": "mesh" })));
-        let tracks = json!({ "tracks": [{ "mid": "a", "kind": "audio", "name": "microphone" }] });
-        let answer = full.ask("room.announce", tracks);
-        (full, answer["tracks"][0]["id"].as_str().unwrap().to_owned())
-    };
-    let (mut full, theirs) = announced;
+    let (mut full, _) = member(&server, join("full", json!({ "preset": "mesh" })));
     let (mut second, _) = member(&server, join("full", json!({})));
     let (mut locked, _) = member(&server, join("locked", json!({ "token": admin })));
     locked.ask("room.lock", json!({ "locked": true }));
     let (mut voices, _) = member(&server, join("voices", json!({ "preset": "audio_room" })));
     let (mut mesh, _) = member(&server, join("mesh", json!({ "preset": "mesh" })));
+    // A mesh's track has an id without any media.
+    let tracks = json!({ "tracks": [{ "mid": "a", "kind": "audio", "name": "microphone" }] });
+    let announced = mesh.ask("room.announce", tracks);
+    let theirs = announced["tracks"][0]["id"].as_str().unwrap().to_owned();
     for socket in [&mut open, &mut full, &mut second, &mut locked, &mut voices, &mut mesh] {
         socket.events();
     }
@@ -214,7 +227,8 @@ fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
 fn a_moderator_mutes_removes_locks_and_limits() {
     let server = Server::with(&format!("keys: {{ test: \"{SECRET}\" }}\n"));
     let admin = token(|request| request.admin = true);
-    let (mut moderator, _) = member(&server, join("hall", json!({ "token": admin, "preset": "mesh" })));
+    let (mut moderator, _) =
+        member(&server, join("hall", json!({ "token": admin, "preset": "mesh" })));
     let (mut guest, guest_id) = member(&server, join("hall", json!({})));
     let tracks = json!({ "tracks": [{ "mid": "a", "kind": "audio", "name": "microphone" }] });
     let track = guest.ask("room.announce", tracks)["tracks"][0]["id"].as_str().unwrap().to_owned();
@@ -223,7 +237,9 @@ fn a_moderator_mutes_removes_locks_and_limits() {
 
     moderator.ask("room.mute", json!({ "track": track, "muted": true }));
     let events = guest.events();
-    let Some(Event::TrackChanged { track: told, .. }) = events.first() else { panic!("{events:?}") };
+    let Some(Event::TrackChanged { track: told, .. }) = events.first() else {
+        panic!("{events:?}")
+    };
     assert!(told.silenced && told.muted);
     let refused = guest.call("room.mute", json!({ "track": track, "muted": false })).unwrap_err();
     assert_eq!(refused.code, ErrorCode::NotAllowed, "he cannot unmute himself");

@@ -54,8 +54,10 @@ impl Server {
         );
         std::fs::write(&config, text).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        // The same tests hold over several shards.
+        let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
         let child = Command::new(env!("CARGO_BIN_EXE_moim"))
-            .args(["serve", "--config"])
+            .args(["serve", "--shards", &shards, "--config"])
             .arg(&config)
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())

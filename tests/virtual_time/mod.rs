@@ -2,5 +2,6 @@
 //! between them. No socket, no clock, no handshake; a seed repeats byte for byte.
 
 mod churn;
+mod mcu;
 mod rooms;
 mod world;

@@ -3,27 +3,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { browser, enter, inbound, serve, until } from "./world.mjs";
+import { browser, enter, inbound, serve, sing, until } from "./world.mjs";
 
 const TONES = { Ada: 440, Min: 1000, Noor: 2300 };
 /** A tone is there when it stands so far over the bins around it, in dB. */
 const PRESENT_DB = 25;
 const ABSENT_DB = 10;
-
-/** Sends a tone of so many Hz through the SDK, without a microphone. */
-function sing({ page }, hertz) {
-  return page.evaluate(async (frequency) => {
-    const context = new AudioContext({ sampleRate: 48_000 });
-    await context.resume();
-    const oscillator = new OscillatorNode(context, { frequency });
-    const gain = new GainNode(context, { gain: 0.2 });
-    const out = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
-    oscillator.connect(gain).connect(out);
-    oscillator.start();
-    window.voice = gain;
-    await window.moim.room.publish(out.stream.getAudioTracks()[0]);
-  }, hertz);
-}
 
 /** Analyses the mix that comes in, in a page; `window.contrast(hertz)` tells how far a tone stands out now. */
 function listen({ page }) {
@@ -108,6 +93,9 @@ test("three pages hear the two others in one stream, and not themselves", async 
     assert.equal(elements, 3, `${person.name} sees three people`);
     assert.equal(await person.page.getByRole("button", { name: "Camera" }).isVisible(), false);
   }
+
+  const speaking = ({ page }) => page.locator(".tile.speaking .name").allInnerTexts();
+  await until("the page to show who speaks", async () => (await speaking(ada)).includes("Noor"));
 
   // Who is quiet is no longer heard, and who left neither.
   await min.page.evaluate(() => window.moim.room.mute("audio", true));

@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { browser, enter, inbound, serve, until } from "./world.mjs";
+import { browser, enter, inbound, serve, sing, until } from "./world.mjs";
 
 const out = process.argv[2] ?? "docs/img";
 const ROOT = new URL("../..", import.meta.url).pathname;
@@ -81,10 +81,13 @@ try {
 
   const hall = [];
   for (const name of ["Ada", "Min-jun", "Noor", "Tomás", "Sina", "Bo-ra"])
-    hall.push(await enter(t, launched, url, "hall", name, { preset: "audio_room" }));
+    hall.push(await enter(t, launched, url, "hall", name, { preset: "audio_room", mic: "0" }));
+  // The browser's own test sound is a short beep; a tone is heard as speech is.
+  for (const [index, person] of hall.entries()) await sing(person, 300 + 200 * index);
   for (const person of hall.slice(3)) await person.page.evaluate(() => window.moim.room.mute("audio", true));
-  await until("someone to speak", () =>
-    hall[0].page.evaluate(() => document.querySelector(".tile.speaking")),
+  await until(
+    "the two others who speak",
+    async () => (await hall[0].page.locator(".tile.speaking:not(.self)").count()) === 2,
   );
   await hall[0].page.screenshot({ path: join(out, "audio-room.png") });
 

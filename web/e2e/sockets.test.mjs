@@ -58,7 +58,6 @@ async function client(t, { port }, { authToken, events = [] } = {}) {
   });
   t.after(() => {
     socket.disconnect();
-    socket.killAllStreams();
   });
   const seen = {};
   for (const name of ["error", ...events]) {

@@ -48,7 +48,8 @@ export function scratch(t) {
 
 /** Starts `moim serve` (development mode, or with the settings given) and waits for it. */
 export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix = [] } = {}) {
-  const args = ["serve"];
+  // The same tests hold over several shards.
+  const args = ["serve", "--shards", process.env.MOIM_SHARDS ?? "1"];
   if (config) {
     const file = join(scratch(t), "moim.yaml");
     writeFileSync(file, config);
@@ -156,6 +157,20 @@ export async function enter(t, launched, url, room, name, query = {}) {
     return state?.state === "connected";
   });
   return { page, name, errors };
+}
+
+/** Sends a tone of so many Hz through the SDK, without a microphone. */
+export function sing({ page }, hertz) {
+  return page.evaluate(async (frequency) => {
+    const context = new AudioContext({ sampleRate: 48_000 });
+    await context.resume();
+    const oscillator = new OscillatorNode(context, { frequency });
+    const gain = new GainNode(context, { gain: 0.2 });
+    const out = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
+    oscillator.connect(gain).connect(out);
+    oscillator.start();
+    await window.moim.room.publish(out.stream.getAudioTracks()[0]);
+  }, hertz);
 }
 
 /** All entries of getStats over all connections of a page. */

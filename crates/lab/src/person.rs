@@ -11,7 +11,7 @@ use crate::checks::{Listener, Span};
 use crate::scenario::RoomGroup;
 use crate::signaling::SignalingError;
 use crate::stage::Stage;
-pub use canary::{canary, page_address};
+pub use canary::canary;
 pub use churn::churn;
 use std::fmt;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 
 use crate::metrics::{Counter, Metrics};
 use crate::relay::MixEnds;
-use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer};
 use engine::ShardIndex;
+use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer};
 use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::{AtomicBool, Ordering};

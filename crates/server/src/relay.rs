@@ -126,7 +126,6 @@ impl LanesOut {
             }
         }
     }
-
 }
 
 impl LanesIn {

@@ -119,6 +119,7 @@ export class CallPage {
       );
       this.#people.update();
     });
+    room.on("local-changed", () => this.#showSelf());
     room.on("silenced", ({ kind, silenced }) => {
       const what = kind === "audio" ? "microphone" : "camera";
       this.#notices.say(`A moderator switched your ${what} ${silenced ? "off" : "on again"}`);

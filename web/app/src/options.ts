@@ -25,6 +25,7 @@ export interface PageOptions {
 }
 
 const SIZES: Record<string, CameraOptions> = {
+  "180p": { width: 320, height: 180 },
   "360p": { width: 640, height: 360 },
   "480p": { width: 854, height: 480 },
   "720p": { width: 1280, height: 720 },

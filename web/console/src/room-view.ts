@@ -128,7 +128,7 @@ export class RoomView {
           values: (_plot, at) => at.map((s) => (s === 0 ? "now" : `${s / 60} min`)),
           incrs: [60],
         },
-        { ...axis, size: 28, incrs: [1] },
+        { ...axis, size: 28, incrs: [1], space: 15 },
       ],
       series: [{}, line("least", "--danger", 1), line("median", "--accent", 2), line("most", "--soft", 1)],
     };

@@ -71,6 +71,8 @@ export interface RoomEvents {
   "active-speakers": wire.Speaker[];
   /** The room was locked or opened, or its limits changed. */
   "room-changed": wire.RoomInfo;
+  /** Something of this kind began or ceased to be sent, or was muted or unmuted here. */
+  "local-changed": wire.MediaKind;
   /** A moderator muted what is sent of a kind, or released it. */
   silenced: { kind: wire.MediaKind; silenced: boolean };
   /** Everything was joined anew (the server had forgotten us): own id and participants are new. */

@@ -164,6 +164,7 @@ export class Room extends Emitter<RoomEvents> {
     if (old) Object.assign(now, { toldMuted: old.toldMuted, silenced: old.silenced });
     track.enabled = !muted && !now.silenced;
     this.#published.set(kind, now);
+    this.emit("local-changed", kind);
     if (old) {
       old.track.stop();
       await this.#routes?.replace(kind, track);
@@ -187,6 +188,7 @@ export class Room extends Emitter<RoomEvents> {
     if (!published) return;
     this.#published.delete(kind);
     published.track.stop();
+    this.emit("local-changed", kind);
     await this.#routes?.stopSending(kind);
   }
 
@@ -202,6 +204,7 @@ export class Room extends Emitter<RoomEvents> {
     if (published.muted === muted) return;
     published.muted = muted;
     published.track.enabled = !muted;
+    this.emit("local-changed", kind);
     await this.#tellMuted();
   }
 

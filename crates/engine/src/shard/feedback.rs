@@ -93,7 +93,8 @@ impl Shard {
             // The least offset seen holds the least delay: both tracks of a person share it.
             let least = person.clock_offset_ns.map_or(offset, |old| old.min(offset));
             person.clock_offset_ns = Some(least);
-            let (rtp_timestamp, at_ns) = (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
+            let (rtp_timestamp, at_ns) =
+                (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
             track.reference = Some((rtp_timestamp, at_ns));
             for shard in &track.exports {
                 let track = track.key;

@@ -74,8 +74,7 @@ impl Shard {
         let number = opened.counters.index;
         if silenced {
             self.skip_copies(index, number);
-            let skipped =
-                RelayPacket { track: key, index: number, repaired: false, bytes: &[] };
+            let skipped = RelayPacket { track: key, index: number, repaired: false, bytes: &[] };
             self.relay(index, &skipped, sink);
             return Err(InDrop::Silenced);
         }
@@ -228,12 +227,7 @@ pub(super) fn describe(
     plain: &[u8],
     repaired: bool,
 ) -> Opened {
-    let mut counters = Counters {
-        index,
-        timestamp: header.timestamp,
-        picture_id: None,
-        tl0: None,
-    };
+    let mut counters = Counters { index, timestamp: header.timestamp, picture_id: None, tl0: None };
     let begins = match track.line.codec {
         Codec::Opus => true,
         Codec::H264 => rtp::h264::is_keyframe_start(&plain[payload.clone()]),

@@ -71,7 +71,12 @@ impl Shard {
     }
 
     /// Sends a packet of a track to the shards that want it.
-    pub(super) fn relay(&mut self, track: TrackIndex, packet: &RelayPacket<'_>, sink: &mut impl Sink) {
+    pub(super) fn relay(
+        &mut self,
+        track: TrackIndex,
+        packet: &RelayPacket<'_>,
+        sink: &mut impl Sink,
+    ) {
         let Some(track) = self.tracks[track].as_ref() else { return };
         for shard in &track.exports {
             if sink.relay_packet(*shard, packet) {

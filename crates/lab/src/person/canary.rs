@@ -17,7 +17,7 @@ const PAGE_POLL: Duration = Duration::from_millis(100);
 const MAX_FAILED_SAMPLES: u32 = 3;
 
 /// The address that makes the call page join at once.
-pub fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
+fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
     let group = &place.group;
     let audio = match group.audio {
         AudioTopology::Mesh => "mesh",

@@ -8,7 +8,7 @@ use crate::record::{self, Level, MachineRecord, Meta, SampleRecord};
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
 use crate::sockets::SocketsSummary;
-use crate::summary::{Summary, exit};
+use crate::summary::{Summary, THREAD_LIMIT_CORES, exit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,13 @@ impl Session {
     /// Whether the generator was its limit.
     pub fn generator_was_limit(&self) -> bool {
         !self.summary.generator.healthy
+    }
+
+    /// Whether a thread of the generator had no time left.
+    pub fn generator_was_saturated(&self) -> bool {
+        let steady = self.machine.iter().skip(1);
+        let busiest = steady.filter_map(|record| record.generator.busiest_thread.as_ref());
+        busiest.map(|(_, cores)| *cores).fold(0.0, f64::max) >= THREAD_LIMIT_CORES
     }
 
     /// A metric's reductions.

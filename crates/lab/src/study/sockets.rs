@@ -198,11 +198,13 @@ async fn stages(
             points.push((offered, vec![value("latency_p50_ms"), value("latency_p99_ms")]));
         }
         best = best.max(value("answered_per_s").unwrap_or(0.0));
-        if answered < HOLDS_PCT || session.generator_was_limit() {
-            let whose = if session.generator_was_limit() {
-                "the generator was the limit"
-            } else {
-                "the server was the limit"
+        // Late timers alone end nothing: they are in the latency, and told with the row.
+        let made = value("made_pct").unwrap_or(0.0);
+        let saturated = made < HOLDS_PCT || session.generator_was_saturated();
+        if answered < HOLDS_PCT || saturated {
+            let whose = match saturated {
+                true => "the generator was the limit",
+                false => "the server was the limit",
             };
             over = Some(format!(
                 "not run: at {rate} pings/s each {answered:.1} % was answered in time and {whose}"

@@ -237,17 +237,25 @@ pub fn text(about: &About, rows: &[Row]) -> String {
         let _ = writeln!(out, "\n{}", table.title);
         for row in rows_of(table, rows) {
             let _ = writeln!(out, "  {}", row.name);
+            // Cells that lack a figure for one reason are told together.
+            let mut lacks: Vec<(&str, Vec<&str>)> = Vec::new();
             for column in &table.columns {
                 let Some(cell) = row.cells.get(&column.key) else { continue };
-                let ours = match cell.value {
-                    Some(value) => number(value, column.digits),
-                    None => "–".to_owned(),
-                };
                 let theirs = row.reference.get(&column.key);
-                let theirs =
-                    theirs.map(|v| format!("  (study: {})", short(*v))).unwrap_or_default();
-                let why = cell.reason.as_deref().map(|r| format!("  {r}")).unwrap_or_default();
-                let _ = writeln!(out, "    {:<28} {ours}{theirs}{why}", column.title);
+                let theirs = theirs.map(|v| format!("  (study: {})", short(*v)));
+                let Some(value) = cell.value else {
+                    let reason = cell.reason.as_deref().unwrap_or("not measured");
+                    match lacks.iter_mut().find(|(known, _)| *known == reason) {
+                        Some((_, titles)) => titles.push(&column.title),
+                        None => lacks.push((reason, vec![&column.title])),
+                    }
+                    continue;
+                };
+                let (ours, theirs) = (number(value, column.digits), theirs.unwrap_or_default());
+                let _ = writeln!(out, "    {:<28} {ours}{theirs}", column.title);
+            }
+            for (reason, titles) in lacks {
+                let _ = writeln!(out, "    –  {reason}: {}", titles.join(", "));
             }
             for note in &row.notes {
                 let _ = writeln!(out, "    {note}");

@@ -1,12 +1,12 @@
 //! What sockets ask for: the calls of [`wire::room`].
 
-use super::notices::{participant_id, participant_info, person_key, track_id, track_key};
 use super::moderation::may_moderate;
+use super::notices::{participant_id, participant_info, person_key, track_id, track_key};
 use super::{Cell, Member, Rooms, Seat, locked};
 use crate::auth::Grants;
 use crate::control::ControlInput;
 use crate::socket::{Application, RoomRow, Socket};
-use engine::room::{Effects, Published, Refusal};
+use engine::room::{Effects, Person, Published, Refusal};
 use engine::{PersonKey, TrackKey};
 use rtp::negotiated::Direction;
 use serde::Serialize;
@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, AudioTopology, MediaKind, VideoTopology, Answer, AnsweredTrack, Join, Joined, Mute, Offer, Permissions, Preset, Resume, Resumed, Slots,
+    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, Permissions,
+    Preset, Resume, Resumed, Slots, VideoTopology,
 };
 use wire::{ErrorCode, RoomError};
 
@@ -330,9 +331,10 @@ impl Rooms {
         let track = track_key(&mute.track).ok_or(refused(Refusal::UnknownTrack))?;
         let mut state = locked(&seat.cell.state);
         let mut effects = Effects::default();
-        let own = state.room.person(seat.person);
-        let own = own.is_some_and(|person| person.tracks.iter().any(|own| own.key == track));
-        let muted = if own {
+        let has = |person: &&Person| person.tracks.iter().any(|known| known.key == track);
+        let owner = state.room.people().iter().find(has).map(|person| person.key);
+        let owner = owner.ok_or(Refusal::UnknownTrack).map_err(refused)?;
+        let muted = if owner == seat.person {
             state.room.mute(seat.person, track, mute.muted, &mut effects)
         } else {
             may_moderate(&state, seat.person)?;

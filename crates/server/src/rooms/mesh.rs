@@ -101,9 +101,8 @@ impl Rooms {
             return Err(RoomError::new(ErrorCode::KindConflict, text));
         }
         let state = locked(&cell.state);
-        let other = person_key(to).filter(|other| {
-            *other != seat.person && state.members.contains_key(other)
-        });
+        let other = person_key(to)
+            .filter(|other| *other != seat.person && state.members.contains_key(other));
         let Some(other) = other else {
             let text = format!("{:?} is not in this room any more", shorten(to));
             return Err(RoomError::new(ErrorCode::UnknownParticipant, text));

@@ -165,18 +165,19 @@ impl Cell {
 
     fn numbered(&self, state: &State, change: Change, reason: LeaveReason) -> Option<Event> {
         Some(match change {
-            Change::Joined(person) => {
-                Event::ParticipantJoined { participant: participant_info(state.room.person(person)?) }
-            }
+            Change::Joined(person) => Event::ParticipantJoined {
+                participant: participant_info(state.room.person(person)?),
+            },
             Change::Left(person) => {
                 Event::ParticipantLeft { participant: participant_id(person), reason }
             }
             Change::TrackAdded(person, track) => {
                 Event::TrackAdded { participant: participant_id(person), track: track_info(&track) }
             }
-            Change::TrackChanged(person, track) => {
-                Event::TrackChanged { participant: participant_id(person), track: track_info(&track) }
-            }
+            Change::TrackChanged(person, track) => Event::TrackChanged {
+                participant: participant_id(person),
+                track: track_info(&track),
+            },
             Change::Room => Event::RoomChanged { room: self.info(&state.room) },
             Change::TrackRemoved(person, track) => {
                 Event::TrackRemoved { participant: participant_id(person), track: track_id(track) }
