@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Writes docs/studies.md from the newest full run of each study under runs/ (or the directory
-# given): the figures live in the records alone.
+# given): the figures live in the records alone. A second argument is a remark on the runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-runs}
+remark=${2:-}
 out=docs/studies.md
 {
   cat <<'TEXT'
@@ -14,6 +15,7 @@ moim contains the system of each of the four studies it grew from, and runs each
 study has a figure of its own it follows in italics. The studies' figures come from their own machines: they give the shape, not a ranking.
 A dash is a figure that nobody measured, with the reason below its table. This page is written by `scripts/studies-doc.sh` from the records.
 TEXT
+  if [ -n "$remark" ]; then printf '\n%s\n' "$remark"; fi
   for name in sfu sockets mesh-vs-sfu audio-room; do
     newest=
     for dir in "$runs"/*-study-"$name"*/; do

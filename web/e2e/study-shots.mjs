@@ -11,7 +11,10 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 
 const newest = (name) =>
-  (existsSync(runs) ? readdirSync(runs) : []).filter((dir) => dir.endsWith(`-study-${name}`)).sort().at(-1);
+  (existsSync(runs) ? readdirSync(runs) : [])
+    .filter((dir) => dir.endsWith(`-study-${name}`))
+    .sort()
+    .at(-1);
 
 const ends = [];
 try {

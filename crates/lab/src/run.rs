@@ -1,8 +1,6 @@
 //! A run from the scenario to the report.
 
-use crate::bots::{
-    self, BotCommand, BotDriver, BotError, BotSpec, Media, SlotPool, VideoSource,
-};
+use crate::bots::{self, BotCommand, BotDriver, BotError, BotSpec, Media, SlotPool, VideoSource};
 use crate::canary::{self, Browser};
 use crate::checks;
 use crate::cpus::{self, CpuSets};
@@ -392,7 +390,8 @@ fn sockets_begin<D: BotDriver>(
     for (index, group) in scenario.sockets.iter().enumerate() {
         let (host, length) = (house.url.authority(), scenario.duration);
         let load = sockets::Load::start(index, address_of(&house.url)?, host, *group, length)?;
-        let text = format!("{} sockets come, {} a second", group.connections, group.arrival_per_second);
+        let text =
+            format!("{} sockets come, {} a second", group.connections, group.arrival_per_second);
         stage.event(Level::Info, None, text);
         loads.push(load);
     }
@@ -408,7 +407,11 @@ async fn sockets_end(
     let mut figures = Vec::new();
     for load in loads {
         if let (1.., Some(first)) = load.failed() {
-            stage.event(Level::Warn, None, format!("sockets were lost or did not come up: {first}"));
+            stage.event(
+                Level::Warn,
+                None,
+                format!("sockets were lost or did not come up: {first}"),
+            );
         }
         let ended = tokio::task::spawn_blocking(|| load.finish()).await;
         figures.push(ended.unwrap_or_default());

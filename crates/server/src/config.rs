@@ -293,7 +293,7 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
 
 /// A key's secret. What is wrong with it is told without it.
 fn secret() -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
-    parsed(format!("a secret of {SECRET_CHARS} or more characters"), |text| Secret::new(text))
+    parsed(format!("a secret of {SECRET_CHARS} or more characters"), Secret::new)
 }
 
 /// A page's origin as browsers send it: scheme, host, and the port unless it is the scheme's own.

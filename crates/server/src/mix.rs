@@ -172,17 +172,20 @@ impl MixThread {
     }
 }
 
+/// One of the mixer's counters.
+type Read = fn(&MixStats) -> u64;
+
 /// The thread's counters in the metrics.
 struct Counts {
-    counters: Vec<(Counter, fn(&MixStats) -> u64)>,
+    counters: Vec<(Counter, Read)>,
     drops: Vec<Counter>,
     told: MixStats,
 }
 
 impl Counts {
     fn new(thread: &str, metrics: &Metrics) -> Self {
-        let mut counters: Vec<(Counter, fn(&MixStats) -> u64)> = Vec::new();
-        let mut add = |name, help, read: fn(&MixStats) -> u64| {
+        let mut counters: Vec<(Counter, Read)> = Vec::new();
+        let mut add = |name, help, read: Read| {
             counters.push((metrics.registry.counter(name, help, &[("thread", thread)]), read));
         };
         add("moim_mix_ticks_total", "Ticks of 20 ms mixed.", |s| s.ticks);

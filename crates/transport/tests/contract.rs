@@ -215,8 +215,10 @@ fn mutated_offers_never_panic_out() {
     for _ in 0..300 {
         let mut bytes = offer.clone().into_bytes();
         for _ in 0..1 + next(6) {
-            let at = next(bytes.len());
+            // A cut may have left nothing.
+            let at = next(bytes.len().max(1));
             match next(3) {
+                _ if bytes.is_empty() => {}
                 0 => bytes[at] = b' ' + next(90) as u8,
                 1 => drop(bytes.drain(at..(at + next(40)).min(bytes.len()))),
                 _ => bytes.truncate(at.max(1)),

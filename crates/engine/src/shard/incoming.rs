@@ -79,7 +79,7 @@ impl Shard {
             return Err(InDrop::Silenced);
         }
         if mixed {
-            return self.to_mixer(index, opened, plain, datagram.arrival, sink);
+            return self.hand_to_mixer(index, opened, plain, datagram.arrival, sink);
         }
         self.forward(now, index, opened, plain, sink);
         let bytes = &plain[..opened.payload.end];

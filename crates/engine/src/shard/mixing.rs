@@ -24,7 +24,7 @@ impl Shard {
     }
 
     /// Hands a packet of sound to the mixer.
-    pub(super) fn to_mixer(
+    pub(super) fn hand_to_mixer(
         &mut self,
         track: TrackIndex,
         opened: &Opened,

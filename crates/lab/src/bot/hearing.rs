@@ -18,8 +18,12 @@ const AFTER_CHANGE: Duration = Duration::from_millis(750);
 const WINDOW: Duration = Duration::from_secs(1);
 /// Samples are averaged by so many: the tones lie far below what is left.
 const DECIMATION: usize = 4;
-/// Samples of a window.
-const WINDOW_SAMPLES: usize = SAMPLE_RATE as usize / DECIMATION;
+/// A window's power is the mean over blocks of 200 ms: where a jitter buffer on the way leaves a
+/// frame out or repeats one, the phase jumps, and over a whole second a tone would cancel itself.
+const BLOCKS: usize = 5;
+/// Samples of a block, and of a window.
+const BLOCK_SAMPLES: usize = SAMPLE_RATE as usize / DECIMATION / BLOCKS;
+const WINDOW_SAMPLES: usize = BLOCK_SAMPLES * BLOCKS;
 /// More packets missing in a row than this are not concealed: the stream begins anew.
 const MAX_CONCEALED: u16 = 10;
 /// A window with more concealed packets than this is void.
@@ -30,15 +34,17 @@ const MAX_WINDOWS: usize = 64;
 const MAX_EXAMPLES: usize = 8;
 /// A tone is there from 6 dB below a loud one…
 const PRESENT: f64 = 0.25;
-/// …and must be 20 dB below it where it may not be there; quiet ones lie 14 dB below.
-const ABSENT: f64 = 0.01;
+/// …and must be 12 dB below it where it may not be there; quiet ones lie 6 dB below.
+const ABSENT: f64 = 0.06;
 
-/// Goertzel's recursion for all tones at once, over one window.
+/// Goertzel's recursion for all tones at once, block by block of one window.
 #[derive(Debug)]
 struct Spectrum {
     coefficients: Vec<f64>,
     last: Vec<f64>,
     before: Vec<f64>,
+    /// Power of the blocks that are whole.
+    sums: Vec<f64>,
     /// Samples taken.
     taken: usize,
 }
@@ -52,30 +58,38 @@ impl Spectrum {
             coefficients: (0..MAX_TONES).map(coefficient).collect(),
             last: vec![0.0; places],
             before: vec![0.0; places],
+            sums: vec![0.0; places],
             taken: 0,
         }
     }
 
     /// Takes a sample, under a Hann window of twice the height: so a tone keeps its power.
     fn push(&mut self, sample: f64) {
-        let turn = TAU * self.taken as f64 / WINDOW_SAMPLES as f64;
+        let turn = TAU * (self.taken % BLOCK_SAMPLES) as f64 / BLOCK_SAMPLES as f64;
         let sample = sample * (1.0 - turn.cos());
         self.taken += 1;
         let states = self.last.iter_mut().zip(&mut self.before);
         for ((last, before), coefficient) in states.zip(&self.coefficients) {
             (*last, *before) = (sample + coefficient * *last - *before, *last);
         }
+        if self.taken.is_multiple_of(BLOCK_SAMPLES) {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        let scale = 2.0 / (BLOCK_SAMPLES as f64).powi(2) / BLOCKS as f64;
+        let states = self.coefficients.iter().zip(self.last.iter().zip(&self.before));
+        for (sum, (coefficient, (last, before))) in self.sums.iter_mut().zip(states) {
+            *sum += scale * (last * last + before * before - coefficient * last * before);
+        }
+        self.last.fill(0.0);
+        self.before.fill(0.0);
     }
 
     /// The power of each tone, 0.5 for full scale; begins anew.
     fn take(&mut self) -> Vec<f64> {
-        let scale = 2.0 / (WINDOW_SAMPLES as f64).powi(2);
-        let powers = self.coefficients.iter().zip(self.last.iter().zip(&self.before));
-        let powers = powers
-            .map(|(coefficient, (last, before))| {
-                scale * (last * last + before * before - coefficient * last * before)
-            })
-            .collect();
+        let powers = self.sums.clone();
         self.reset();
         powers
     }
@@ -84,6 +98,7 @@ impl Spectrum {
         self.taken = 0;
         self.last.fill(0.0);
         self.before.fill(0.0);
+        self.sums.fill(0.0);
     }
 }
 
@@ -386,8 +401,8 @@ mod tests {
         let delay = Duration::from_millis(30);
         // Five lost one by one in the first window, a tenth of the second.
         let lost = |frame: u64| match frame {
-            40..=80 => frame % 8 == 0 && frame < 80,
-            140..=180 => frame % 5 == 0,
+            40..=79 => frame.is_multiple_of(8),
+            140..=180 => frame.is_multiple_of(5),
             _ => false,
         };
         let windows = hear(6, delay, |place, at| loud(place, at, 5), lost);

@@ -29,7 +29,7 @@ fn a_cell_without_number_or_reason_is_a_gap() {
     assert_eq!(Cell::number(f64::NAN).value, None);
     let table = &about.tables[0];
     let filled = Row::new("t", "later").rest(table, "not yet");
-    assert!(about.gaps(&[filled.clone()]).is_empty());
+    assert!(about.gaps(std::slice::from_ref(&filled)).is_empty());
     assert!(filled.cells.values().all(|cell| cell.reason.as_deref() == Some("not yet")));
 }
 

@@ -208,9 +208,10 @@ impl World {
         self.participants += 1;
         let id = format!("p{}", self.participants);
         let room_id = data["room"].as_str().expect("room").to_owned();
+        let kind = |name: &str| data[name].as_str().unwrap_or("sfu").into();
         let room = self.rooms.entry(room_id.clone()).or_insert_with(|| Room {
-            audio: data["audio"].clone(),
-            video: data["video"].clone(),
+            audio: kind("audio"),
+            video: kind("video"),
             ..Room::default()
         });
         let (audio, video) = (room.audio.clone(), room.video.clone());

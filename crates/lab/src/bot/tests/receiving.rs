@@ -376,7 +376,7 @@ fn a_mix_is_a_row_of_its_own_and_is_heard_tone_by_tone() {
         .collect();
     levels.sort_unstable();
     levels.dedup();
-    assert!(levels.iter().all(|level| (18..=22).contains(level) || (32..=36).contains(level)));
+    assert!(levels.iter().all(|level| (18..=22).contains(level) || (24..=28).contains(level)));
     assert!(levels.len() >= 2, "{levels:?}");
     world.bots[0].stop(Kind::Audio);
     assert!(!world.bots[0].speaks());
