@@ -435,10 +435,9 @@ fn what_is_unknown_or_refused_is_counted_and_nothing_else_happens() {
     assert_eq!(mixer.stats().packets_refused, 9);
 }
 
-/// What a tick costs; printed by `cargo test --release -p engine --test mix -- --ignored --nocapture`.
+/// Cost follows those who are heard, not those who talk or listen; `--nocapture` prints it in µs.
 #[test]
-#[ignore = "a measurement"]
-fn bench() {
+fn a_tick_costs_a_decode_for_each_who_is_heard_and_at_most_one_encode_more() {
     for (people, listeners) in [(100_u64, 100_u64), (100, 1), (3, 3)] {
         let mut world = World::new(1, 3);
         for person in 1..=people {
@@ -455,6 +454,8 @@ fn bench() {
         let own = stats.encodes_own - before.encodes_own;
         let encodes = own + stats.encodes_common - before.encodes_common;
         let per_tick = |count: u64| count as f64 / (stats.ticks - ticks) as f64;
+        assert!((2.9..=3.1).contains(&per_tick(stats.jitter.decoded - decoded)));
+        assert!(per_tick(encodes) <= 4.0 && encodes > 0);
         println!(
             "{people} talk, {listeners} listen, K=3: {us:.0} us a tick, {:.1} decodes, {:.1} encodes",
             per_tick(stats.jitter.decoded - decoded),

@@ -128,11 +128,16 @@ impl OwnServer {
 
     /// Ends it: asks first, then kills.
     pub async fn stop(&mut self) {
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) {
-            let _ = kill_process_group(pid, Signal::INT);
+        let group = self.child.id().and_then(|id| Pid::from_raw(id as i32));
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::INT);
         }
         if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
+        }
+        // Children of its own that did not listen: SIGINT is ignored by what a shell ran with `&`.
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
@@ -217,18 +222,12 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_answers_is_ended_with_its_children() {
         let dir = tempfile::tempdir().expect("tempdir");
-        let program = "import re,sys,http.server as h
-port=int(re.search('127.0.0.1:([0-9]+)',open(sys.argv[1]).read()).group(1))
-class H(h.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b'ok')
-h.HTTPServer(('127.0.0.1',port),H).serve_forever()";
-        fs::write(dir.path().join("server.py"), program).expect("write");
-        let exe = script(dir.path(), "python3 \"$(dirname \"$0\")/server.py\" \"$3\"");
-        if std::process::Command::new("python3").arg("--version").output().is_err() {
-            eprintln!("skipped: no python3 to stand in for the server");
-            return;
-        }
+        let program = "const fs = require('fs'), http = require('http');
+const port = +/127\\.0\\.0\\.1:([0-9]+)/.exec(fs.readFileSync(process.argv[2], 'utf8'))[1];
+const answer = (_, to) => to.writeHead(200, { connection: 'close' }).end('ok');
+http.createServer(answer).listen(port, '127.0.0.1');";
+        fs::write(dir.path().join("server.cjs"), program).expect("write");
+        let exe = script(dir.path(), "node \"$(dirname \"$0\")/server.cjs\" \"$3\"");
         let options = ServeOptions::default();
         let mut server =
             OwnServer::start(&exe, &options, limits(), &cpus(), dir.path()).await.expect("starts");
