@@ -1,6 +1,9 @@
 //! What holds in a room, in virtual time.
 
-use super::world::{LAN, Link, Random, World};
+use super::world::{LAN, Link, Made, Random, World};
+use engine::room::{Effects, Topology};
+use engine::shard::Stats;
+use lab::record::SampleRecord;
 use rtp::negotiated::Kind;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -249,4 +252,53 @@ fn churn(seed: u64) {
 #[test]
 fn twenty_seeds_of_coming_and_going() {
     (100..120).for_each(churn);
+}
+
+#[test]
+fn what_a_moderator_muted_goes_on_without_a_gap_though_packets_overtake_each_other() {
+    let link = Link { delay_ms: 5, jitter_ms: 12, loss_permille: 0 };
+    let kind = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 2 };
+    let mut world = World::of(11, link, kind);
+    let people: Vec<_> = (0..3).map(|_| world.join(true)).collect();
+    world.run(seconds(4));
+    let tracks = world.person(people[0]).tracks.clone();
+    let silence = |world: &mut World, on| {
+        for (track, _) in &tracks {
+            let mut effects = Effects::default();
+            world.room.silence(*track, on, &mut effects).unwrap();
+            world.take(effects);
+        }
+    };
+    silence(&mut world, true);
+    world.run(seconds(1));
+    let stats = |world: &World| world.shards.iter().map(|s| s.stats().clone()).collect::<Vec<_>>();
+    let muted = stats(&world);
+    world.run(seconds(4));
+    let asked = |stats: &[Stats]| stats.iter().map(|s| s.keyframes_asked).sum::<u64>();
+    assert_eq!(asked(&muted), asked(&stats(&world)), "nobody asks the muted for keyframes");
+    silence(&mut world, false);
+    world.run(seconds(9));
+    world.assert_invariants(11);
+    let id = format!("p-{}", people[0].0);
+    let row = |record: &SampleRecord, kind| {
+        let rows = record.sample.received.iter();
+        rows.filter(|row| row.participant == id && row.kind == kind).cloned().next()
+    };
+    for record in &world.samples {
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            let Some(row) = row(record, kind) else { continue };
+            assert!(row.packets_lost <= 20, "{} at {}: {row:?}", record.person, record.t_ms);
+            if record.t_ms == 9_000 {
+                assert_eq!(row.packets_received, 0, "muted: {row:?}");
+            }
+        }
+    }
+    let last: Vec<_> = world.samples.iter().filter(|record| record.t_ms > 14_000).collect();
+    assert_eq!(last.len(), 3);
+    for record in last.iter().filter(|record| record.sample.participant != id) {
+        let picture = row(record, MediaKind::Video).expect("it is in a slot again");
+        assert!(picture.frames_per_second.is_some_and(|fps| fps > 18.0), "{picture:?}");
+        let sound = row(record, MediaKind::Audio).expect("it is in a slot again");
+        assert!(sound.packets_received > 140, "{sound:?}");
+    }
 }

@@ -4,7 +4,7 @@
 use engine::drops::OutDrop;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket, Mixer};
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
-use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
+use engine::shard::{Inbound, RelayContent, RelayControl, RelayPacket, Stats};
 use engine::{Command, Now, PersonKey, RoomKey, Shard, ShardIndex, Sink, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config};
@@ -77,7 +77,7 @@ enum Flying {
 enum Within {
     Command(Command),
     Mix(MixCommand),
-    Relayed { track: TrackKey, index: u64, repaired: bool, bytes: Vec<u8> },
+    Relayed { track: TrackKey, index: u64, content: RelayContent, bytes: Vec<u8> },
     Control(RelayControl),
     Peer(MixPeer),
 }
@@ -159,8 +159,8 @@ impl Sink for Outbox {
     }
 
     fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
-        let RelayPacket { track, index, repaired, bytes } = *packet;
-        self.within.push((to, Within::Relayed { track, index, repaired, bytes: bytes.to_vec() }));
+        let RelayPacket { track, index, content, bytes } = *packet;
+        self.within.push((to, Within::Relayed { track, index, content, bytes: bytes.to_vec() }));
         true
     }
 
@@ -570,8 +570,8 @@ impl World {
         match what {
             Within::Command(command) => shard.command(command, now),
             Within::Mix(command) => self.mixers[usize::from(to.0)].command(command),
-            Within::Relayed { track, index, repaired, bytes } => {
-                let packet = RelayPacket { track, index, repaired, bytes: &bytes };
+            Within::Relayed { track, index, content, bytes } => {
+                let packet = RelayPacket { track, index, content, bytes: &bytes };
                 shard.handle_relayed(now, &packet, &mut outbox);
             }
             Within::Control(message) => shard.handle_relay_control(message),

@@ -5,7 +5,7 @@
 
 use engine::limits::MAX_PACKET;
 use engine::mix::{MixFrame, MixedPacket};
-use engine::shard::{RelayControl, RelayPacket};
+use engine::shard::{RelayContent, RelayControl, RelayPacket};
 use engine::{ShardIndex, TrackKey};
 use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -31,7 +31,7 @@ pub(crate) struct MixEnds {
 struct Relayed {
     track: TrackKey,
     index: u64,
-    repaired: bool,
+    content: RelayContent,
     len: u16,
     bytes: [u8; MAX_PACKET],
 }
@@ -39,7 +39,7 @@ struct Relayed {
 impl Relayed {
     fn packet(&self) -> RelayPacket<'_> {
         let bytes = &self.bytes[..usize::from(self.len)];
-        RelayPacket { track: self.track, index: self.index, repaired: self.repaired, bytes }
+        RelayPacket { track: self.track, index: self.index, content: self.content, bytes }
     }
 }
 
@@ -95,7 +95,7 @@ impl LanesOut {
         let mut relayed = Relayed {
             track: packet.track,
             index: packet.index,
-            repaired: packet.repaired,
+            content: packet.content,
             len: len as u16,
             bytes: [0; MAX_PACKET],
         };
@@ -170,7 +170,8 @@ mod tests {
         let message = |n| RelayControl::Keyframe { track: TrackKey(n) };
         let all = 3 * CONTROL_LANE as u64;
         (0..all).for_each(|n| first.control(ShardIndex(1), message(n)));
-        let packet = RelayPacket { track: TrackKey(1), index: 7, repaired: false, bytes: b"abc" };
+        let content = RelayContent::Original;
+        let packet = RelayPacket { track: TrackKey(1), index: 7, content, bytes: b"abc" };
         let sent = (0..MEDIA_LANE + 5).filter(|_| first.packet(ShardIndex(1), &packet)).count();
         assert_eq!(sent, MEDIA_LANE);
         assert!(!first.packet(ShardIndex(0), &packet), "there is no lane to oneself");

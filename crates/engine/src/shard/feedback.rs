@@ -136,11 +136,13 @@ impl Shard {
             if !track.is_video() {
                 continue;
             }
-            let waits = track.subscriptions.iter().any(|subscription| {
-                self.people[subscription.person]
-                    .as_ref()
-                    .is_some_and(|person| person.slots[subscription.slot].pending == Some(index))
-            });
+            // Who waits for a track that a moderator muted waits until it is released.
+            let waits = !track.silenced
+                && track.subscriptions.iter().any(|subscription| {
+                    self.people[subscription.person].as_ref().is_some_and(|person| {
+                        person.slots[subscription.slot].pending == Some(index)
+                    })
+                });
             let publisher = match track.origin {
                 Origin::Person(person) => person,
                 Origin::Relay(shard) => {
@@ -169,7 +171,7 @@ impl Shard {
                     track.keyframe.want();
                 }
             }
-            if track.keyframe.ask(now.at, waits) {
+            if !track.silenced && track.keyframe.ask(now.at, waits) {
                 rtcp::pli(&mut self.rtcp, CONTROL_SSRC, ids.ssrc);
                 self.stats.keyframes_asked += 1;
             }

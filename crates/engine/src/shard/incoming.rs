@@ -3,7 +3,7 @@
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
 use super::track::Track;
-use super::{Handled, Inbound, RelayPacket, Shard};
+use super::{Handled, Inbound, RelayContent, RelayPacket, Shard};
 use crate::drops::InDrop;
 use crate::limits::MAX_PACKET;
 use crate::sink::{Now, Sink};
@@ -73,9 +73,9 @@ impl Shard {
         let (key, mixed, silenced) = (track.key, track.mixed, track.silenced);
         let number = opened.counters.index;
         if silenced {
-            self.skip_copies(index, number);
-            let skipped = RelayPacket { track: key, index: number, repaired: false, bytes: &[] };
-            self.relay(index, &skipped, sink);
+            let content = RelayContent::Silenced;
+            let nothing = RelayPacket { track: key, index: number, content, bytes: &[] };
+            self.relay(index, &nothing, sink);
             return Err(InDrop::Silenced);
         }
         if mixed {
@@ -83,7 +83,8 @@ impl Shard {
         }
         self.forward(now, index, opened, plain, sink);
         let bytes = &plain[..opened.payload.end];
-        let packet = RelayPacket { track: key, index: number, repaired: opened.repaired, bytes };
+        let content = if opened.repaired { RelayContent::Repaired } else { RelayContent::Original };
+        let packet = RelayPacket { track: key, index: number, content, bytes };
         self.relay(index, &packet, sink);
         Ok(())
     }
@@ -116,7 +117,8 @@ impl Shard {
         if payload.is_empty() {
             let (track, index) = (track.key, track.unwrap(header.sequence));
             self.skip_copies(track_index, index);
-            let skipped = RelayPacket { track, index, repaired: false, bytes: &[] };
+            let content = RelayContent::Padding;
+            let skipped = RelayPacket { track, index, content, bytes: &[] };
             self.relay(track_index, &skipped, sink);
             return Err(InDrop::PaddingOnly);
         }

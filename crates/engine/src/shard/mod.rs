@@ -28,7 +28,7 @@ mod stats;
 mod track;
 
 pub use demux::Handled;
-pub use relay::{RelayControl, RelayPacket};
+pub use relay::{RelayContent, RelayControl, RelayPacket};
 pub use stats::Stats;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
@@ -275,8 +275,30 @@ impl Shard {
     }
 
     fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
-        self.tracks[*self.track_by_key.get(&key)?].as_mut()?.silenced = on;
+        let index = *self.track_by_key.get(&key)?;
+        let track = self.tracks[index].as_mut()?;
+        track.silenced = on;
+        if on {
+            self.suspend(index);
+        } else if track.is_video() {
+            track.keyframe.want();
+        }
         Some(())
+    }
+
+    /// Nothing of a track flows until something of it may again: its slots then go on as after a
+    /// switch, pictures from a keyframe.
+    pub(super) fn suspend(&mut self, index: TrackIndex) {
+        let Some(track) = self.tracks[index].as_mut() else { return };
+        let people = &mut self.people;
+        track.subscriptions.retain(|subscription| {
+            let Some(person) = people[subscription.person].as_mut() else { return false };
+            let slot = &mut person.slots[subscription.slot];
+            if slot.current.take_if(|current| *current == index).is_none() {
+                return true;
+            }
+            *slot.pending.get_or_insert(index) == index
+        });
     }
 
     fn remove_track(&mut self, key: TrackKey) -> Option<()> {

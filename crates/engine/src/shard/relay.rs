@@ -19,10 +19,23 @@ pub struct RelayPacket<'a> {
     pub track: TrackKey,
     /// Its sequence number, unwrapped by the publisher's shard.
     pub index: u64,
-    /// It came as a retransmission.
-    pub repaired: bool,
-    /// The whole RTP packet in plaintext; empty for a number that has no content.
+    /// What it brings.
+    pub content: RelayContent,
+    /// The whole RTP packet in plaintext; empty where nothing of it is passed on.
     pub bytes: &'a [u8],
+}
+
+/// What a number of a track brings to another shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RelayContent {
+    /// A packet as it came.
+    Original,
+    /// A packet that came as a retransmission.
+    Repaired,
+    /// Nothing but padding: the next packet takes its number.
+    Padding,
+    /// Nothing that may be passed on: a moderator muted the track.
+    Silenced,
 }
 
 /// A message on the control lane.
@@ -104,15 +117,22 @@ impl Shard {
         // Nobody here wants it any more, or its end overtook it.
         let index = *self.track_by_key.get(&packet.track).ok_or(InDrop::NotWanted)?;
         let track = self.tracks[index].as_mut().ok_or(InDrop::NotWanted)?;
-        if packet.bytes.is_empty() {
-            self.skip_copies(index, packet.index);
-            return Ok(());
+        match packet.content {
+            RelayContent::Original | RelayContent::Repaired => {}
+            RelayContent::Padding => {
+                self.skip_copies(index, packet.index);
+                return Ok(());
+            }
+            RelayContent::Silenced => {
+                self.suspend(index);
+                return Ok(());
+            }
         }
+        let repaired = packet.content == RelayContent::Repaired;
         let header = RtpHeader::parse(packet.bytes).map_err(|_| InDrop::Malformed)?;
         let payload = header.payload_range(packet.bytes).map_err(|_| InDrop::Malformed)?;
-        let opened: Opened =
-            describe(track, packet.index, header, payload, packet.bytes, packet.repaired);
-        if !packet.repaired {
+        let opened: Opened = describe(track, packet.index, header, payload, packet.bytes, repaired);
+        if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
         }
         if track.line.nack {
