@@ -90,7 +90,7 @@ fn check_wire(wire: &Wire, people: usize, ticks: usize) {
 /// listeners were checked, and how many windows.
 fn hundred(shards: u16, bots: u32, seconds: u64) -> (usize, usize) {
     let (mut world, wire) = mixed(11, LAN, shards);
-    let plan = TonePlan { seed: 5, bots, loud: 3 };
+    let plan = TonePlan { seed: 5, bots, loud: 3, alternate: false };
     let origin = world.now.at;
     // Shards take turns, so that places do: those that are loud come first, where there are two.
     let order = (0..50).flat_map(|place| [place, place + 50]);
@@ -143,7 +143,7 @@ fn a_hundred_over_two_shards_with_all_who_are_loud_on_one() {
 fn who_leaves_is_silent_from_the_next_tick() {
     for shards in [1, 2] {
         let (mut world, wire) = mixed(3, LAN, shards);
-        let plan = TonePlan { seed: 1, bots: 2, loud: 2 };
+        let plan = TonePlan { seed: 1, bots: 2, loud: 2, alternate: false };
         let origin = world.now.at;
         let leaver = join(&mut world, plan, 0, origin);
         let stays = join(&mut world, plan, 1, origin);

@@ -32,7 +32,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads Prometheus text; series of one name are added up, what is unknown is skipped.
+    /// Reads Prometheus text; series of one name are added up, what is unknown is skipped. What
+    /// mixers count stands for each of them too, as `moim_mix_ticks_total mix-0`.
     pub fn parse(text: &str) -> Self {
         let mut counters = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -50,6 +51,8 @@ impl Counters {
                     continue;
                 }
                 name if name.starts_with("moim_mix_") && name.ends_with("_total") => {
+                    let one = format!("{name} {}", label(labels, "thread"));
+                    *counters.mix.entry(one).or_default() += value as u64;
                     *counters.mix.entry(name.to_owned()).or_default() += value as u64;
                     continue;
                 }
@@ -293,7 +296,9 @@ nonsense
         assert_eq!(counters.packets_out, Some(5000.0));
         assert_eq!((counters.bytes_in, counters.bytes_out), (None, Some(1e6)));
         assert_eq!(counters.drops, BTreeMap::from([("media/replayed".into(), 3)]));
-        assert_eq!(counters.mix, BTreeMap::from([("moim_mix_ticks_total".into(), 42)]));
+        let mix = [("", 42), (" mix-0", 40), (" mix-1", 2)];
+        let mix = mix.map(|(of, ticks)| (format!("moim_mix_ticks_total{of}"), ticks));
+        assert_eq!(counters.mix, BTreeMap::from(mix));
         assert_eq!(Counters::parse(""), Counters::default());
         assert_eq!(rate(Some(10.0), Some(40.0), 3.0), Some(10.0));
         assert_eq!(rate(Some(40.0), Some(10.0), 3.0), None, "a restart");

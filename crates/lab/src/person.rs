@@ -83,7 +83,7 @@ impl Place {
         });
         let listens = self.group.audio == AudioTopology::Mcu && self.group.chromium == 0;
         (spec.media.audio == AudioSource::Tone).then_some(ToneRole {
-            plan: TonePlan { seed, bots, loud: LOUD },
+            plan: TonePlan { seed, bots, loud: LOUD, alternate: self.group.alternate },
             place: spec.index.saturating_sub(1) % bots,
             listens,
         })

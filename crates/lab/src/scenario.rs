@@ -168,6 +168,9 @@ pub struct RoomGroup {
     /// How many of a room's people send video, counted as they join; the others only watch.
     /// None: all do.
     pub senders: Option<u32>,
+    /// Where bots say tones: every second one is loud in turn and the others check, so that over
+    /// two shards all who are heard are on the other one.
+    pub alternate: bool,
     /// The bots come and go: each stays about so long, leaves and comes again.
     pub churn: Option<Duration>,
 }
@@ -364,11 +367,13 @@ fn decode_rooms(room: &mut Section<'_>) -> Option<RoomGroup> {
         room.fault("people", "nobody comes", "write `people: { bot: 8, chromium: 2 }`");
     }
     let senders = room.read("senders", number(0..=MAX_PEOPLE)).optional();
+    let loud = [("anyone", false), ("every_second", true)];
+    let alternate = room.read("loud", one_of(&loud)).or(false);
     let stay = duration(Duration::from_secs(1)..=Duration::from_secs(3600));
     let has_churn = room.has("churn");
     let churn = room.section("churn", |churn| churn.read("stay", stay).or(CHURN_STAY));
     let churn = has_churn.then_some(churn);
-    Some(RoomGroup { count, audio, video, video_codec, bots, chromium, senders, churn })
+    Some(RoomGroup { count, audio, video, video_codec, bots, chromium, senders, alternate, churn })
 }
 
 /// A preset's name in scenarios, as in `wire`.

@@ -297,7 +297,7 @@ mod tests {
     const FRAME: Duration = Duration::from_millis(20);
 
     fn plan() -> TonePlan {
-        TonePlan { seed: 3, bots: BOTS, loud: LOUD }
+        TonePlan { seed: 3, bots: BOTS, loud: LOUD, alternate: false }
     }
 
     fn everyone() -> OnAir {

@@ -50,6 +50,10 @@ pub struct TonePlan {
     pub bots: u32,
     /// How many are loud at once.
     pub loud: u32,
+    /// Every second one is ever loud, from place 1, and only the others check what they hear.
+    /// Over two shards, which a room's people join in turn, all who are heard are then on the
+    /// other one.
+    pub alternate: bool,
 }
 
 impl TonePlan {
@@ -61,6 +65,7 @@ impl TonePlan {
     /// Places of those who are loud in a period, rising.
     pub fn loud_in(&self, period: u64) -> Vec<u32> {
         let mut places: Vec<u32> = (0..self.bots.min(MAX_TONES)).collect();
+        places.retain(|place| !self.alternate || place % 2 == 1);
         let mut random = SplitMix(self.seed ^ period.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         let count = (self.loud as usize).min(places.len());
         for at in 0..count {
@@ -74,7 +79,11 @@ impl TonePlan {
 
     /// Whether a place checks at `at` what it hears: ten at once, who take turns.
     pub fn listens(&self, place: u32, at: Duration) -> bool {
-        let bots = u64::from(self.bots.max(1));
+        if self.alternate && place % 2 == 1 {
+            return false;
+        }
+        let step = if self.alternate { 2 } else { 1 };
+        let (place, bots) = (place / step, u64::from(self.bots.div_ceil(step).max(1)));
         let turn = (at.as_nanos() / LISTENING.as_nanos()) as u64;
         let first = turn.wrapping_mul(u64::from(LISTENERS)) % bots;
         (u64::from(place) + bots - first) % bots < u64::from(LISTENERS)
@@ -243,7 +252,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn plan(bots: u32) -> TonePlan {
-        TonePlan { seed: 7, bots, loud: LOUD }
+        TonePlan { seed: 7, bots, loud: LOUD, alternate: false }
     }
 
     #[test]
@@ -280,6 +289,15 @@ mod tests {
                 heard.extend(places);
             }
             assert_eq!(heard.len() as u32, bots);
+        }
+        let apart = TonePlan { alternate: true, ..plan(100) };
+        for turn in 0..100 {
+            let listen = (0..100).filter(|place| apart.listens(*place, LISTENING * turn));
+            let listen: Vec<u32> = listen.collect();
+            assert_eq!(listen.len() as u32, LISTENERS);
+            assert!(listen.iter().all(|place| place % 2 == 0), "{listen:?}");
+            let loud = apart.loud_in(u64::from(turn));
+            assert!(loud.len() == 3 && loud.iter().all(|place| place % 2 == 1), "{loud:?}");
         }
     }
 

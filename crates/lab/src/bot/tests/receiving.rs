@@ -325,7 +325,7 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
 /// the listener himself should be the loud one.
 #[test]
 fn a_mix_is_a_row_of_its_own_and_is_heard_tone_by_tone() {
-    let plan = TonePlan { seed: 5, bots: 2, loud: 1 };
+    let plan = TonePlan { seed: 5, bots: 2, loud: 1, alternate: false };
     let prepare = |bots: &mut [BotMedia; 2], origin: Instant| {
         for (bot, place) in bots.iter_mut().zip(0..) {
             let role = ToneRole { plan, place, listens: true };
