@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# The pictures of the README, made again from a real call and a real run: docs/img/*.png.
+# The pictures of the README, made again from a real call, a real run and the newest run of each study
+# (under runs/ or the directory given; a study without one is run with --quick first): docs/img/*.png.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p docs/img
 scripts/in-namespace.sh node web/e2e/shots.mjs docs/img
+scripts/in-namespace.sh node web/e2e/study-shots.mjs "${1:-runs}" docs/img
 for picture in docs/img/*.png; do
   size=$(stat -c %s "$picture")
   printf '%s: %s bytes\n' "$picture" "$size"
