@@ -281,8 +281,8 @@ fn what_a_moderator_muted_goes_on_without_a_gap_though_packets_overtake_each_oth
     world.assert_invariants(11);
     let id = format!("p-{}", people[0].0);
     let row = |record: &SampleRecord, kind| {
-        let rows = record.sample.received.iter();
-        rows.filter(|row| row.participant == id && row.kind == kind).cloned().next()
+        let mut rows = record.sample.received.iter();
+        rows.find(|row| row.participant == id && row.kind == kind).cloned()
     };
     for record in &world.samples {
         for kind in [MediaKind::Audio, MediaKind::Video] {

@@ -48,11 +48,8 @@ async function loadHealthy(t, scenario) {
   return load(t, scenario);
 }
 
-test("first-room: everyone receives all others without loss", async (t) => {
-  const { code, text, summary, samples, report } = await loadHealthy(
-    t,
-    join(ROOT, "scenarios/first-room.yaml"),
-  );
+/** It passed, or the machine was too busy to say so. */
+function assertPassed(t, { code, text, summary }) {
   if (code === 110) {
     assert.equal(summary.verdict, "inconclusive", text);
     assert.ok(summary.generator.reasons.length > 0, text);
@@ -61,6 +58,12 @@ test("first-room: everyone receives all others without loss", async (t) => {
     assert.equal(code, 0, text);
     assert.equal(summary.verdict, "pass");
   }
+}
+
+test("first-room: everyone receives all others without loss", async (t) => {
+  const run = await loadHealthy(t, join(ROOT, "scenarios/first-room.yaml"));
+  assertPassed(t, run);
+  const { summary, samples, report } = run;
   assert.equal(summary.people, 10);
   const people = new Map();
   for (const { person, kind, sample } of samples) {
@@ -128,8 +131,9 @@ duration: 12s
 rooms: [{ count: 1, audio: sfu, video: sfu, people: { bot: 3 } }]
 `,
   );
-  const { code, text, summary } = await load(t, scenario);
-  assert.equal(code, 0, text);
-  assert.equal(summary.subscriptions, 12);
+  const run = await loadHealthy(t, scenario);
+  assertPassed(t, run);
+  assert.equal(run.summary.subscriptions, 12, run.text);
+  assert.deepEqual(run.summary.failures, []);
   assert.match(server.log(), /media connected.*remote=\[::1\]/);
 });
