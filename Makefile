@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms study-sfu study-sockets study-mesh-vs-sfu study-audio-room
+	evidence-mcu evidence-rooms evidence-truth bench-bots study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -45,6 +45,12 @@ evidence-rooms: ## 200 seeded rooms in virtual time
 study-sfu: ## study A in full, up to 15 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)
+
+evidence-truth: build ## delay, loss and jitter as read against what the lab's link did
+	@scripts/evidence-truth.sh
+
+bench-bots: build ## what a packet costs a bot, beside a plain str0m client
+	@scripts/bench-bots.sh
 
 format:
 	@cargo fmt --all && cd web && npm run --silent format

@@ -25,8 +25,12 @@ join: { per_second: ${JOINS_PER_SECOND} }
   const loss = summary?.metrics?.loss_pct;
   // Who is heard is decoded on his own shard alone: of the listeners' shard only while people come,
   // when quiet ones are the loudest there are.
-  const decoded = [0, 1].map((shard) => mix[`moim_mix_decoded_total mix-${shard}`] ?? 0);
-  const apart = shards === 1 || Math.min(...decoded) <= (100 / JOINS_PER_SECOND + 1) * 3 * 50;
+  const decoded = [0, 1].map(
+    (shard) => mix[`moim_mix_decoded_total mix-${shard}`] ?? 0,
+  );
+  const apart =
+    shards === 1 ||
+    Math.min(...decoded) <= (100 / JOINS_PER_SECOND + 1) * 3 * 50;
   rows.push({
     what: `100 tones over ${shards === 1 ? "one shard" : "two shards, all who are loud on the other"}`,
     exit_code: code,

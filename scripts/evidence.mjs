@@ -13,7 +13,7 @@ import { join } from "node:path";
 
 const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
 
-/** Runs a scenario; its exit code and summary (null where there is none). */
+/** Runs a scenario; its exit code, its summary (null where there is none) and its samples. */
 export async function load(scenario) {
   const dir = mkdtempSync(join(tmpdir(), "moim-evidence-"));
   const file = join(dir, "scenario.yaml");
@@ -23,14 +23,17 @@ export async function load(scenario) {
   });
   const code = await new Promise((done) => child.once("exit", done));
   let summary = null;
+  let samples = [];
   try {
     const [run] = readdirSync(join(dir, "runs"));
-    const path = join(dir, "runs", run, "summary.json");
-    summary = JSON.parse(readFileSync(path, "utf8"));
+    const read = (name) => readFileSync(join(dir, "runs", run, name), "utf8");
+    summary = JSON.parse(read("summary.json"));
+    const lines = read("samples.jsonl").split("\n").filter(Boolean);
+    samples = lines.map((line) => JSON.parse(line));
   } catch (error) {
     console.error(`no summary: ${error.message}`);
   }
-  return { code, summary };
+  return { code, summary, samples };
 }
 
 /**
@@ -45,19 +48,23 @@ export async function healthy(scenario) {
   return { ...(await load(scenario)), tries: 2 };
 }
 
-/** Writes target/evidence/NAME.json and ends: 0 only where every row holds. */
-export function finish(name, rows, before) {
-  const ok = rows.length > 0 && rows.every((row) => row.holds);
-  const machine = {
+/** The machine, with its load before the run. */
+export function machine(before) {
+  return {
     cpu: cpus()[0].model,
     cores: cpus().length,
     kernel: release(),
     load_average: before,
   };
+}
+
+/** Writes target/evidence/NAME.json and ends: 0 only where every row holds. */
+export function finish(name, rows, before) {
+  const ok = rows.length > 0 && rows.every((row) => row.holds);
   mkdirSync("target/evidence", { recursive: true });
   writeFileSync(
     `target/evidence/${name}.json`,
-    `${JSON.stringify({ machine, seed: 1, rows, ok }, null, 2)}\n`,
+    `${JSON.stringify({ machine: machine(before), seed: 1, rows, ok }, null, 2)}\n`,
   );
   for (const row of rows) console.log(row);
   console.log(ok ? "holds" : "does NOT hold");

@@ -7,9 +7,10 @@ use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topo
 use engine::shard::{Inbound, RelayContent, RelayControl, RelayPacket, Stats};
 use engine::{Command, Now, PersonKey, RoomKey, Shard, ShardIndex, Sink, TrackKey};
 use lab::bot::fixtures::Fixtures;
-use lab::bot::media::{BotMedia, Clock, Config};
+use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::bots::VideoSource;
 use lab::checks::{Expected, Listener, Span, Track};
+use lab::link::{Fate, LinkSpec, Loss, Path};
 use lab::record::SampleRecord;
 use rtp::negotiated::{Codec, Direction, Kind};
 use std::collections::BTreeMap;
@@ -37,9 +38,25 @@ impl Random {
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     pub delay_ms: u64,
+    /// Each packet waits up to so long besides.
     pub jitter_ms: u64,
     /// Independent loss each way, in 1/1000.
     pub loss_permille: u64,
+}
+
+impl Link {
+    fn spec(&self) -> LinkSpec {
+        LinkSpec {
+            delay: Duration::from_millis(self.delay_ms),
+            // Packets wait 0 to three times as long.
+            jitter: Duration::from_millis(self.jitter_ms) / 3,
+            loss: match self.loss_permille {
+                0 => Loss::None,
+                permille => Loss::Random(permille as f64 / 1000.0),
+            },
+            ..LinkSpec::default()
+        }
+    }
 }
 
 /// What a room is made as, and over how many shards it goes.
@@ -111,6 +128,8 @@ pub struct World {
     sent: u64,
     random: Random,
     pub link: Link,
+    /// The lab's own link each way before each person.
+    paths: BTreeMap<(bool, SocketAddr), Path>,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
@@ -212,6 +231,7 @@ impl World {
             sent: 0,
             random: Random(seed),
             link,
+            paths: BTreeMap::new(),
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),
@@ -258,6 +278,7 @@ impl World {
             clip: video.then(|| fixtures().clip(VideoSource::P360)).flatten(),
             joined: self.now.at,
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
+            opening: Opening::All,
         });
         let address = SocketAddr::from(([10, 0, 1, (number / 250) as u8], 1000 + number as u16));
 
@@ -426,14 +447,16 @@ impl World {
     /// Whether the wire lets a datagram through, and when it arrives.
     fn passes(&mut self, to_server: bool, person: SocketAddr, bytes: &[u8]) -> Option<Instant> {
         self.digest(bytes);
-        let link = self.link;
-        let lost = self.random.below(1000) < link.loss_permille;
-        if lost || (self.eats)(to_server, person, bytes) {
+        if (self.eats)(to_server, person, bytes) {
             return None;
         }
-        let jitter_us = self.random.below(link.jitter_ms * 1000 + 1);
-        let delay = Duration::from_millis(link.delay_ms) + Duration::from_micros(jitter_us);
-        Some(self.now.at + delay)
+        let (spec, random) = (self.link.spec(), &mut self.random);
+        let path = self.paths.entry((to_server, person));
+        let path = path.or_insert_with(|| Path::new(spec, random.below(u64::MAX)));
+        match path.offer(self.now.at, bytes.len(), None) {
+            Fate::Arrives(at) => Some(at),
+            Fate::Lost | Fate::QueueFull => None,
+        }
     }
 
     fn fly(&mut self, at: Instant, flying: Flying) {

@@ -8,6 +8,7 @@ pub mod frame;
 pub mod jitter;
 pub mod level;
 pub mod limiter;
+pub mod mark;
 pub mod opus;
 pub mod tone;
 

@@ -4,6 +4,7 @@
 //! from the SDP offer to the sample, is the driver's, one thread that owns all bots' sockets.
 
 use crate::bot::hearing::MixWindows;
+use crate::bot::marks::MarkRole;
 use crate::bot::tones::ToneRole;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,6 +93,8 @@ pub struct BotSpec {
     pub slots: SlotPool,
     /// Its part in the room's plan of tones, where it says [`AudioSource::Tone`].
     pub tones: Option<ToneRole>,
+    /// Its part in the marks of its room, where it speaks and the room mixes.
+    pub marks: Option<MarkRole>,
     /// Where it is one of a mesh's connections, and not one with the server.
     pub link: Option<Link>,
 }
@@ -147,6 +150,11 @@ pub trait BotDriver: Send + Sync + 'static {
     /// How late the timers of its threads were so far (p99), in ms; none where it has no timers.
     /// A verdict needs it: late bots measure themselves.
     fn timer_lag_ms_p99(&self) -> Option<f64> {
+        None
+    }
+
+    /// Datagrams that its bots have sent and received so far; none where it does not count them.
+    fn datagrams(&self) -> Option<(u64, u64)> {
         None
     }
 

@@ -10,6 +10,7 @@ pub mod canary;
 pub mod checks;
 mod cpus;
 mod http;
+pub mod link;
 pub mod metrics;
 mod monitor;
 pub mod mos;

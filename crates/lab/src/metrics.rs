@@ -22,10 +22,11 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     "loss_pct",
     "jitter_ms",
     "rtt_ms",
+    "transit_ms",
     "mouth_to_ear_ms",
     "mos_lq",
     "mos_cq",
@@ -139,9 +140,11 @@ pub struct Collector {
     values: BTreeMap<&'static str, BTreeMap<String, PersonValues>>,
     /// How many samples of each person have been seen.
     seen: BTreeMap<String, u64>,
+    /// Whether the delay in some score of conversational quality was not measured.
+    estimated: bool,
 }
 
-fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 9] {
+fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
     [
         ("loss_pct", row.loss_pct),
         ("jitter_ms", row.jitter_ms),
@@ -152,6 +155,8 @@ fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 9] {
         ("frames_per_second", row.frames_per_second),
         ("concealed_pct", row.concealed_pct),
         ("jitter_buffer_ms", row.jitter_buffer_ms),
+        ("transit_ms", row.transit_ms),
+        ("mouth_to_ear_ms", row.mouth_to_ear_ms),
     ]
 }
 
@@ -170,6 +175,7 @@ impl Collector {
             for (name, value) in row_values(row) {
                 self.value(person, name, value);
             }
+            self.estimated |= row.mos_cq.is_some() && row.mouth_to_ear_ms.is_none();
             if row.loss_pct.is_some() {
                 let of = self.of(person, "loss_pct");
                 of.lost += row.packets_lost;
@@ -194,6 +200,11 @@ impl Collector {
         NAMES.iter().map(|name| ((*name).to_owned(), self.reduce_one(name))).collect()
     }
 
+    /// Where the delays in scores come from; one that was estimated makes them all so.
+    fn delay(&self) -> &'static str {
+        if self.estimated { "estimated" } else { "measured" }
+    }
+
     fn reduce_one(&self, name: &str) -> Option<Reduced> {
         let people = self.values.get(name)?;
         let all = sorted(people.values().flat_map(|p| p.values.iter().copied()).collect());
@@ -213,7 +224,7 @@ impl Collector {
             user_p95: percentile(&users, 95.0)?,
             n: all.len() as u64,
             model,
-            delay: (name == "mos_cq").then(|| "estimated".to_owned()),
+            delay: (name == "mos_cq").then(|| self.delay().to_owned()),
         })
     }
 }
@@ -281,7 +292,7 @@ mod tests {
         let metrics = collector.reduce();
         assert_eq!(metrics["rtt_ms"], None);
         assert_eq!(metrics["join_to_first_audio_ms"].as_ref().map(|m| m.max), Some(310.0));
-        assert_eq!(metrics["mouth_to_ear_ms"], None, "nobody measures it yet");
+        assert_eq!(metrics["mouth_to_ear_ms"], None, "nobody measured it");
     }
 
     #[test]

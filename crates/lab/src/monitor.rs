@@ -168,6 +168,8 @@ pub struct Monitor {
     counters: Option<Counters>,
     own_times: ThreadTimes,
     browser_time: Duration,
+    /// Datagrams of the bots so far: sent, received.
+    datagrams: Option<(u64, u64)>,
 }
 
 impl Monitor {
@@ -190,21 +192,22 @@ impl Monitor {
             counters: None,
             own_times: ThreadTimes::default(),
             browser_time: Duration::ZERO,
+            datagrams: None,
         };
-        monitor.record(0).await;
+        monitor.record(0, None).await;
         monitor.timer.reset();
         Ok(monitor)
     }
 
-    /// What was used since the last call.
-    pub async fn record(&mut self, t_ms: u64) -> MachineRecord {
+    /// What was used since the last call. `datagrams`: what the bots have sent and received so far.
+    pub async fn record(&mut self, t_ms: u64, datagrams: Option<(u64, u64)>) -> MachineRecord {
         let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
         let now = Instant::now();
         let wall = now.saturating_duration_since(self.at);
         self.at = now;
         let counters = text.map(|text| Counters::parse(&text));
         let server = self.server(counters, wall);
-        MachineRecord { t_ms, server, generator: self.generator(wall) }
+        MachineRecord { t_ms, server, generator: self.generator(wall, datagrams) }
     }
 
     fn server(&mut self, counters: Option<Counters>, wall: Duration) -> Option<ServerUsage> {
@@ -242,7 +245,7 @@ impl Monitor {
         Some(usage)
     }
 
-    fn generator(&mut self, wall: Duration) -> GeneratorUsage {
+    fn generator(&mut self, wall: Duration, datagrams: Option<(u64, u64)>) -> GeneratorUsage {
         let times = proc::thread_times(std::process::id()).unwrap_or_default();
         let used = proc::usage(&self.own_times, &times, wall);
         self.own_times.update(times);
@@ -251,7 +254,16 @@ impl Monitor {
             threads: used.threads,
             busiest_thread: used.busiest,
             timer_lag_ms_p99: self.timer.take_window_p99_ms(),
+            packets_out_per_s: None,
+            packets_in_per_s: None,
         };
+        if let Some((sent, received)) = datagrams {
+            let before = self.datagrams.replace((sent, received)).unwrap_or_default();
+            let rate =
+                |now: u64, before: u64| now.saturating_sub(before) as f64 / wall.as_secs_f64();
+            usage.packets_out_per_s = Some(rate(sent, before.0));
+            usage.packets_in_per_s = Some(rate(received, before.1));
+        }
         if let Some(pid) = self.browser_pid {
             let time = proc::family_time(pid);
             // A browser process that ended took its time along: then nothing is known.
@@ -322,7 +334,7 @@ nonsense
         let url = Url { host: "127.0.0.1".into(), port };
         let pid = proc::listener(&url.host, port);
         let mut monitor = Monitor::start(url, pid, None).await.expect("start");
-        let record = monitor.record(3_000).await;
+        let record = monitor.record(3_000, None).await;
         let server = record.server.expect("local");
         assert_eq!(server.packets_in_per_s, Some(0.0));
         assert_eq!(server.mbit_in_per_s, None, "no such series: unknown, not 0");
@@ -331,7 +343,7 @@ nonsense
         let mut generator = record.generator;
         // A new thread has its name once it has run.
         while !generator.threads.contains_key("lab-timer") {
-            generator = monitor.record(3_000).await.generator;
+            generator = monitor.record(3_000, None).await.generator;
         }
         assert!(generator.busiest_thread.is_some());
     }
@@ -344,7 +356,7 @@ nonsense
         };
         let url = Url { host: "127.0.0.1".into(), port };
         let mut monitor = Monitor::start(url, None, None).await.expect("start");
-        assert_eq!(monitor.record(3_000).await.server, None);
+        assert_eq!(monitor.record(3_000, None).await.server, None);
     }
 
     #[test]

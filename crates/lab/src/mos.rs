@@ -115,6 +115,9 @@ pub fn fill(sample: &mut wire::QualitySample) {
         }
         let Some(loss_pct) = row.loss_pct else { continue };
         row.mos_lq.get_or_insert_with(|| mos_lq(Opus::SPEECH, loss_pct));
+        if let (None, Some(delay_ms)) = (row.mos_cq, row.mouth_to_ear_ms) {
+            row.mos_cq = Some(mos_cq(Opus::SPEECH, loss_pct, delay_ms));
+        }
         if let (None, Some(rtt_ms), Some(buffer_ms)) = (row.mos_cq, rtt_ms, row.jitter_buffer_ms) {
             let delay_ms = estimated_delay_ms(rtt_ms, buffer_ms);
             row.mos_cq = Some(mos_cq(Opus::SPEECH, loss_pct, delay_ms));

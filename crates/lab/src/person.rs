@@ -5,6 +5,7 @@ mod churn;
 mod mesh;
 mod visit;
 
+use crate::bot::marks::MarkRole;
 use crate::bot::tones::{LOUD, TonePlan, ToneRole};
 use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, SlotPool};
 use crate::checks::{Listener, Span};
@@ -44,6 +45,8 @@ pub struct Place {
     pub group: RoomGroup,
     /// Whether this person sends video, or only watches.
     pub sends_video: bool,
+    /// Which of the scenario's networks is before this person, if any.
+    pub network: Option<usize>,
 }
 
 impl Place {
@@ -72,15 +75,26 @@ impl Place {
         }
     }
 
+    /// A number of the room's own (FNV-1a).
+    fn seed(&self) -> u64 {
+        self.room.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
+    }
+
+    /// A bot's part in the marks of a room that mixes: what is heard there passed through the mixer.
+    fn marks(&self, spec: &BotSpec) -> Option<MarkRole> {
+        let bots = self.group.bots.max(1);
+        let place = spec.index.saturating_sub(1) % bots;
+        let mixed = self.group.audio == AudioTopology::Mcu;
+        mixed.then_some(MarkRole { room: self.seed(), bots, place })
+    }
+
     /// A bot's part in the room's plan of tones. The bots of a room have numbers that follow each
     /// other, so that each gets a place of its own. What is heard can only be judged where nobody
     /// but bots speaks.
     fn tones(&self, spec: &BotSpec) -> Option<ToneRole> {
-        let bots = self.group.bots.max(1);
-        // FNV-1a: rooms have different plans.
-        let seed = self.room.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        let (bots, seed) = (self.group.bots.max(1), self.seed());
         let listens = self.group.audio == AudioTopology::Mcu && self.group.chromium == 0;
         (spec.media.audio == AudioSource::Tone).then_some(ToneRole {
             plan: TonePlan { seed, bots, loud: LOUD, alternate: self.group.alternate },

@@ -152,6 +152,12 @@ pub struct GeneratorUsage {
     pub busiest_thread: Option<(String, f64)>,
     /// How late a 10 ms timer fires, 99th percentile, in milliseconds.
     pub timer_lag_ms_p99: f64,
+    /// Datagrams a second that its bots sent; null where there are none.
+    #[serde(default)]
+    pub packets_out_per_s: Option<f64>,
+    /// Datagrams a second that its bots received; likewise.
+    #[serde(default)]
+    pub packets_in_per_s: Option<f64>,
 }
 
 /// How grave an event is.

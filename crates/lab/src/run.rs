@@ -4,6 +4,7 @@ use crate::bots::{self, BotCommand, BotDriver, BotError, BotSpec, Media, SlotPoo
 use crate::canary::{self, Browser};
 use crate::checks;
 use crate::cpus::{self, CpuSets};
+use crate::link::networks::{Networks, network_of};
 use crate::monitor::Monitor;
 use crate::person::{self, Place};
 use crate::proc;
@@ -237,15 +238,18 @@ fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> {
     // Two runs on one server must not meet in a room.
     let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mark = since_epoch.as_millis() as u32 & 0xff_ffff;
+    let everyone = scenario.bots() + scenario.chromium();
     let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
     for group in &scenario.rooms {
         for _ in 0..group.count {
             rooms += 1;
             let room = format!("{}-{rooms}-{mark:06x}", scenario.name);
             let senders = group.senders.unwrap_or(u32::MAX);
+            let before = people.len() as u32;
             let place = |number| {
-                let sends_video = number < senders;
-                Place { room: room.clone(), group: group.clone(), sends_video }
+                let (sends_video, index) = (number < senders, before + number);
+                let network = network_of(&scenario.networks, index, everyone);
+                Place { room: room.clone(), group: group.clone(), sends_video, network }
             };
             for number in 0..group.chromium {
                 pages += 1;
@@ -311,7 +315,9 @@ async fn act<D: BotDriver>(
         house.browser().map(|browser| browser.pid()),
     )
     .await?;
-    let stage = Arc::new(Stage::new(house.url.clone(), writer, meta.people.clone()));
+    let networks = Networks::start(&scenario.networks)?;
+    let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
+    let stage = Arc::new(stage.with_networks(networks));
     if let Some(Err(cause)) = &house.bots {
         stage.fault(None, format!("no bots: {cause}"));
     }
@@ -322,7 +328,9 @@ async fn act<D: BotDriver>(
     let rss_before_mib = house.server_pid().and_then(proc::rss_mib);
     let by_hand = by_hand(scenario, house, &stage);
     let (mut tasks, commands) = invite(scenario, house, &stage, plan);
+    let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok()).cloned();
     let mut watch = Watch {
+        datagrams: &|| bots.as_ref()?.datagrams(),
         scenario,
         stage: &stage,
         monitor: &mut monitor,
@@ -364,6 +372,7 @@ async fn act<D: BotDriver>(
         interrupted,
         sockets: &socket_figures,
         expected: Some(&outcome.expected),
+        networks: stage.networks.as_ref().map(Networks::summaries).unwrap_or_default(),
     });
     for failure in &failures {
         stage.event(Level::Error, None, failure.text.clone());
@@ -495,6 +504,8 @@ fn invite<D: BotDriver>(
 
 /// Watches the run: machine, progress, the scenario's events, and its end.
 struct Watch<'a> {
+    /// What the bots have sent and received so far.
+    datagrams: &'a (dyn Fn() -> Option<(u64, u64)> + Sync),
     scenario: &'a Scenario,
     stage: &'a Stage,
     monitor: &'a mut Monitor,
@@ -567,7 +578,7 @@ impl Watch<'_> {
     }
 
     async fn record(&mut self, t_ms: u64) {
-        let record = self.monitor.record(t_ms).await;
+        let record = self.monitor.record(t_ms, (self.datagrams)()).await;
         self.stage.writer.machine(&record);
         self.machine.push(record);
         // A run that is killed should know who had joined.

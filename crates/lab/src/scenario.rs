@@ -1,6 +1,9 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod networks;
+
 use crate::bots::{AudioSource, BotCommand, Media, VideoSource};
+use crate::link::networks::Network;
 use crate::metrics::NAMES;
 use crate::threshold::{Condition, Threshold};
 use settings::{
@@ -33,6 +36,8 @@ pub struct Scenario {
     pub sockets: Vec<SocketGroup>,
     /// What bots send.
     pub media: Media,
+    /// The networks that people are on, by share; who is on none has no link before him.
+    pub networks: Vec<Network>,
     /// How many people join a second.
     pub join_per_second: f64,
     /// How many videos a browser shows.
@@ -235,6 +240,8 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
         video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
     });
+    let each = list_of(section(networks::decode), 0..=16);
+    let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
     let canary_show = root.section("canary", |canary| canary.read("show", number(0..=100)).or(4));
@@ -251,6 +258,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         rooms: rooms?,
         sockets,
         media,
+        networks,
         join_per_second,
         canary_show,
         thresholds: thresholds
@@ -264,6 +272,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     };
     scenario.events.sort_by_key(|event| event.at);
     check_whole(root, &scenario);
+    networks::check(root, &scenario);
     Some(scenario)
 }
 

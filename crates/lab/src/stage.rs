@@ -1,6 +1,7 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
 use crate::checks::{Expected, Listener};
+use crate::link::networks::Networks;
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
 use crate::scenario::Url;
@@ -16,6 +17,8 @@ pub struct Stage {
     pub target: Url,
     /// The record on disk.
     pub writer: Writer,
+    /// The links before people.
+    pub networks: Option<Networks>,
     started: Instant,
     end: watch::Sender<bool>,
     kept: Mutex<Kept>,
@@ -54,7 +57,12 @@ impl Stage {
     pub fn new(target: Url, writer: Writer, people: Vec<PersonMeta>) -> Self {
         let kept = Kept { people, ..Kept::default() };
         let (started, end) = (Instant::now(), watch::Sender::new(false));
-        Self { target, writer, started, end, kept: Mutex::new(kept) }
+        Self { target, writer, networks: None, started, end, kept: Mutex::new(kept) }
+    }
+
+    /// The same with links before people.
+    pub fn with_networks(self, networks: Option<Networks>) -> Self {
+        Self { networks, ..self }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -2,6 +2,7 @@
 
 use crate::bot::hearing::MixWindows;
 use crate::checks::Expected;
+use crate::link::networks::NetworkSummary;
 use crate::metrics::{Collector, Reduced, percentile};
 use crate::record::{MachineMeta, MachineRecord, Meta, PersonKind, SCHEMA, SampleRecord};
 use crate::roster::Churn;
@@ -110,6 +111,12 @@ pub struct GeneratorSummary {
     pub timer_lag_ms_p99: f64,
     /// Mean CPU cores by thread name.
     pub threads: BTreeMap<String, f64>,
+    /// Datagrams a second that its bots sent and received; null where it has none.
+    #[serde(default)]
+    pub packets_per_s: Option<f64>,
+    /// CPU time of the bots' threads for each of these, in µs, all that bots do included.
+    #[serde(default)]
+    pub us_per_packet: Option<f64>,
     /// Why it was the limit.
     #[serde(default)]
     pub reasons: Vec<String>,
@@ -171,6 +178,9 @@ pub struct Summary {
     /// Groups of sockets without a room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<SocketsSummary>,
+    /// What the links before people did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkSummary>,
     /// The rows of a study, each with the study's own figures beside ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub study: Option<Vec<study::Row>>,
@@ -204,6 +214,8 @@ pub struct Input<'a> {
     pub interrupted: bool,
     /// Groups of sockets without a room.
     pub sockets: &'a [SocketsSummary],
+    /// What the links before people did.
+    pub networks: Vec<NetworkSummary>,
     /// What was expected and heard; none where nobody was watched.
     pub expected: Option<&'a Expected>,
 }
@@ -261,6 +273,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
         churn: input.expected.and_then(|expected| churn(&expected.churn)),
         sockets: input.sockets.to_vec(),
+        networks: input.networks.clone(),
         study: None,
         study_about: None,
     }
@@ -438,11 +451,20 @@ fn generator(input: &Input<'_>) -> GeneratorSummary {
         let lag = short(input.timer_lag_ms_p99);
         reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
     }
+    let threads = mean_threads(windows.iter().map(|record| &record.generator.threads));
+    let bots = threads.iter().filter(|(name, _)| name.starts_with("bots-"));
+    let bots_cores: f64 = bots.map(|(_, cores)| cores).sum();
+    let packets = windows.iter().filter_map(|record| {
+        Some(record.generator.packets_out_per_s? + record.generator.packets_in_per_s?)
+    });
+    let packets_per_s = mean(packets);
     GeneratorSummary {
+        packets_per_s,
+        us_per_packet: packets_per_s.filter(|rate| *rate > 0.0).map(|r| bots_cores * 1e6 / r),
         healthy: reasons.is_empty(),
         cpu_cores: mean(windows.iter().map(|record| record.generator.cpu_cores)).unwrap_or(0.0),
         timer_lag_ms_p99: input.timer_lag_ms_p99,
-        threads: mean_threads(windows.iter().map(|record| &record.generator.threads)),
+        threads,
         reasons,
     }
 }
@@ -475,6 +497,7 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
         sockets: &[],
+        networks: Vec::new(),
         expected: None,
     });
     summary.verdict = Verdict::Inconclusive;
@@ -496,6 +519,7 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         duration_s,
         interrupted: false,
         sockets: &[],
+        networks: Vec::new(),
         expected: None,
     })
 }
@@ -517,25 +541,41 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         ("loss", "loss_pct", "%"),
         ("jitter", "jitter_ms", "ms"),
         ("rtt", "rtt_ms", "ms"),
+        ("mouth to ear", "mouth_to_ear_ms", "ms"),
         ("frames", "frames_per_second", "fps"),
         ("freeze ratio", "freeze_ratio", ""),
         ("MOS-LQ", "mos_lq", ""),
-        ("MOS-CQ", "mos_cq", "(delay estimated)"),
+        ("MOS-CQ", "mos_cq", ""),
         ("join to audio", "join_to_first_audio_ms", "ms"),
         ("join to frame", "join_to_first_frame_ms", "ms"),
     ] {
         let text = match summary.metrics.get(name).and_then(Option::as_ref) {
             None => "not measured".to_owned(),
             Some(m) => format!(
-                "median {}  p95 {}  max {}  people p5 {}  p95 {}  {unit}",
+                "median {}  p95 {}  max {}  people p5 {}  p95 {}  {unit}{}",
                 short(m.p50),
                 short(m.p95),
                 short(m.max),
                 short(m.user_p5),
-                short(m.user_p95)
+                short(m.user_p95),
+                m.delay.as_ref().map_or(String::new(), |delay| format!("(delay {delay})"))
             ),
         };
         rows.push((label.into(), text.trim_end().into()));
+    }
+    for network in &summary.networks {
+        for (way, did) in [("up", &network.up), ("down", &network.down)] {
+            let (Some(loss_pct), Some(delay_ms)) = (did.loss_pct, did.delay_ms) else { continue };
+            let jitter_ms = did.jitter_ms.map_or("none".to_owned(), short);
+            let text = format!(
+                "{} {way}: {} packets, {} % lost, {} ms delay, {jitter_ms} ms jitter made",
+                network.name,
+                did.packets,
+                short(loss_pct),
+                short(delay_ms)
+            );
+            rows.push(("network".into(), text));
+        }
     }
     rows.extend(usage_rows(summary));
     for threshold in &summary.thresholds {
@@ -598,6 +638,10 @@ fn usage_rows(summary: &Summary) -> Vec<(String, String)> {
         short(generator.timer_lag_ms_p99)
     );
     rows.push(("generator".into(), text));
+    if let (Some(rate), Some(us)) = (generator.packets_per_s, generator.us_per_packet) {
+        let text = format!("{} packets/s at {} µs each", short(rate), short(us));
+        rows.push(("  bots".into(), text));
+    }
     rows.push(("  threads".into(), threads(&generator.threads)));
     rows.extend(generator.reasons.iter().map(|reason| ("  limit".into(), reason.clone())));
     rows

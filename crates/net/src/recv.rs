@@ -1,7 +1,7 @@
 //! Receiving: one `recvmmsg` a batch, GRO super-datagrams split.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +21,8 @@ pub struct RecvBatch {
 pub struct Datagram<'a> {
     /// Who sent it; IPv4 stays IPv4 on an IPv6 socket too.
     pub src: SocketAddr,
+    /// The own address it came to, where [`SocketOptions::packet_info`](crate::SocketOptions) is on.
+    pub dst: Option<Ipv4Addr>,
     /// Its bytes, which may be changed in place (to decrypt, say).
     pub data: &'a mut [u8],
     /// The kernel's arrival time (`CLOCK_REALTIME`) since the epoch, where timestamps are on.
@@ -80,11 +82,13 @@ impl RecvBatch {
         let buffers = self.buffers.chunks_exact_mut(RECV_BUFFER);
         buffers.zip(&self.received[..self.filled]).flat_map(move |(buffer, message)| {
             let (received, arrival) = (message.realtime, clock.monotonic_at(message.realtime));
+            let dst = message.dst;
             // An address of neither family does not occur; its message would be passed over.
             let source = message.src.map(|src| (src, &mut buffer[..message.len]));
             source.into_iter().flat_map(move |(src, bytes)| {
                 Segments { rest: Some(bytes), size: message.segment }.map(move |data| Datagram {
                     src,
+                    dst,
                     data,
                     received,
                     arrival,

@@ -2,7 +2,7 @@
 //! one destination as one GSO message.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ pub struct SendBatch {
 
 #[derive(Clone, Copy)]
 struct Queued {
+    src: Option<Ipv4Addr>,
     dst: SocketAddr,
     len: u16,
 }
@@ -73,6 +74,7 @@ impl AddAssign for FlushReport {
 /// without [`commit`](Self::commit), nothing is sent.
 pub struct Slot<'a> {
     batch: &'a mut SendBatch,
+    src: Option<Ipv4Addr>,
     dst: SocketAddr,
 }
 
@@ -96,7 +98,8 @@ impl Slot<'_> {
     /// `len` is over [`MAX_DATAGRAM`]: like an index past the slot's end, a fault of the caller.
     pub fn commit(self, len: usize) {
         assert!(len <= MAX_DATAGRAM, "a slot holds {MAX_DATAGRAM} bytes, not {len}");
-        self.batch.queued.push(Queued { dst: self.dst, len: len as u16 });
+        let (src, dst) = (self.src, self.dst);
+        self.batch.queued.push(Queued { src, dst, len: len as u16 });
         self.batch.used += len;
     }
 }
@@ -124,7 +127,13 @@ impl SendBatch {
 
     /// Room for the next datagram, to `dst`; `None` when the batch is full and must be flushed.
     pub fn slot(&mut self, dst: SocketAddr) -> Option<Slot<'_>> {
-        (self.queued.len() < self.capacity).then_some(Slot { batch: self, dst })
+        self.slot_from(None, dst)
+    }
+
+    /// Like [`Self::slot`], from the own address `src` where one is given, on a socket bound to
+    /// `0.0.0.0`.
+    pub fn slot_from(&mut self, src: Option<Ipv4Addr>, dst: SocketAddr) -> Option<Slot<'_>> {
+        (self.queued.len() < self.capacity).then_some(Slot { batch: self, src, dst })
     }
 
     /// Like [`Self::slot`] for callers that cannot hold the slot until they know its length: what
@@ -144,7 +153,7 @@ impl SendBatch {
     /// `len` is over [`MAX_DATAGRAM`].
     pub fn commit_lent(&mut self, len: usize) {
         if let Some(dst) = self.lent.take() {
-            Slot { batch: self, dst }.commit(len);
+            Slot { batch: self, src: None, dst }.commit(len);
         }
     }
 
@@ -152,10 +161,16 @@ impl SendBatch {
     /// longer than [`MAX_DATAGRAM`].
     #[must_use = "a datagram that does not fit is the caller's to count"]
     pub fn push(&mut self, dst: SocketAddr, data: &[u8]) -> bool {
+        self.push_from(None, dst, data)
+    }
+
+    /// Like [`Self::push`], from the own address `src`: see [`Self::slot_from`].
+    #[must_use = "a datagram that does not fit is the caller's to count"]
+    pub fn push_from(&mut self, src: Option<Ipv4Addr>, dst: SocketAddr, data: &[u8]) -> bool {
         if data.len() > MAX_DATAGRAM {
             return false;
         }
-        let Some(mut slot) = self.slot(dst) else { return false };
+        let Some(mut slot) = self.slot_from(src, dst) else { return false };
         slot[..data.len()].copy_from_slice(data);
         slot.commit(data.len());
         true
@@ -219,6 +234,7 @@ impl SendBatch {
                 Some(run)
                     if open
                         && run.dst == datagram.dst
+                        && run.src == datagram.src
                         && (1..=run.segment).contains(&datagram.len)
                         && run.datagrams < GSO_SEGMENTS
                         && run.len + len <= GSO_BYTES =>
@@ -228,8 +244,8 @@ impl SendBatch {
                     open = datagram.len == run.segment;
                 }
                 _ => {
-                    let (dst, segment) = (datagram.dst, datagram.len);
-                    self.messages.push(Outgoing { dst, start, len, segment, datagrams: 1 });
+                    let Queued { src, dst, len: segment } = *datagram;
+                    self.messages.push(Outgoing { src, dst, start, len, segment, datagrams: 1 });
                     open = self.gso && len > 0;
                 }
             }
@@ -305,7 +321,7 @@ fn singly(run: Outgoing) -> impl Iterator<Item = Outgoing> {
     (0..usize::from(run.datagrams)).map(move |i| {
         let len = (run.len - i * size).min(size);
         let (start, segment) = (run.start + i * size, len as u16);
-        Outgoing { dst: run.dst, start, len, segment, datagrams: 1 }
+        Outgoing { start, len, segment, datagrams: 1, ..run }
     })
 }
 

@@ -22,6 +22,9 @@ pub struct SocketOptions {
     pub gro: bool,
     /// Have arrivals stamped by the kernel (`SO_TIMESTAMPNS`).
     pub timestamps: bool,
+    /// Say of each datagram to which own address it came (`IP_PKTINFO`, IPv4 only): so one socket
+    /// bound to `0.0.0.0` serves many addresses, such as those of 127.0.0.0/8.
+    pub packet_info: bool,
 }
 
 impl Default for SocketOptions {
@@ -34,6 +37,7 @@ impl Default for SocketOptions {
             v6_only: false,
             gro: true,
             timestamps: true,
+            packet_info: false,
         }
     }
 }
@@ -76,6 +80,9 @@ impl UdpBatchSocket {
             set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
         if options.timestamps {
             sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        }
+        if options.packet_info && addr.is_ipv4() {
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         }
         let gro = options.gro && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         sys::bind(fd, addr)?;

@@ -12,10 +12,15 @@ use std::time::Duration;
 pub(crate) const MESSAGES_PER_CALL: usize = 64;
 /// Bytes of one receive buffer: any UDP datagram, or a whole GRO super-datagram.
 pub(crate) const RECV_BUFFER: usize = 64 * 1024;
-/// Ancillary space for one received message: a timespec (32) and the GRO size (24).
-const RECV_CONTROL: usize = 64;
-/// Ancillary space for one sent message: `CMSG_SPACE(size_of::<u16>())`.
-const SEND_CONTROL: usize = 24;
+/// Ancillary space for one received message: a timespec (32), the GRO size (24) and the address it
+/// came to (32).
+const RECV_CONTROL: usize = 96;
+/// `CMSG_SPACE(size_of::<u16>())`: the size of segments.
+const SEGMENT_CONTROL: usize = 24;
+/// `CMSG_SPACE(size_of::<in_pktinfo>())`: the source address.
+const SOURCE_CONTROL: usize = 32;
+/// Ancillary space for one sent message: both.
+const SEND_CONTROL: usize = SEGMENT_CONTROL + SOURCE_CONTROL;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -179,6 +184,8 @@ pub(crate) struct Received {
     pub(crate) segment: usize,
     /// `CLOCK_REALTIME` at its arrival, since the epoch.
     pub(crate) realtime: Option<Duration>,
+    /// The own address it came to, where the socket was told to say so.
+    pub(crate) dst: Option<Ipv4Addr>,
 }
 
 /// One nonblocking `recvmmsg(2)` into consecutive [`RECV_BUFFER`]s of `buffers`; returns how many
@@ -260,6 +267,9 @@ fn read_control(header: &libc::msghdr, received: &mut Received) {
             } else if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
                 let size = ptr::read_unaligned(data.cast::<libc::c_int>());
                 received.segment = usize::try_from(size).unwrap_or(0);
+            } else if (level, kind) == (libc::IPPROTO_IP, libc::IP_PKTINFO) {
+                let info = ptr::read_unaligned(data.cast::<libc::in_pktinfo>());
+                received.dst = Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()));
             }
             at = libc::CMSG_NXTHDR(header, at);
         }
@@ -269,6 +279,8 @@ fn read_control(header: &libc::msghdr, received: &mut Received) {
 /// One message to send: a run of bytes of the arena, which the kernel cuts into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
+    /// The own address it comes from; the system's choice where none is given.
+    pub(crate) src: Option<Ipv4Addr>,
     pub(crate) dst: SocketAddr,
     /// Where it begins in the arena.
     pub(crate) start: usize,
@@ -307,9 +319,10 @@ pub(crate) fn send(
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         });
-        let (control, control_len): (*mut libc::c_void, usize) = if message.datagrams > 1 {
-            let control = controls[i].write(segment_control(message.segment));
-            ((&raw mut *control).cast(), SEND_CONTROL)
+        let (filled, control_len) = send_control(message);
+        let (control, control_len): (*mut libc::c_void, usize) = if control_len > 0 {
+            let control = controls[i].write(filled);
+            ((&raw mut *control).cast(), control_len)
         } else {
             (ptr::null_mut(), 0)
         };
@@ -328,19 +341,38 @@ pub(crate) fn send(
     Ok(sent as usize)
 }
 
-/// The `UDP_SEGMENT` ancillary message: cut the payload into datagrams of `size` bytes.
-fn segment_control(size: u16) -> Control<SEND_CONTROL> {
+/// The ancillary messages of one message, and how many bytes they take: `IP_PKTINFO` where it has
+/// a source of its own, `UDP_SEGMENT` where the kernel is to cut it into datagrams.
+fn send_control(message: &Outgoing) -> (Control<SEND_CONTROL>, usize) {
     let mut control = Control([0u8; SEND_CONTROL]);
-    // SAFETY: `SEND_CONTROL` is CMSG_SPACE of a u16 and the memory is aligned for `cmsghdr`, so
-    // the header and its data lie within it.
+    let mut used = 0;
+    // SAFETY: `SEND_CONTROL` is the CMSG_SPACE of both messages and the memory is aligned for
+    // `cmsghdr`; each begins at a multiple of 8, so that header and data lie within it.
     unsafe {
-        let at: *mut libc::cmsghdr = (&raw mut control).cast();
-        (*at).cmsg_level = libc::SOL_UDP;
-        (*at).cmsg_type = libc::UDP_SEGMENT;
-        (*at).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
-        ptr::write_unaligned(libc::CMSG_DATA(at).cast::<u16>(), size);
+        let base: *mut u8 = (&raw mut control).cast();
+        if let Some(src) = message.src {
+            let at: *mut libc::cmsghdr = base.cast();
+            (*at).cmsg_level = libc::IPPROTO_IP;
+            (*at).cmsg_type = libc::IP_PKTINFO;
+            (*at).cmsg_len = libc::CMSG_LEN(size_of::<libc::in_pktinfo>() as u32) as _;
+            let info = libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(src.octets()) },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            };
+            ptr::write_unaligned(libc::CMSG_DATA(at).cast::<libc::in_pktinfo>(), info);
+            used = SOURCE_CONTROL;
+        }
+        if message.datagrams > 1 {
+            let at: *mut libc::cmsghdr = base.add(used).cast();
+            (*at).cmsg_level = libc::SOL_UDP;
+            (*at).cmsg_type = libc::UDP_SEGMENT;
+            (*at).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            ptr::write_unaligned(libc::CMSG_DATA(at).cast::<u16>(), message.segment);
+            used += SEGMENT_CONTROL;
+        }
     }
-    control
+    (control, used)
 }
 
 /// `ppoll(2)`, again after an interruption by a signal; `None` waits without end.

@@ -3,7 +3,7 @@
 use net::{Events, FlushReport, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LOOPBACKS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -249,4 +249,45 @@ fn an_unreachable_destination_fails_alone() {
     assert_eq!((report.sent, report.failed), (2, 2));
     let data: Vec<_> = receive(&b, 2).into_iter().map(|(_, data)| data).collect();
     assert_eq!(data, [b"first".to_vec(), b"second".to_vec()]);
+}
+
+#[test]
+fn one_socket_serves_many_addresses_of_the_loopback() {
+    let options = SocketOptions { packet_info: true, ..SocketOptions::default() };
+    let many = bind("0.0.0.0:0", options);
+    let port = addr(&many).port();
+    let hub = bind(LOOPBACKS[0], SocketOptions::default());
+    let mut batch = SendBatch::new(64);
+    let own = |n: u8| Ipv4Addr::new(127, 7, 0, n);
+    // Runs of equal size: two addresses are two GSO messages, however alike their datagrams.
+    for n in 0..24 {
+        assert!(batch.push_from(Some(own(1 + n / 12)), addr(&hub), &payload(n.into(), 300)));
+    }
+    let report = batch.flush(&many);
+    assert_eq!((report.sent, report.gso_messages), (24, 2), "{report:?}");
+    let got = receive(&hub, 24);
+    for (n, (src, data)) in got.iter().enumerate() {
+        assert_eq!(*src, SocketAddr::from((own(1 + n as u8 / 12), port)));
+        assert_eq!(*data, payload(n, 300));
+    }
+    let (mut inbox, mut seen) = (RecvBatch::new(8), Vec::new());
+    for n in 1..3 {
+        hub.send_to(SocketAddr::from((own(n), port)), &[n]).unwrap();
+    }
+    let (poller, mut events) = (Poller::new().unwrap(), Events::with_capacity(1));
+    poller.add(&many, 0).unwrap();
+    while seen.len() < 2 {
+        assert!(poller.wait(&mut events, Some(Duration::from_secs(10))).unwrap() > 0);
+        many.recv(&mut inbox).unwrap();
+        seen.extend(inbox.datagrams().map(|d| (d.dst, d.data[0])));
+    }
+    assert_eq!(seen, [(Some(own(1)), 1), (Some(own(2)), 2)]);
+    // Without being asked to, a socket does not say.
+    hub.send_to(addr(&hub), b"self").unwrap();
+    let plain = loop {
+        if hub.recv(&mut inbox).unwrap() > 0 {
+            break inbox.datagrams().next().unwrap().dst;
+        }
+    };
+    assert_eq!(plain, None);
 }

@@ -390,6 +390,11 @@ pub fn abs_send_time(since_epoch: Duration) -> [u8; 3] {
     [a, b, c]
 }
 
+/// The value of `abs-capture-time` at an NTP time (32.32), without a clock offset.
+pub fn abs_capture_time(ntp: u64) -> [u8; 8] {
+    ntp.to_be_bytes()
+}
+
 /// Reads the capture time of `abs-capture-time`: NTP 32.32, the first 8 bytes of the value.
 pub fn parse_abs_capture_time(value: &[u8]) -> Option<u64> {
     value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))

@@ -75,6 +75,8 @@ pub struct Extensions {
     pub mid: Option<u8>,
     /// Video orientation (3GPP TS 26.114).
     pub orientation: Option<u8>,
+    /// When it was captured, by its sender's clock (`abs-capture-time`).
+    pub capture_time: Option<u8>,
 }
 
 /// An outgoing or incoming stream: its SSRC and that of its retransmissions.

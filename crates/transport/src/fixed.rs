@@ -88,6 +88,7 @@ impl Fixed {
                     abs_send_time: Some(2),
                     mid: Some(4),
                     orientation: None,
+                    capture_time: (!video).then_some(6),
                 },
                 local: if sends { ids } else { None },
                 remote: if sends { None } else { ids },

@@ -14,7 +14,11 @@ use str0m::config::DtlsCert;
 use str0m::crypto::CryptoProvider;
 use str0m::media::{Direction as StrDirection, MediaKind};
 use str0m::net::{Protocol, Receive};
+use str0m::rtp::Extension;
 use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
+
+/// Where `abs-capture-time` stands in offers of ours; str0m's own extensions are below.
+const CAPTURE_TIME_ID: u8 = 14;
 
 /// The video codec of a room, as SDP offers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,6 +83,7 @@ impl Shared {
             .set_dtls_cert(self.certificate.clone())
             .clear_codecs()
             .enable_opus(true, false)
+            .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
             // Reports that could never leave would be built for each stream otherwise.
             .set_rtcp_report_interval_audio(day)
             .set_rtcp_report_interval_video(day)

@@ -85,6 +85,9 @@ fn extensions_of(section: &[&str]) -> Extensions {
             }
             "urn:ietf:params:rtp-hdrext:sdes:mid" => &mut extensions.mid,
             "urn:3gpp:video-orientation" => &mut extensions.orientation,
+            "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time" => {
+                &mut extensions.capture_time
+            }
             _ => continue,
         };
         *place = Some(id);

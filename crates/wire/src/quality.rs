@@ -93,6 +93,22 @@ pub struct ReceivedTrack {
     /// Mean time in the jitter buffer, in milliseconds.
     #[serde(default)]
     pub jitter_buffer_ms: Option<f64>,
+    /// Time from being sent to arriving, median of the interval, in milliseconds: measured by marks
+    /// on one clock; null where nobody marks.
+    #[serde(default)]
+    pub transit_ms: Option<f64>,
+    /// The same, 95th percentile.
+    #[serde(default)]
+    pub transit_p95_ms: Option<f64>,
+    /// Marks that should have been found in what came, and those that were.
+    #[serde(default)]
+    pub marks_expected: Option<u64>,
+    /// Those that were found.
+    #[serde(default)]
+    pub marks_found: Option<u64>,
+    /// Mouth-to-ear delay, in milliseconds: measured.
+    #[serde(default)]
+    pub mouth_to_ear_ms: Option<f64>,
     /// Payload bits a second, in kbit/s.
     pub bitrate_kbps: f64,
     /// Share of samples that were concealed (audio), in percent.

@@ -158,34 +158,31 @@ impl Copy<'_> {
     }
 }
 
-/// Header extensions that reach the subscriber: level and orientation, under his ids.
-struct Kept<'a> {
-    level: Option<(u8, &'a [u8])>,
-    orientation: Option<(u8, &'a [u8])>,
-}
+/// Header extensions that reach the subscriber, under his ids: level, orientation, capture time.
+struct Kept<'a>([Option<(u8, &'a [u8])>; 3]);
 
 fn passed_on<'a>(copy: &'a Copy<'_>, to: Extensions) -> Kept<'a> {
     let find = |from: Option<u8>, to: Option<u8>| {
         Some((to?, copy.opened.header.find_extension(copy.plain, from?)?))
     };
-    Kept {
-        level: find(copy.from.audio_level, to.audio_level),
-        orientation: find(copy.from.orientation, to.orientation),
-    }
+    let from = copy.from;
+    Kept([
+        find(from.audio_level, to.audio_level),
+        find(from.orientation, to.orientation),
+        find(from.capture_time, to.capture_time),
+    ])
 }
 
 impl Kept<'_> {
     fn write(&self, writer: HeaderWriter<'_>, buffer: &mut [u8]) -> Result<usize, OutDrop> {
-        let written = match (self.level, self.orientation) {
-            (None, None) => writer.write(buffer),
-            (Some(one), None) | (None, Some(one)) => {
-                HeaderWriter { extensions: &[one], ..writer }.write(buffer)
-            }
-            (Some(one), Some(two)) => {
-                HeaderWriter { extensions: &[one, two], ..writer }.write(buffer)
-            }
-        };
-        written.map_err(|_| OutDrop::TooLong)
+        let mut extensions: [(u8, &[u8]); 3] = [(0, &[]); 3];
+        let mut count = 0;
+        for kept in self.0.iter().flatten() {
+            extensions[count] = *kept;
+            count += 1;
+        }
+        let writer = HeaderWriter { extensions: &extensions[..count], ..writer };
+        writer.write(buffer).map_err(|_| OutDrop::TooLong)
     }
 }
 
@@ -226,7 +223,7 @@ fn resend_one(
         .orientation
         .and_then(|id| header.find_extension(packet, id))
         .and_then(|value| Some((extensions.orientation?, value)));
-    let header_len = Kept { level: None, orientation }.write(writer, buffer)?;
+    let header_len = Kept([None, orientation, None]).write(writer, buffer)?;
     let body = put(buffer, header_len, &again.sequence.to_be_bytes())?;
     let len = put(buffer, body, &packet[range])?;
     if vp8 {

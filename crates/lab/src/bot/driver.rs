@@ -2,10 +2,13 @@
 //! media, driven by the earliest deadline and by what arrives. Nothing on them ever blocks.
 
 mod peer;
+mod port;
 mod worker;
 
 use super::fixtures::Fixtures;
 use super::hearing::MixWindows;
+use super::marks::{Burst, MarkRole, Marks, Said};
+use super::media::Clock;
 use super::tones::{MAX_TONES, OnAir, Tone, TonePlan, ToneRole, ToneVoice};
 use crate::bots::{
     AudioSource, BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool,
@@ -18,9 +21,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 use wire::QualitySample;
 use wire::event::SlotChange;
@@ -95,8 +98,15 @@ impl Health {
 
 type Reply<T> = oneshot::Sender<Result<T, BotError>>;
 
+/// What a bot says besides plain speech.
+#[derive(Default)]
+struct Says {
+    tone: Option<Tone>,
+    marks: Option<Marks>,
+}
+
 enum Command {
-    Add { bot: u64, spec: Box<BotSpec>, tone: Option<Tone>, now: Instant },
+    Add { bot: u64, spec: Box<BotSpec>, says: Says, now: Instant },
     Offer { bot: u64, reply: Reply<BotOffer> },
     Accept { bot: u64, offer: Answer, reply: Reply<BotOffer> },
     Answer { bot: u64, answer: Answer, reply: Reply<()> },
@@ -118,11 +128,16 @@ struct Common {
     local_ip: IpAddr,
     seed: u64,
     connect_timeout: Duration,
+    /// One for all, so that what one says and another hears is measured by the same.
+    clock: Clock,
     stop: AtomicBool,
     /// The clock of all plans of tones begins here.
     origin: Instant,
     /// Tones that were encoded, by place.
     tones: Mutex<BTreeMap<u32, Arc<ToneVoice>>>,
+    /// What marks are said with, encoded once, and when they were said.
+    burst: OnceLock<Arc<Burst>>,
+    said: Arc<Said>,
     /// Who sends in which room, by its plan.
     air: Mutex<BTreeMap<TonePlan, OnAir>>,
 }
@@ -131,6 +146,20 @@ impl Common {
     /// Works on who sends in a room.
     fn on_air<T>(&self, plan: TonePlan, work: impl FnOnce(&mut OnAir) -> T) -> T {
         work(lock(&self.air).entry(plan).or_default())
+    }
+
+    /// A part in the marks of a room; what they are said with is encoded on the caller's thread.
+    fn marks(&self, role: MarkRole) -> Result<Marks, BotError> {
+        let burst = match self.burst.get() {
+            Some(burst) => burst,
+            None => {
+                let error = |error| BotError::new(format!("no marks: {error}"));
+                let encoded = Arc::new(Burst::encode().map_err(error)?);
+                self.burst.get_or_init(|| encoded)
+            }
+        };
+        let (burst, said) = (burst.clone(), self.said.clone());
+        Ok(Marks { role, origin: self.origin, burst, said })
     }
 
     /// The tone of a part, encoded on the caller's thread where it is not yet: the bots' threads
@@ -238,9 +267,15 @@ impl Driver {
             local_ip,
             seed: options.seed,
             connect_timeout: options.connect_timeout,
+            clock: Clock {
+                origin: Instant::now(),
+                unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            },
             stop: AtomicBool::new(false),
             origin: Instant::now(),
             tones: Mutex::default(),
+            burst: OnceLock::new(),
+            said: Arc::default(),
             air: Mutex::default(),
         });
         let mut driver = Self { common, threads: Vec::new(), next: AtomicU64::new(1) };
@@ -255,8 +290,13 @@ impl Driver {
         let (commands, incoming): (_, Receiver<Command>) = sync_channel(MAX_COMMANDS);
         let waker = Arc::new(Waker::new()?);
         let health = Arc::new(Mutex::new(Health::new()));
-        let worker =
-            worker::Worker::new(self.common.clone(), incoming, waker.clone(), health.clone())?;
+        let worker = worker::Worker::new(
+            number,
+            self.common.clone(),
+            incoming,
+            waker.clone(),
+            health.clone(),
+        )?;
         let join = std::thread::Builder::new()
             .name(format!("bots-{number}"))
             .spawn(move || worker.run())?;
@@ -296,18 +336,25 @@ impl BotDriver for Driver {
             ));
         }
         let role = spec.tones.unwrap_or_default();
+        let marks = spec.marks.filter(|_| spec.media.audio == AudioSource::Speech);
+        let marks = marks.map(|role| self.common.marks(role)).transpose()?;
         let tone = match spec.media.audio {
             AudioSource::Tone => Some(self.common.tone(role)?),
             AudioSource::None | AudioSource::Speech => None,
         };
         let bot = self.next.fetch_add(1, Ordering::Relaxed);
         let line = self.threads[bot as usize % self.threads.len()].line.clone();
-        line.send(Command::Add { bot, spec: Box::new(spec), tone, now })?;
+        line.send(Command::Add { bot, spec: Box::new(spec), says: Says { tone, marks }, now })?;
         Ok(Handle { bot, line, failed: Mutex::new(None) })
     }
 
     fn timer_lag_ms_p99(&self) -> Option<f64> {
         self.health().timer_lag_ms_p99()
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let health = self.health();
+        Some((health.sent, health.received))
     }
 
     fn drops(&self) -> BTreeMap<&'static str, u64> {

@@ -4,17 +4,18 @@
 //! [`BotMedia::agreed`] takes what SDP agreed on, [`BotMedia::install`] the keys; from then on
 //! [`BotMedia::poll`] sends what is due and [`BotMedia::next_deadline`] says when to call it next.
 
+mod receive;
 mod reports;
 
 use super::SplitMix;
 use super::fixtures::{Clip, Voice};
 use super::hearing::{Hearing, Window};
+use super::marks::{Ears, Marks};
 use super::outgoing::{Outgoing, Sending, Source};
 use super::rtcp::Compounds;
-use super::slot::{Heard, Slot};
+use super::slot::Slot;
 use super::source::{AudioSource, VideoSource};
 use super::tones::Tone;
-use rtp::RtpHeader;
 use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
 use rtp::rtcp;
 use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
@@ -27,6 +28,7 @@ use wire::event::SlotChange;
 
 pub use super::outgoing::Clock;
 pub use super::slot::MIX;
+pub use receive::Opening;
 
 /// Time between two reports (Chromium's for video).
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -56,6 +58,8 @@ pub struct Config {
     pub joined: Instant,
     /// The wall clock.
     pub clock: Clock,
+    /// Which packets of sound it opens.
+    pub opening: Opening,
 }
 
 /// Why a datagram was not taken.
@@ -94,6 +98,8 @@ pub struct Counters {
     pub received: u64,
     /// Packets received that were sent again.
     pub received_rtx: u64,
+    /// RTP packets received of which only the header was read.
+    pub received_closed: u64,
     /// RTP packets received in a slot that had no track (yet).
     pub received_unmapped: u64,
     /// Packets asked for again.
@@ -133,6 +139,10 @@ pub struct BotMedia {
     config: Config,
     /// What it says in place of the voice.
     tone: Option<Tone>,
+    /// The marks in what it says, and in what it hears of a mix.
+    marks: Option<Marks>,
+    /// Its ears for marks, while it is its turn to listen.
+    ears: Option<Ears>,
     /// Its ears, while it is its turn to check the mix.
     hearing: Option<Hearing>,
     windows: Vec<Window>,
@@ -149,6 +159,8 @@ pub struct BotMedia {
     transport_sequence: u16,
     feedback: FeedbackBuilder,
     feedback_due: Option<Instant>,
+    /// Whether something came that may have to be answered sooner than was planned.
+    urgent: bool,
     last_media_ssrc: u32,
     own_ssrc: u32,
     report_due: Option<Instant>,
@@ -180,9 +192,12 @@ impl BotMedia {
             transport_sequence: 1,
             feedback: FeedbackBuilder::new(),
             feedback_due: None,
+            urgent: false,
             last_media_ssrc: 0,
             own_ssrc,
             tone: None,
+            marks: None,
+            ears: None,
             hearing: None,
             windows: Vec::new(),
             report_due: None,
@@ -203,6 +218,12 @@ impl BotMedia {
     /// To be called before media begins.
     pub fn set_tone(&mut self, tone: Tone) {
         self.tone = Some(tone);
+    }
+
+    /// Says marks in its speech, and in its turn finds those of others in a mix. To be called before
+    /// media begins.
+    pub fn set_marks(&mut self, marks: Marks) {
+        self.marks = Some(marks);
     }
 
     /// Begins the first sample's interval at `now`, for one who joined long before he was made.
@@ -269,9 +290,10 @@ impl BotMedia {
                     let Some(tone) = self.tone.clone() else { continue };
                     Source::Audio(AudioSource::tone(tone, random, now))
                 }
-                (Codec::Opus, Some(voice), _) => {
-                    Source::Audio(AudioSource::speech(voice.clone(), random, now))
-                }
+                (Codec::Opus, Some(voice), _) => Source::Audio(match self.marks.clone() {
+                    Some(marks) => AudioSource::marked(voice.clone(), marks, random, now),
+                    None => AudioSource::speech(voice.clone(), random, now),
+                }),
                 (Codec::Vp8, _, Some(clip)) => {
                     Source::Video(Box::new(VideoSource::new(clip.clone(), random, now)))
                 }
@@ -332,24 +354,6 @@ impl BotMedia {
         std::mem::take(&mut self.windows)
     }
 
-    /// A packet of the room's mix, for the ears of those whose turn it is.
-    fn hear(&mut self, header: &RtpHeader, payload: &[u8], now: Instant) {
-        let Some(tone) = self.tone.as_ref().filter(|tone| tone.role.listens) else { return };
-        if !tone.role.plan.listens(tone.role.place, tone.at(now)) {
-            self.hearing = None;
-            return;
-        }
-        if self.hearing.is_none() {
-            self.hearing = Hearing::new(tone.origin).ok();
-        }
-        let Some(hearing) = &mut self.hearing else { return };
-        hearing.packet(header.sequence, header.timestamp, payload, now);
-        let windows = hearing.take_windows();
-        if self.windows.len() < MAX_WINDOWS {
-            self.windows.extend(windows);
-        }
-    }
-
     /// Whether goodbye has been said.
     pub fn left(&self) -> bool {
         self.gone
@@ -369,92 +373,9 @@ impl BotMedia {
         counters
     }
 
-    /// Takes an SRTP or SRTCP datagram that arrived at `now`. Errors: why it was dropped; it is
-    /// counted.
-    pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Dropped> {
-        let taken = self.take_datagram(now, datagram);
-        if let Err(dropped) = taken {
-            *self.counters.drops.entry(dropped.as_str()).or_default() += 1;
-        }
-        taken
-    }
-
-    fn take_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Dropped> {
-        let secured = self.secured.as_mut().ok_or(Dropped::NoKeys)?;
-        let mut buffer = [0; MAX_RECEIVED];
-        if datagram.len() > buffer.len() {
-            return Err(Dropped::TooLong);
-        }
-        if datagram.get(1).is_some_and(|byte| rtp::header::is_rtcp(*byte)) {
-            let len = secured.opener.open_rtcp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
-            return self.on_rtcp(now, &buffer[..len]);
-        }
-        let opened = secured.opener.open_rtp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
-        let header = opened.header;
-        let packet = &buffer[..opened.len];
-        let place = match self.places.get(&header.ssrc) {
-            Some(place) => *place,
-            None => self.place_by_mid(&header, packet).ok_or(Dropped::UnknownSource)?,
-        };
-        let slot = &mut self.slots[place.slot];
-        let extensions = slot.line.extensions;
-        let transport_sequence = extensions
-            .transport_sequence
-            .filter(|_| slot.line.transport_cc)
-            .and_then(|id| rtp::header::transport_sequence(header.find_extension(packet, id)?));
-        if let Some(sequence) = transport_sequence {
-            self.feedback.record(sequence, now);
-            self.last_media_ssrc = header.ssrc;
-            self.feedback_due.get_or_insert(now + FEEDBACK_INTERVAL);
-        }
-        let heard = if place.rtx {
-            self.counters.received_rtx += 1;
-            let (Some(ssrc), payload_type) = (slot.ssrc, slot.line.payload_type) else {
-                return Err(Dropped::UnknownSource);
-            };
-            let unwrapped = rtp::rtx::unwrap(&mut buffer, opened.len, ssrc, payload_type);
-            let Some(len) = unwrapped.map_err(|_| Dropped::Malformed)? else { return Ok(()) };
-            let header = RtpHeader::parse(&buffer[..len]).map_err(|_| Dropped::Malformed)?;
-            slot.on_repaired(&header, &buffer[header.header_len..len], now)
-        } else {
-            self.counters.received += 1;
-            let payload = header.payload_range(packet).map_err(|_| Dropped::Malformed)?;
-            let heard = slot.on_packet(&header, &packet[payload.clone()], now);
-            if slot.is_mix() {
-                self.hear(&header, &packet[payload], now);
-            }
-            heard
-        };
-        self.note(heard.map_err(|_| Dropped::Malformed)?, now);
-        Ok(())
-    }
-
-    fn note(&mut self, heard: Heard, now: Instant) {
-        self.counters.received_unmapped += u64::from(heard.unmapped);
-        if heard.audio {
-            self.first_audio.get_or_insert(now);
-        }
-        if heard.frame {
-            self.first_frame.get_or_insert(now);
-        }
-    }
-
-    /// A sender that announced no SSRC is known by the `mid` extension (RFC 9143 §9.2).
-    fn place_by_mid(&mut self, header: &RtpHeader, packet: &[u8]) -> Option<Place> {
-        let (index, rtx) = self.slots.iter().enumerate().find_map(|(index, slot)| {
-            let value = header.find_extension(packet, slot.line.extensions.mid?)?;
-            let rtx = Some(header.payload_type) == slot.line.rtx_payload_type;
-            (rtp::header::text(value) == Some(&slot.line.mid)).then_some((index, rtx))
-        })?;
-        let slot = &mut self.slots[index];
-        match (rtx, slot.ssrc) {
-            (false, None) => slot.bind(header.ssrc, slot.rtx_ssrc),
-            (true, _) if slot.rtx_ssrc.is_none() => slot.rtx_ssrc = Some(header.ssrc),
-            _ => return None,
-        }
-        let place = Place { slot: index, rtx };
-        self.places.insert(header.ssrc, place);
-        Some(place)
+    /// Whether what came since the last call may have brought [`BotMedia::next_deadline`] nearer.
+    pub fn take_urgent(&mut self) -> bool {
+        std::mem::take(&mut self.urgent)
     }
 
     /// When [`BotMedia::poll`] has something to do next; None before the keys and after leaving.
@@ -536,6 +457,11 @@ impl BotMedia {
             if let Some(track) = self.tracks.get(outgoing.mid()) {
                 sample.sent.push(outgoing.sample(track, interval));
             }
+        }
+        if let (Some(ears), Some(marks)) = (&mut self.ears, &self.marks) {
+            let mix = self.slots.iter_mut().find(|slot| slot.is_mix());
+            let outcomes = ears.judge(marks, now);
+            mix.into_iter().for_each(|mix| mix.note_marks(&outcomes));
         }
         for slot in &mut self.slots {
             slot.sample(begin, now, &mut sample.received);

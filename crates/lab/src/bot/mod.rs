@@ -9,6 +9,7 @@ pub mod driver;
 pub mod fixtures;
 mod frames;
 pub mod hearing;
+pub mod marks;
 pub mod media;
 mod outgoing;
 mod rtcp;

@@ -351,19 +351,23 @@ fn send(
 ) -> Result<(), SrtpError> {
     let transport_sequence = sending.transport_sequence.to_be_bytes();
     let send_time = rtp::header::abs_send_time(sending.clock.unix_at(sending.now));
+    // Every packet of sound says when it was said: who hears it tells the delay, opened or not.
+    let capture_time = rtp::header::abs_capture_time(sending.clock.ntp_at(sending.now).0);
+    let capture_time = packet.level.is_some().then_some(capture_time.as_slice());
     let level = packet
         .level
         .map(|level_dbov| [AudioLevel { voice: level_dbov <= VOICE_DBOV, level_dbov }.to_byte()]);
     let ids = line.extensions;
     let level = level.as_ref().map(|byte| byte.as_slice());
     let mid = header.mid.then_some(line.mid.as_bytes());
-    let candidates: [(Option<u8>, Option<&[u8]>); 4] = [
+    let candidates: [(Option<u8>, Option<&[u8]>); 5] = [
+        (ids.capture_time, capture_time),
         (ids.transport_sequence, Some(&transport_sequence)),
         (ids.abs_send_time, Some(&send_time)),
         (ids.audio_level, level),
         (ids.mid, mid),
     ];
-    let mut extensions: [(u8, &[u8]); 4] = [(0, &[]); 4];
+    let mut extensions: [(u8, &[u8]); 5] = [(0, &[]); 5];
     let mut count = 0;
     for (id, value) in candidates {
         if let (Some(id), Some(value)) = (id, value) {

@@ -24,6 +24,13 @@ const SWITCH_LIMIT: Duration = Duration::from_secs(2);
 /// Most rows of tracks that left the slot in one interval.
 const MAX_RETIRED: usize = 64;
 
+/// Packets of an interval whose time under way is kept.
+const MAX_TRANSITS: usize = 4096;
+/// Of a packet of sound: its 20 ms, and what Opus looks ahead.
+const PACKET_MS: f64 = 20.0 + 6.5;
+/// A jitter buffer lets so many percent of the packets come in time.
+const IN_TIME: f64 = 97.0;
+
 /// What a room's mix is called in samples, where it has no participant.
 pub const MIX: &str = "mix";
 
@@ -39,6 +46,10 @@ struct Row {
     frames: FrameStats,
     last_packet: Option<Instant>,
     keyframe_requests: u64,
+    /// How long packets of the interval were under way, in ms.
+    transits_ms: Vec<f32>,
+    /// Marks of a mix that should have been found.
+    marks: u64,
 }
 
 impl Row {
@@ -53,6 +64,8 @@ impl Row {
             frames: FrameStats::default(),
             last_packet: None,
             keyframe_requests: 0,
+            transits_ms: Vec::new(),
+            marks: 0,
         }
     }
 
@@ -238,6 +251,21 @@ impl Slot {
         Ok(heard)
     }
 
+    /// How long the packet that was just taken had been under way, by its sender's mark.
+    pub(super) fn note_transit(&mut self, transit: Duration) {
+        if let Some(row) = self.row.as_mut().filter(|row| row.transits_ms.len() < MAX_TRANSITS) {
+            row.transits_ms.push((transit.as_secs_f64() * 1000.0) as f32);
+        }
+    }
+
+    /// What became of marks in the mix: how long each was under way, or none where it was not found.
+    pub(super) fn note_marks(&mut self, marks: &[Option<Duration>]) {
+        if let Some(row) = &mut self.row {
+            row.marks += marks.len() as u64;
+        }
+        marks.iter().flatten().for_each(|way| self.note_transit(*way));
+    }
+
     /// A packet that was sent again, unwrapped: it repairs, and counts nowhere else.
     pub(super) fn on_repaired(
         &mut self,
@@ -379,6 +407,14 @@ fn finish(
     let last = if counts_frames { row.frames.last() } else { row.last_packet };
     let since_last = until.saturating_duration_since(last.unwrap_or(row.since));
     let frames = counts_frames.then_some(&row.frames);
+    let mut transits: Vec<f64> = row.transits_ms.drain(..).map(f64::from).collect();
+    transits.sort_by(f64::total_cmp);
+    let (found, marks) = (transits.len() as u64, std::mem::take(&mut row.marks));
+    let marked = interval.received.min(MAX_TRANSITS as u64);
+    let expected = if marks > 0 || found == 0 { marks } else { marked };
+    // A mark in a mix has been through the codecs already.
+    let ahead_ms = if marks > 0 { 20.0 } else { PACKET_MS };
+    let transit = |percent| crate::metrics::percentile(&transits, percent);
     let received = ReceivedTrack {
         participant: row.participant.clone(),
         track: row.track.clone(),
@@ -391,6 +427,12 @@ fn finish(
         total_packets_lost: Some(row.total.1),
         jitter_ms: interval.jitter_ms,
         jitter_buffer_ms: None,
+        transit_ms: transit(50.0),
+        transit_p95_ms: transit(95.0),
+        marks_expected: (expected > 0).then_some(expected),
+        marks_found: (expected > 0).then_some(found),
+        // What a buffer would hold back is as long as the slowest packets that it waits for.
+        mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
         bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
         concealed_pct: None,
         audio_level: None,

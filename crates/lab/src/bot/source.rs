@@ -3,6 +3,7 @@
 
 use super::SplitMix;
 use super::fixtures::{Clip, OpusPacket, Voice};
+use super::marks::Marks;
 use super::tones::Tone;
 use rtp::vp8;
 use std::collections::VecDeque;
@@ -42,6 +43,8 @@ impl Timeline {
 enum Said {
     /// Speech in a loop, and the packet that comes next.
     Speech(Arc<Voice>, usize),
+    /// Speech, with marks in it.
+    Marked(Arc<Voice>, usize, Marks),
     /// A tone, with whether it is loud in the plan's period that was last looked at.
     Tone(Tone, Option<(u64, bool)>),
 }
@@ -58,6 +61,16 @@ impl AudioSource {
     pub(super) fn speech(voice: Arc<Voice>, random: &mut SplitMix, now: Instant) -> Self {
         let position = random.below(voice.packets.len() as u64) as usize;
         Self::new(Said::Speech(voice, position), random, now)
+    }
+
+    pub(super) fn marked(
+        voice: Arc<Voice>,
+        marks: Marks,
+        random: &mut SplitMix,
+        now: Instant,
+    ) -> Self {
+        let position = random.below(voice.packets.len() as u64) as usize;
+        Self::new(Said::Marked(voice, position, marks), random, now)
     }
 
     pub(super) fn tone(tone: Tone, random: &mut SplitMix, now: Instant) -> Self {
@@ -93,6 +106,11 @@ impl AudioSource {
                 let now = (*position + missed as usize) % voice.packets.len();
                 *position = now + 1;
                 &voice.packets[now]
+            }
+            Said::Marked(voice, position, marks) => {
+                let place = (*position + missed as usize) % voice.packets.len();
+                *position = place + 1;
+                marks.packet(at, now).unwrap_or(&voice.packets[place])
             }
             Said::Tone(tone, known) => {
                 let (plan, time) = (tone.role.plan, tone.at(at));

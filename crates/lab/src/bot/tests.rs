@@ -4,7 +4,7 @@
 use super::SplitMix;
 use super::fixtures::{Clip, Fixtures, Voice};
 use super::hearing::MixWindows;
-use super::media::{BotMedia, Clock, Config, Dropped, MIX};
+use super::media::{BotMedia, Clock, Config, Dropped, MIX, Opening};
 use super::tones::{OnAir, Tone, TonePlan, ToneRole, ToneVoice};
 use crate::bots::VideoSource;
 use rtp::RtpHeader;
@@ -49,14 +49,19 @@ fn unix() -> Duration {
 }
 
 fn bot(seed: u64, now: Instant) -> BotMedia {
-    BotMedia::new(Config {
+    BotMedia::new(config(seed, now))
+}
+
+fn config(seed: u64, now: Instant) -> Config {
+    Config {
         seed,
         cname: format!("bot-{seed}"),
         voice: Some(voice()),
         clip: Some(clip()),
         joined: now,
         clock: Clock { origin: now, unix: unix() },
-    })
+        opening: Opening::All,
+    }
 }
 
 /// What bot 0, the client, calls its tracks.

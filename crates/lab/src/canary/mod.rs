@@ -4,6 +4,7 @@
 //! same that people use; it answers through `window.moim`.
 
 pub mod cdp;
+mod link;
 
 use cdp::{Cdp, CdpError, PageEvent};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -127,6 +128,18 @@ impl Browser {
     /// # Errors
     /// The browser refuses or is gone.
     pub async fn open(&self, url: &str) -> Result<Page, CdpError> {
+        self.open_page(url, None).await
+    }
+
+    /// Opens a page whose descriptions wait for [`Page::put_link`].
+    ///
+    /// # Errors
+    /// As [`Browser::open`].
+    pub async fn open_linked(&self, url: &str) -> Result<Page, CdpError> {
+        self.open_page(url, Some(link::HOOK)).await
+    }
+
+    async fn open_page(&self, url: &str, script: Option<&str>) -> Result<Page, CdpError> {
         let context = self.cdp.call(None, "Target.createBrowserContext", json!({})).await?;
         let target = json!({
             "url": "about:blank",
@@ -152,6 +165,10 @@ impl Browser {
             context: context["browserContextId"].clone(),
             events: Mutex::new(events),
         };
+        if let Some(source) = script {
+            let source = json!({ "source": source });
+            page.call("Page.addScriptToEvaluateOnNewDocument", source).await?;
+        }
         let navigated = page.call("Page.navigate", json!({ "url": url })).await?;
         match navigated["errorText"].as_str() {
             Some(error) if !error.is_empty() => Err(CdpError::Failed(format!("{url}: {error}"))),

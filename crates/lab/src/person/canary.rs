@@ -1,6 +1,7 @@
 //! A page in a real browser, from joining to leaving.
 
 use super::{Place, ended, sampling};
+use crate::canary::cdp::CdpError;
 use crate::canary::{Browser, Page};
 use crate::record::{Level, PersonKind};
 use crate::stage::Stage;
@@ -53,7 +54,7 @@ pub async fn canary(
     let asked_ms = stage.now_ms();
     let address = page_address(&stage, &name, &place, show);
     let page = tokio::select! {
-        page = browser.open(&address) => match page {
+        page = opened(&browser, &address, place.network.is_some()) => match page {
             Ok(page) => page,
             Err(error) => {
                 return stage.fault(Some(&name), format!("could not join: {error}"));
@@ -62,8 +63,19 @@ pub async fn canary(
         () = ended(&mut end) => return,
     };
     let mut canary = Canary { stage: &stage, page: &page, name, place, show, participant: None };
+    let mut known = Vec::new();
+    let (networks, network) = (&stage.networks, canary.place.network);
+    let link = async {
+        if let (Some(networks), Some(network)) = (networks, network) {
+            let through = |sdp: &str| networks.through(network, sdp, &mut known);
+            page.put_link(through).await.map_err(|error| format!("gets no link: {error}"))
+        } else {
+            std::future::pending().await
+        }
+    };
     let result = tokio::select! {
         result = canary.stay(asked_ms) => result,
+        result = link => result,
         () = ended(&mut end) => Ok(()),
     };
     canary.errors();
@@ -74,6 +86,14 @@ pub async fn canary(
         stage.gone(participant);
     }
     page.close().await;
+}
+
+/// A page, with a link before it or without.
+async fn opened(browser: &Browser, address: &str, linked: bool) -> Result<Page, CdpError> {
+    match linked {
+        true => browser.open_linked(address).await,
+        false => browser.open(address).await,
+    }
 }
 
 struct Canary<'a> {

@@ -58,7 +58,7 @@ fn place(audio: AudioTopology, video: VideoTopology, bots: u32) -> Place {
     let text = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
     let scenario = Scenario::parse(text, "x").expect("valid");
     let group = RoomGroup { audio, video, bots, ..scenario.rooms[0].clone() };
-    Place { room: "r".into(), group, sends_video: true }
+    Place { room: "r".into(), group, sends_video: true, network: None }
 }
 
 fn spec(index: u32, media: Media) -> BotSpec {

@@ -4,6 +4,7 @@ use super::mesh::{self, Connecting, Mesh};
 use super::{Failure, Place, ended, sampling};
 use crate::bot::hearing::MixWindows;
 use crate::bots::{BotCommand, BotDriver, BotHandle, BotSpec, SlotPool};
+use crate::link::Leg;
 use crate::mos;
 use crate::record::{Level, PersonKind};
 use crate::signaling::{Incoming, Signaling, SignalingError};
@@ -12,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +80,7 @@ impl<D: BotDriver> Visit<D> {
         let (asked_ms, asked) = (self.stage.now_ms(), std::time::Instant::now());
         let group = self.place.group.clone();
         self.spec.tones = self.place.tones(&self.spec);
+        self.spec.marks = self.place.marks(&self.spec);
         let by_mesh = mesh::kinds(&group);
         let by_server: Vec<MediaKind> = [MediaKind::Audio, MediaKind::Video]
             .into_iter()
@@ -105,8 +108,10 @@ impl<D: BotDriver> Visit<D> {
         let t_ms = self.stage.now_ms();
         self.stage.roster(|roster| roster.joined(&joined, &self.spec.name, t_ms));
         let connecting = FuturesUnordered::new();
+        let mut way = Way::default();
         if let Some(server) = &server {
-            negotiate(&**server, &signaling, &self.session).await?;
+            let through = |sdp: &str| way.through(&self.stage, &self.place, sdp);
+            negotiate(&**server, &signaling, &self.session, through).await?;
             connecting.push(to_server(Arc::clone(server)));
         }
         let mut bot = Bot {
@@ -121,6 +126,7 @@ impl<D: BotDriver> Visit<D> {
             session: self.session,
             mesh: None,
             server,
+            way,
             connecting,
             joined,
             asked_ms,
@@ -160,6 +166,7 @@ async fn negotiate<H: BotHandle>(
     handle: &H,
     signaling: &Signaling,
     session: &str,
+    through: impl FnOnce(&str) -> String,
 ) -> Result<(), Failure> {
     let of_media = |what: &str, error: &dyn fmt::Display| {
         Failure::new("negotiation", format!("{what}: {error}"))
@@ -167,8 +174,23 @@ async fn negotiate<H: BotHandle>(
     let offer = handle.offer().await.map_err(|error| of_media("no offer", &error))?;
     let offer = Offer { sdp: offer.sdp, tracks: offer.tracks, session: Some(session.to_owned()) };
     let answer = signaling.offer(&offer).await.map_err(|e| Failure::of_call("room.offer: ", &e))?;
+    let answer = Answer { sdp: through(&answer.sdp), ..answer };
     let taken = handle.answer(answer).await;
     taken.map_err(|error| of_media("the answer was refused", &error))
+}
+
+/// The links to the server's addresses, from one answer to the next.
+#[derive(Default)]
+struct Way(Vec<(SocketAddr, Leg)>);
+
+impl Way {
+    /// The server's SDP as someone at a place gets it.
+    fn through(&mut self, stage: &Stage, place: &Place, sdp: &str) -> String {
+        match (&stage.networks, place.network) {
+            (Some(networks), Some(network)) => networks.through(network, sdp, &mut self.0),
+            _ => sdp.to_owned(),
+        }
+    }
 }
 
 type Resuming = Pin<Box<dyn Future<Output = Result<Reconnected, String>> + Send>>;
@@ -191,6 +213,7 @@ struct Bot<D: BotDriver> {
     stage: Arc<Stage>,
     /// The connection with the server; none where all media goes by the mesh.
     server: Option<Arc<D::Handle>>,
+    way: Way,
     mesh: Option<Mesh<D>>,
     /// Connections under way…
     connecting: FuturesUnordered<Connecting>,
@@ -441,7 +464,8 @@ impl<D: BotDriver> Bot<D> {
         }
         server.grow(wanted.audio, wanted.video);
         self.pool = wanted;
-        match negotiate(&**server, signaling, &self.session).await {
+        let through = |sdp: &str| self.way.through(&self.stage, &self.place, sdp);
+        match negotiate(&**server, signaling, &self.session, through).await {
             Err(failure) => Err(format!("could not get more slots: {failure}")),
             Ok(()) => Ok(()),
         }

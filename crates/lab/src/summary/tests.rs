@@ -21,6 +21,7 @@ fn window(thread_cores: f64, packets: f64) -> MachineRecord {
             threads: BTreeMap::from([("bots".into(), thread_cores)]),
             busiest_thread: Some(("bots".into(), thread_cores)),
             timer_lag_ms_p99: 0.2,
+            ..GeneratorUsage::default()
         },
     }
 }
@@ -77,6 +78,7 @@ fn run(case: Case) -> Summary {
         duration_s: 6.0,
         interrupted: case.interrupted,
         sockets: &[],
+        networks: Vec::new(),
         expected: None,
     })
 }

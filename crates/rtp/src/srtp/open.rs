@@ -57,6 +57,30 @@ impl Opener {
         Ok(OpenedRtp { len, index, header })
     }
 
+    /// Takes note of an SRTP packet by its header, which travels in the clear, and leaves the
+    /// payload closed: for measuring clients that know their sender. Copies are refused and
+    /// rollovers counted as if it had been opened, but nothing is authenticated. None for the first
+    /// packet of a source: that one has to be opened. `len` of the result counts header and payload
+    /// without the tag.
+    ///
+    /// # Errors
+    /// [`SrtpError`] of a malformed, short or repeated packet.
+    #[inline]
+    pub fn note_rtp(&mut self, packet: &[u8]) -> Result<Option<OpenedRtp>, SrtpError> {
+        let header = RtpHeader::parse(packet)?;
+        let place = self.rtp_streams.find(header.ssrc)?;
+        let Ok(at) = place else { return Ok(None) };
+        let index = estimate_index(self.rtp_streams.window(at).highest(), header.sequence)
+            .unwrap_or(u64::from(header.sequence));
+        self.rtp_streams.check(place, index)?;
+        let len = packet.len().checked_sub(self.rtp.tag_len()).ok_or(SrtpError::TooShort)?;
+        if len < header.header_len {
+            return Err(SrtpError::TooShort);
+        }
+        self.rtp_streams.mark(place, header.ssrc, index);
+        Ok(Some(OpenedRtp { len, index, header }))
+    }
+
     /// Opens an SRTCP packet into `out`; returns the length of the compound packet.
     ///
     /// # Errors

@@ -282,6 +282,28 @@ fn rollover_is_followed_with_reordering_around_it() {
 }
 
 #[test]
+fn packets_noted_by_their_header_count_as_if_opened() {
+    let (mut sealer, mut opener) = pair(Profile::AeadAes256Gcm);
+    let mut stream = sealer.stream(1).unwrap();
+    let first = seal(&sealer, &mut stream, 65_000).unwrap();
+    assert_eq!(opener.note_rtp(&first), Ok(None), "the first of a source has to be opened");
+    open(&mut opener, &first).unwrap();
+    // Two rollovers without opening anything.
+    let mut last = None;
+    for index in 65_001..65_000 + 2 * 65_536_u64 {
+        let sealed = seal(&sealer, &mut stream, index as u16).unwrap();
+        let noted = opener.note_rtp(&sealed).unwrap().unwrap();
+        assert_eq!((noted.index, noted.len), (index, sealed.len() - 16));
+        assert_eq!(noted.header.sequence, index as u16);
+        last = Some(sealed);
+    }
+    assert_eq!(opener.note_rtp(&last.unwrap()), Err(SrtpError::Replayed));
+    let next = seal(&sealer, &mut stream, (65_000 + 2 * 65_536_u64) as u16).unwrap();
+    assert_eq!(open(&mut opener, &next).unwrap().1, 65_000 + 2 * 65_536);
+    assert!(opener.note_rtp(&first[..20]).is_err());
+}
+
+#[test]
 fn late_packets_from_before_the_wrap_are_opened_once() {
     let (mut sealer, mut opener) = pair(Profile::AeadAes128Gcm);
     let mut stream = sealer.stream(1).unwrap();

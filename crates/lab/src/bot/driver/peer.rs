@@ -1,32 +1,28 @@
 //! One bot at run time, or one connection of a mesh: its socket, its ICE and DTLS, its media.
 
-use super::{Common, Health, Reply};
+use super::port::{Port, Work};
+use super::{Common, Health, Reply, Says};
 use crate::bot::hearing::MixWindows;
-use crate::bot::media::{BotMedia, Clock, Config};
+use crate::bot::media::{BotMedia, Config, Opening};
 use crate::bot::tones::Tone;
 use crate::bots::{AudioSource, BotCommand, BotError, BotOffer, BotSpec, SlotPool, VideoSource};
-use net::{RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
+use net::{Datagram, RecvBatch};
 use rtp::negotiated::{Direction, Kind, Negotiated};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use transport::{Event, IceDtls, OfferLine, Output, TransportError, VideoFormat};
 use wire::QualitySample;
 use wire::event::SlotChange;
 use wire::room::{Answer, MediaKind, OfferedTrack, VideoCodec};
 
-/// Socket buffers, in bytes: some hundred packets each way.
-const SOCKET_BUFFER: usize = 1 << 20;
 /// A bot is not served again sooner than this by a timer.
 const SHORTEST_WAIT: Duration = Duration::from_micros(100);
 /// Most candidates that wait for the SDP they belong to.
 const MAX_CANDIDATES: usize = 64;
 
-/// What all bots of a thread work with.
-pub(super) struct Work {
-    pub(super) batch: SendBatch,
-    pub(super) health: Health,
-}
+/// Bots take turns to open all that comes: one in so many at a time.
+const TURNS: u32 = 10;
 
 enum State {
     /// Not connected yet; since the answer, if it came.
@@ -37,7 +33,7 @@ enum State {
 }
 
 pub(super) struct Peer {
-    pub(super) socket: Option<UdpBatchSocket>,
+    pub(super) port: Port,
     pub(super) armed: Option<Instant>,
     pub(super) wanted: SlotPool,
     pub(super) waiters: Vec<Reply<()>>,
@@ -76,13 +72,13 @@ impl Peer {
     pub(super) fn new(
         common: &Arc<Common>,
         spec: BotSpec,
-        tone: Option<Tone>,
+        Says { tone, marks }: Says,
         now: Instant,
+        shared: Option<SocketAddrV4>,
     ) -> Self {
         let voice = (spec.media.audio == AudioSource::Speech)
             .then(|| common.fixtures.voice(spec.index.wrapping_sub(1)));
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = Clock { origin: Instant::now(), unix };
+        let clock = common.clock;
         let mut media = BotMedia::new(Config {
             seed: seed(common, &spec),
             cname: spec.name.clone(),
@@ -90,13 +86,17 @@ impl Peer {
             clip: common.fixtures.clip(spec.media.video),
             joined: spec.link.as_ref().map_or(now, |link| link.joined),
             clock,
+            opening: Opening::InTurn { place: spec.index, of: TURNS },
         });
         media.begin_sample(now);
+        if let Some(marks) = marks {
+            media.set_marks(marks);
+        }
         if let Some(tone) = &tone {
             media.set_tone(tone.clone());
         }
         let mut peer = Self {
-            socket: None,
+            port: Port::Closed,
             armed: None,
             wanted: spec.slots,
             waiters: Vec::new(),
@@ -120,27 +120,20 @@ impl Peer {
             on_air: false,
             heard: MixWindows::default(),
         };
-        if let Err(why) = peer.open(clock.origin) {
+        if let Err(why) = peer.open(now, shared) {
             peer.fail(why);
         }
         peer
     }
 
-    fn open(&mut self, now: Instant) -> Result<(), String> {
-        let options = SocketOptions {
-            recv_buffer: SOCKET_BUFFER,
-            send_buffer: SOCKET_BUFFER,
-            ..SocketOptions::default()
-        };
-        let socket = UdpBatchSocket::bind(self.local, options).map_err(|e| e.to_string())?;
-        self.local = socket.local_addr().map_err(|e| e.to_string())?;
+    fn open(&mut self, now: Instant, shared: Option<SocketAddrV4>) -> Result<(), String> {
+        (self.port, self.local) = Port::open(self.local, shared).map_err(|e| e.to_string())?;
         let video = match self.spec.video_codec {
             VideoCodec::Vp8 => VideoFormat::Vp8,
             VideoCodec::H264 => VideoFormat::H264,
         };
         let ice = IceDtls::client(&self.common.transport, Some(video), self.local, now);
         self.ice = Some(ice.map_err(|e| e.to_string())?);
-        self.socket = Some(socket);
         Ok(())
     }
 
@@ -347,13 +340,12 @@ impl Peer {
         let counters = self.media.counters();
         counters.drops.iter().for_each(|(reason, count)| health.drop(reason, *count));
         health.drop("seal_error", counters.seal_errors);
-        let kernel = self.socket.as_ref().and_then(|socket| socket.kernel_drops().ok());
-        health.drop("receive_buffer_full", kernel.unwrap_or(0));
+        health.drop("receive_buffer_full", self.port.kernel_drops());
     }
 
-    /// Takes what has arrived; false where that was nothing.
+    /// Takes what has arrived at a socket of its own; false where that was nothing.
     pub(super) fn receive(&mut self, batch: &mut RecvBatch, work: &mut Work) -> bool {
-        let (Some(socket), Some(ice)) = (&self.socket, &mut self.ice) else { return false };
+        let Port::Own(socket) = &self.port else { return false };
         match socket.recv(batch) {
             Ok(0) => return false,
             Ok(_) => {}
@@ -366,28 +358,47 @@ impl Peer {
         }
         let now = Instant::now();
         for datagram in batch.datagrams() {
-            work.health.received += 1;
-            let Some(first) = datagram.data.first() else { continue };
-            match rtp::header::classify(*first) {
-                rtp::header::Kind::SrtpOrSrtcp => {
-                    // Counted by the media, by reason.
-                    let _ = self.media.handle_datagram(datagram.arrival, datagram.data);
-                }
-                rtp::header::Kind::Stun | rtp::header::Kind::Dtls => {
-                    self.handshake += 1;
-                    self.ice_at = None;
-                    match ice.handle_datagram(now, datagram.src, self.local, datagram.data) {
-                        Ok(()) => {}
-                        Err(TransportError::Failed(why)) => {
-                            self.state = State::Failed(format!("ICE or DTLS failed: {why}"));
-                        }
-                        Err(_) => work.health.drop("not_stun_or_dtls", 1),
-                    }
-                }
-                _ => work.health.drop("not_of_a_session", 1),
-            }
+            self.take(&datagram, now, &mut work.health);
         }
         true
+    }
+
+    /// Takes one datagram; says whether [`Self::serve`] has something to do sooner than before.
+    pub(super) fn take(
+        &mut self,
+        datagram: &Datagram<'_>,
+        now: Instant,
+        health: &mut Health,
+    ) -> bool {
+        health.received += 1;
+        let (Some(first), Some(ice)) = (datagram.data.first(), &mut self.ice) else { return false };
+        match rtp::header::classify(*first) {
+            rtp::header::Kind::SrtpOrSrtcp => {
+                // Counted by the media, by reason.
+                let _ = self.media.handle_datagram(datagram.arrival, datagram.data);
+                if !self.media.take_urgent() {
+                    return false;
+                }
+                let due = self.media.next_deadline();
+                due.is_some_and(|due| self.armed.is_none_or(|armed| due < armed))
+            }
+            rtp::header::Kind::Stun | rtp::header::Kind::Dtls => {
+                self.handshake += 1;
+                self.ice_at = None;
+                match ice.handle_datagram(now, datagram.src, self.local, datagram.data) {
+                    Ok(()) => {}
+                    Err(TransportError::Failed(why)) => {
+                        self.state = State::Failed(format!("ICE or DTLS failed: {why}"));
+                    }
+                    Err(_) => health.drop("not_stun_or_dtls", 1),
+                }
+                true
+            }
+            _ => {
+                health.drop("not_of_a_session", 1);
+                false
+            }
+        }
     }
 
     /// Does what is due; says when it wants to be called again.
@@ -396,17 +407,14 @@ impl Peer {
         if !self.closed() && self.ice_at.is_none_or(|at| at <= now) {
             self.serve_ice(now, work);
         }
-        if let (State::Connected, Some(remote), Some(socket)) =
-            (&self.state, self.remote, &self.socket)
-        {
-            self.media.poll(now, &mut |datagram| push(work, socket, remote, datagram));
+        if let (State::Connected, Some(remote)) = (&self.state, self.remote) {
+            let port = &self.port;
+            self.media.poll(now, &mut |datagram| work.push(port, remote, datagram));
             if self.media.left() {
                 self.state = State::Left;
             }
         }
-        if let Some(socket) = &self.socket {
-            flush(work, socket);
-        }
+        work.flush_own(&self.port);
         if let State::Joining(Some(since)) = &self.state
             && *since + self.connect_timeout <= now
         {
@@ -426,7 +434,7 @@ impl Peer {
     }
 
     fn serve_ice(&mut self, now: Instant, work: &mut Work) {
-        let (Some(ice), Some(socket)) = (&mut self.ice, &self.socket) else { return };
+        let Some(ice) = &mut self.ice else { return };
         let failed = |error: TransportError| State::Failed(format!("ICE or DTLS: {error}"));
         if self.ice_at.take().is_some()
             && let Err(error) = ice.handle_timeout(now)
@@ -437,7 +445,7 @@ impl Peer {
         loop {
             match ice.poll() {
                 Ok(Output::Transmit { destination, data, .. }) => {
-                    push(work, socket, destination, &data);
+                    work.push(&self.port, destination, &data);
                 }
                 Ok(Output::Event(Event::Connected { keys, remote })) => {
                     self.remote = Some(remote);
@@ -511,25 +519,6 @@ fn offered(kind: Kind, mid: String) -> OfferedTrack {
         Kind::Video => (MediaKind::Video, "camera"),
     };
     OfferedTrack { mid, kind, name: name.into() }
-}
-
-fn push(work: &mut Work, socket: &UdpBatchSocket, destination: SocketAddr, datagram: &[u8]) {
-    if work.batch.is_full() {
-        flush(work, socket);
-    }
-    if !work.batch.push(destination, datagram) {
-        work.health.drop("datagram_too_long", 1);
-    }
-}
-
-fn flush(work: &mut Work, socket: &UdpBatchSocket) {
-    if work.batch.is_empty() {
-        return;
-    }
-    let report = work.batch.flush(socket);
-    work.health.sent += report.sent;
-    work.health.drop("send_failed", report.failed);
-    work.health.drop("send_buffer_full", report.send_buffer_full);
 }
 
 /// The addresses of an SDP's candidates, for people.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bot::fixtures::Fixtures;
-use crate::bot::media::{BotMedia, Clock, Config};
+use crate::bot::media::{BotMedia, Clock, Config, Opening};
 use crate::bots::{AudioSource, Media};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -100,6 +100,7 @@ fn played() -> BotMedia {
         clip: fixtures.clip(VideoSource::P360),
         joined: now,
         clock: Clock { origin: now, unix: Duration::from_secs(1_700_000_000) },
+        opening: Opening::All,
     })
 }
 

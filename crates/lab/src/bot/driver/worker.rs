@@ -1,9 +1,10 @@
 //! One thread and all bots on it.
 
-use super::peer::{Peer, Work};
+use super::peer::Peer;
+use super::port::{Port, SharedSocket, Work};
 use super::{Command, Common, Health, Reply, lock};
 use crate::bots::BotError;
-use net::{Events, Poller, RecvBatch, SendBatch, Waker};
+use net::{Events, Poller, RecvBatch, Waker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,12 @@ use std::time::{Duration, Instant};
 
 /// Token of the waker; bots count from 1.
 const WAKER: u64 = 0;
+/// Token of the socket that all share.
+const SHARED: u64 = u64::MAX;
+/// With more bots than this a thread takes turns…
+const MANY: usize = 32;
+/// …of this length. Arrivals are stamped by the kernel, and marks are made as packets leave.
+const TURN: Duration = Duration::from_millis(1);
 /// Commands taken in a row before sockets and timers have their turn.
 const COMMANDS_PER_TURN: usize = 64;
 /// Receive calls for one bot in a row.
@@ -31,10 +38,15 @@ pub(super) struct Worker {
     deadlines: BTreeSet<(Instant, u64)>,
     work: Work,
     received: RecvBatch,
+    /// Whose address of the shared socket is which; 0: nobody's any more.
+    sharing: Vec<u64>,
+    /// Who has something to do after what was received.
+    touched: Vec<u64>,
 }
 
 impl Worker {
     pub(super) fn new(
+        number: usize,
         common: Arc<Common>,
         incoming: Receiver<Command>,
         waker: Arc<Waker>,
@@ -42,6 +54,10 @@ impl Worker {
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER)?;
+        let shared = SharedSocket::open(number, common.local_ip)?;
+        if let Some(shared) = &shared {
+            shared.watch(&poller, SHARED)?;
+        }
         Ok(Self {
             common,
             incoming,
@@ -50,8 +66,10 @@ impl Worker {
             poller,
             peers: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            work: Work { batch: SendBatch::new(256), health: Health::new() },
-            received: RecvBatch::new(32),
+            work: Work::new(shared),
+            received: RecvBatch::new(64),
+            sharing: vec![0],
+            touched: Vec::new(),
         })
     }
 
@@ -61,8 +79,14 @@ impl Worker {
         super::be_prompt();
         let mut events = Events::with_capacity(256);
         let mut publish_at = Instant::now();
+        let mut turned = Instant::now();
         while !self.common.stop.load(Ordering::Acquire) {
+            // With many bots something is due all the time: what comes within a turn shares its calls.
+            if self.peers.len() > MANY {
+                std::thread::sleep((turned + TURN).saturating_duration_since(Instant::now()));
+            }
             let now = Instant::now();
+            turned = now;
             let next = self.deadlines.first().map_or(publish_at, |(at, _)| (*at).min(publish_at));
             if self.poller.wait(&mut events, Some(next.saturating_duration_since(now))).is_err() {
                 self.work.health.drop("poll_failed", 1);
@@ -72,11 +96,13 @@ impl Worker {
                     WAKER => {
                         self.waker.drain();
                     }
+                    SHARED => self.receive_shared(),
                     bot => self.receive(bot),
                 }
             }
             self.commands();
             self.timers();
+            self.work.flush_shared();
             if publish_at <= Instant::now() {
                 publish_at = Instant::now() + PUBLISH;
                 self.publish();
@@ -89,6 +115,8 @@ impl Worker {
         for peer in self.peers.values() {
             peer.add_health(&mut health);
         }
+        let shared = self.work.shared().and_then(|shared| shared.socket.kernel_drops().ok());
+        health.drop("receive_buffer_full", shared.unwrap_or(0));
         *lock(&self.published) = health;
     }
 
@@ -103,6 +131,44 @@ impl Worker {
         self.serve(bot);
     }
 
+    /// Takes what came for any bot to the shared socket, then serves those that have to do.
+    fn receive_shared(&mut self) {
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(shared) = self.work.shared() else { return };
+            match shared.socket.recv(&mut self.received) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_) => {
+                    // An ICMP error of a datagram that was sent: the next call takes what arrived.
+                    self.work.health.drop("receive_error", 1);
+                    continue;
+                }
+            }
+            let now = Instant::now();
+            for datagram in self.received.datagrams() {
+                let place = datagram.dst.map_or(0, SharedSocket::place);
+                let bot = self.sharing.get(place).copied().unwrap_or(0);
+                // Who left gets the last packets of the others for a moment.
+                let Some(peer) = self.peers.get_mut(&bot) else { continue };
+                if peer.take(&datagram, now, &mut self.work.health)
+                    && self.touched.last() != Some(&bot)
+                {
+                    self.touched.push(bot);
+                }
+            }
+            if !self.received.is_full() {
+                break;
+            }
+        }
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        let mut touched = std::mem::take(&mut self.touched);
+        for bot in touched.drain(..) {
+            self.serve(bot);
+        }
+        self.touched = touched;
+    }
+
     /// Lets a bot do what it has to do, and notes when it wants to be called again.
     fn serve(&mut self, bot: u64) {
         let Some(peer) = self.peers.get_mut(&bot) else { return };
@@ -113,12 +179,17 @@ impl Worker {
             peer.armed = Some(at);
             self.deadlines.insert((at, bot));
         }
-        if peer.closed()
-            && let Some(socket) = peer.socket.take()
-        {
-            self.work.health.drop("receive_buffer_full", socket.kernel_drops().unwrap_or(0));
-            // The last descriptor of the socket: closing it takes it out anyway.
-            let _ = self.poller.remove(&socket);
+        if peer.closed() {
+            match std::mem::replace(&mut peer.port, Port::Closed) {
+                Port::Own(socket) => {
+                    let dropped = socket.kernel_drops().unwrap_or(0);
+                    self.work.health.drop("receive_buffer_full", dropped);
+                    // The last descriptor of the socket: closing it takes it out anyway.
+                    let _ = self.poller.remove(&socket);
+                }
+                Port::Shared(ip) => self.sharing[SharedSocket::place(ip)] = 0,
+                Port::Closed => {}
+            }
         }
     }
 
@@ -145,14 +216,19 @@ impl Worker {
 
     fn command(&mut self, command: Command) {
         let bot = match command {
-            Command::Add { bot, spec, tone, now } => {
-                let peer = Peer::new(&self.common, *spec, tone, now);
-                if let Some(socket) = &peer.socket
-                    && let Err(error) = self.poller.add(socket, bot)
-                {
-                    self.peers.insert(bot, peer);
-                    self.fail(bot, format!("its socket cannot be watched: {error}"));
-                    return;
+            Command::Add { bot, spec, says, now } => {
+                let shared = self.work.shared().and_then(SharedSocket::next);
+                let peer = Peer::new(&self.common, *spec, says, now, shared);
+                match &peer.port {
+                    Port::Own(socket) => {
+                        if let Err(error) = self.poller.add(socket, bot) {
+                            self.peers.insert(bot, peer);
+                            self.fail(bot, format!("its socket cannot be watched: {error}"));
+                            return;
+                        }
+                    }
+                    Port::Shared(_) => self.sharing.push(bot),
+                    Port::Closed => {}
                 }
                 self.peers.insert(bot, peer);
                 bot

@@ -1,6 +1,7 @@
 //! What a bot makes of what it receives.
 
 use super::*;
+use wire::room::MediaKind;
 
 /// Loses packets of one SSRC to bot 0 at random; tells which sequence numbers, and which came.
 struct Losses {
@@ -51,7 +52,10 @@ fn a_clean_network_gives_clean_samples() {
     assert_eq!((audio.packets_received, audio.packets_lost, audio.loss_pct), (150, 0, Some(0.0)));
     assert_eq!(audio.jitter_ms, Some(0.0));
     assert!(audio.since_last_ms.unwrap() <= 20.0 && audio.frames_per_second.is_none());
-    assert!((audio.mos_lq.unwrap() - 4.30).abs() < 0.01 && audio.mos_cq.is_none());
+    assert_eq!((audio.transit_ms, audio.transit_p95_ms), (Some(10.0), Some(10.0)));
+    assert_eq!((audio.marks_found, audio.marks_expected), (Some(150), Some(150)));
+    assert_eq!(audio.mouth_to_ear_ms, Some(36.5), "packet time, look-ahead, the way");
+    assert!((audio.mos_lq.unwrap() - 4.30).abs() < 0.01 && audio.mos_cq == audio.mos_lq);
     let video = row(&sample.received, "V");
     assert_eq!((video.packets_lost, video.freezes, video.freeze_ratio), (0, Some(0), Some(0.0)));
     assert!((video.frames_per_second.unwrap() - 20.0).abs() < 0.4);
@@ -380,4 +384,35 @@ fn a_mix_is_a_row_of_its_own_and_is_heard_tone_by_tone() {
     assert!(levels.len() >= 2, "{levels:?}");
     world.bots[0].stop(Kind::Audio);
     assert!(!world.bots[0].speaks());
+}
+
+#[test]
+fn headers_alone_tell_what_opening_all_tells() {
+    let run = |opening: Opening| {
+        let reopen = |bots: &mut [BotMedia; 2], start: Instant| {
+            bots[0] = BotMedia::new(Config { opening, ..config(31, start) });
+        };
+        let mut world = World::prepared(31, |_| {}, reopen);
+        world.map();
+        let lost = lossy(&mut world, "a0", 20);
+        let mut samples = Vec::new();
+        for _ in 0..14 {
+            world.run(3 * S);
+            samples.push(world.bots[0].sample(world.now));
+        }
+        assert!(lost.lock().unwrap().lost.len() > 50);
+        (samples, world.bots[0].counters())
+    };
+    let (all, opened) = run(Opening::All);
+    let (turns, closed) = run(Opening::InTurn { place: 3, of: 10 });
+    assert_eq!(turns, all);
+    assert_eq!(opened.received_closed, 0);
+    // Of 14 turns of 3 s one was its own: sound in the others was left closed, but the first packet.
+    let sound = all.iter().flat_map(|sample| &sample.received);
+    let sound = sound.filter(|row| row.kind == MediaKind::Audio);
+    let sound: u64 = sound.map(|row| row.packets_received).sum();
+    let share = closed.received_closed as f64 / sound as f64;
+    assert!((0.92..0.935).contains(&share), "{share} of {sound} packets closed");
+    assert_eq!(closed.received, opened.received);
+    assert_eq!((closed.drops, closed.seal_errors), (opened.drops, 0));
 }

@@ -1,0 +1,309 @@
+//! Marks in speech: in a mixed room each bot in its turn says a chirp, and bots that listen find it
+//! in the mix. When it was said is known to the whole process, so that the way from mouth to ear is
+//! timed, the mixer's queues and jitter buffers included ([`audio::mark`]).
+//!
+//! Before its chirp a bot makes itself heard for a while: a room mixes only the loudest.
+
+use super::fixtures::OpusPacket;
+use audio::mark::{MARK_SAMPLES, MarkFinder, mark};
+use audio::opus::{Decoder, Encoder, EncoderOptions, MAX_PACKET, OpusError};
+use audio::tone::Sine;
+use audio::{Channels, FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE, level_dbov};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One of a room's bots says its mark in each period. No mark is under way for longer.
+pub const PERIOD: Duration = Duration::from_secs(2);
+/// Packets of sound before the mark: by then the room has ranked the speaker.
+const LEAD: usize = 7;
+/// Packets of the burst.
+const PACKETS: usize = LEAD + MARK_SAMPLES / FRAME_SAMPLES;
+/// Louder than anyone who only speaks.
+const AMPLITUDE: f64 = 0.35;
+/// A low tone leads, out of the chirp's band.
+const LEAD_HZ: f64 = 250.0;
+/// So many listen at once, for so long, before the next ones do.
+const LISTENERS: u32 = 10;
+const LISTENING: Duration = Duration::from_secs(30);
+/// Who has begun to listen so long ago had ears for a mark.
+const SETTLED: Duration = Duration::from_millis(300);
+/// A mark that was said so long ago has been found, or will not be.
+const DECIDED: Duration = Duration::from_millis(3_500);
+/// Marks kept a room.
+const MAX_SAID: usize = 64;
+/// Missing packets in a row that are concealed: with more the stream begins anew.
+const MAX_CONCEALED: u16 = 10;
+const PACKET: Duration = Duration::from_millis(FRAME_MS as u64);
+
+/// A bot's part in the marks of its room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkRole {
+    /// Which room.
+    pub room: u64,
+    /// How many take turns.
+    pub bots: u32,
+    /// Its place among them, from 0.
+    pub place: u32,
+}
+
+impl MarkRole {
+    /// Whether it says the mark of a period.
+    fn speaks(&self, period: u64) -> bool {
+        period % u64::from(self.bots.max(1)) == u64::from(self.place)
+    }
+
+    /// Whether it listens: ten do at once, who take turns.
+    fn listens(&self, at: Duration) -> bool {
+        let bots = u64::from(self.bots.max(1));
+        let turn = (at.as_nanos() / LISTENING.as_nanos()) as u64;
+        let first = turn.wrapping_mul(u64::from(LISTENERS)) % bots;
+        (u64::from(self.place) + bots - first) % bots < u64::from(LISTENERS)
+    }
+}
+
+/// A mark that was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spoken {
+    place: u32,
+    at: Instant,
+}
+
+/// When marks were said, by room.
+#[derive(Debug, Default)]
+pub struct Said(Mutex<BTreeMap<u64, VecDeque<Spoken>>>);
+
+impl Said {
+    fn push(&self, role: MarkRole, at: Instant) {
+        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = rooms.entry(role.room).or_default();
+        if said.len() == MAX_SAID {
+            said.pop_front();
+        }
+        said.push_back(Spoken { place: role.place, at });
+    }
+
+    fn of(&self, room: u64) -> Vec<Spoken> {
+        let rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.get(&room).map(|said| said.iter().copied().collect()).unwrap_or_default()
+    }
+}
+
+/// The packets that a mark is said with.
+#[derive(Debug)]
+pub struct Burst(Vec<OpusPacket>);
+
+impl Burst {
+    /// Encodes it. Errors: those of libopus.
+    pub fn encode() -> Result<Self, OpusError> {
+        let mut samples = vec![0.0; LEAD * FRAME_SAMPLES];
+        Sine::new(LEAD_HZ, AMPLITUDE).fill(&mut samples);
+        samples.extend(mark(AMPLITUDE));
+        let mut encoder = Encoder::new(EncoderOptions::default())?;
+        let mut packet = [0; MAX_PACKET];
+        let mut packets = Vec::with_capacity(PACKETS);
+        for frame in samples.chunks_exact(FRAME_SAMPLES) {
+            let mut whole = [0.0; FRAME_SAMPLES];
+            whole.copy_from_slice(frame);
+            let len = encoder.encode(&whole, &mut packet)?;
+            let data = packet[..len].to_vec();
+            packets.push(OpusPacket { data, level_dbov: level_dbov(frame) });
+        }
+        Ok(Self(packets))
+    }
+}
+
+/// All that a bot needs to say marks and to find those of others.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    /// Its part.
+    pub role: MarkRole,
+    /// When turns begin.
+    pub origin: Instant,
+    /// What it says.
+    pub burst: Arc<Burst>,
+    /// What was said, by anyone.
+    pub said: Arc<Said>,
+}
+
+impl Marks {
+    /// The packet of a mark that is due at `due` in place of speech; that it leaves `now` is noted.
+    pub(super) fn packet(&self, due: Instant, now: Instant) -> Option<&OpusPacket> {
+        let time = due.saturating_duration_since(self.origin);
+        let period = (time.as_nanos() / PERIOD.as_nanos()) as u64;
+        if !self.role.speaks(period) {
+            return None;
+        }
+        let within = time - PERIOD * period as u32;
+        let number = (within.as_nanos() / PACKET.as_nanos()) as usize;
+        let packet = self.burst.0.get(number)?;
+        if number == LEAD {
+            self.said.push(self.role, now);
+        }
+        Some(packet)
+    }
+
+    /// Whether it listens now.
+    pub(super) fn listens(&self, now: Instant) -> bool {
+        self.role.listens(now.saturating_duration_since(self.origin))
+    }
+}
+
+/// The ears of one who listens for marks in the mix.
+#[derive(Debug)]
+pub struct Ears {
+    decoder: Decoder,
+    /// Sequence number that comes next, once there was a packet.
+    next: Option<u16>,
+    since: Instant,
+    finder: MarkFinder,
+    /// Samples given to the finder.
+    position: u64,
+    /// Where each of the last packets begins, and when it came.
+    arrivals: VecDeque<(u64, Instant)>,
+    heard: Vec<Instant>,
+    /// Marks said up to here have been judged.
+    judged: Instant,
+    pcm: Box<[f32; FRAME_SAMPLES]>,
+}
+
+impl Ears {
+    /// Ears from `now` on. Errors: libopus has no memory.
+    pub fn new(now: Instant) -> Result<Self, OpusError> {
+        Ok(Self {
+            decoder: Decoder::new(Channels::Mono)?,
+            next: None,
+            since: now,
+            finder: MarkFinder::new(),
+            position: 0,
+            arrivals: VecDeque::new(),
+            heard: Vec::new(),
+            judged: now,
+            pcm: Box::new([0.0; FRAME_SAMPLES]),
+        })
+    }
+
+    /// Takes a packet of the mix (20 ms). One that comes late was concealed and is left out.
+    pub fn packet(&mut self, sequence: u16, payload: &[u8], arrival: Instant) {
+        match self.next.map(|next| sequence.wrapping_sub(next)) {
+            Some(32_768..) => return,
+            Some(gap) if gap <= MAX_CONCEALED => {
+                for before in (1..=u32::from(gap)).rev() {
+                    self.frame(None, arrival.checked_sub(PACKET * before).unwrap_or(arrival));
+                }
+            }
+            _ => {
+                self.decoder.reset();
+                (self.finder, self.position) = (MarkFinder::new(), 0);
+                self.arrivals.clear();
+                self.since = arrival;
+            }
+        }
+        self.frame(Some(payload), arrival);
+        self.next = Some(sequence.wrapping_add(1));
+    }
+
+    fn frame(&mut self, payload: Option<&[u8]>, arrival: Instant) {
+        if self.decoder.decode(payload, &mut *self.pcm) != Ok(FRAME_SAMPLES) {
+            self.pcm.fill(0.0);
+        }
+        self.arrivals.push_back((self.position, arrival));
+        self.position += FRAME_SAMPLES as u64;
+        self.finder.push(&*self.pcm);
+        for found in self.finder.take_found() {
+            let packet = self.arrivals.iter().rfind(|(start, _)| *start as f64 <= found.at);
+            if let Some((start, arrival)) = packet {
+                let within = (found.at - *start as f64) / f64::from(SAMPLE_RATE);
+                self.heard.push(*arrival + Duration::from_secs_f64(within.max(0.0)));
+            }
+        }
+        // What the finder has not searched yet lies within two seconds.
+        while self.arrivals.len() > 150 {
+            self.arrivals.pop_front();
+        }
+    }
+
+    /// Judges the marks of others that have been decided by `now`: each with its time from mouth to
+    /// ear, or none where it was not found.
+    pub(super) fn judge(&mut self, marks: &Marks, now: Instant) -> Vec<Option<Duration>> {
+        let due = |spoken: &&Spoken| {
+            spoken.place != marks.role.place
+                && spoken.at > self.judged
+                && spoken.at >= self.since + SETTLED
+                && spoken.at + DECIDED <= now
+        };
+        let said = marks.said.of(marks.role.room);
+        let decided: Vec<Spoken> = said.iter().filter(due).copied().collect();
+        if let Some(last) = decided.last() {
+            self.judged = last.at;
+        }
+        let heard = |spoken: &Spoken| {
+            let ways = self.heard.iter().filter_map(|at| at.checked_duration_since(spoken.at));
+            ways.filter(|way| *way < PERIOD).min()
+        };
+        let outcome = decided.iter().map(heard).collect();
+        self.heard.retain(|at| *at + 2 * DECIDED > now);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn marks(place: u32, bots: u32, said: &Arc<Said>, origin: Instant) -> Marks {
+        let role = MarkRole { room: 4, bots, place };
+        Marks { role, origin, burst: Arc::new(Burst::encode().unwrap()), said: said.clone() }
+    }
+
+    #[test]
+    fn each_has_its_turn_to_speak_and_to_listen() {
+        let role = |place| MarkRole { room: 1, bots: 37, place };
+        for period in 0..100 {
+            let speakers = (0..37).filter(|place| role(*place).speaks(period));
+            assert_eq!(speakers.count(), 1);
+        }
+        let mut all = std::collections::BTreeSet::new();
+        for turn in 0..40 {
+            let listen = (0..37).filter(|place| role(*place).listens(LISTENING * turn));
+            let listen: Vec<u32> = listen.collect();
+            assert_eq!(listen.len(), 10);
+            all.extend(listen);
+        }
+        assert_eq!(all.len(), 37);
+    }
+
+    #[test]
+    fn the_way_of_a_mark_is_timed_and_a_lost_one_is_missed() {
+        let (said, origin) = (Arc::new(Said::default()), Instant::now());
+        let speaker = marks(0, 1, &said, origin);
+        let listener = marks(1, 1, &said, origin);
+        let voice = super::super::fixtures::Fixtures::embedded().unwrap().voice(0);
+        let (mut ears, mut outcomes) = (Ears::new(origin).unwrap(), Vec::new());
+        // It says one in each period (the first before his ears are used to it); the way takes 150 ms, and
+        // the third that counts is lost on it.
+        for n in 0..800u32 {
+            let due = origin + 3 * MS + PACKET * n;
+            let speech = &voice.packets[n as usize % voice.packets.len()];
+            let packet = speaker.packet(due, due).unwrap_or(speech);
+            if !(300 + LEAD as u32..300 + PACKETS as u32).contains(&n) {
+                ears.packet(n as u16, &packet.data, due + 150 * MS);
+            }
+            if n % 150 == 149 {
+                outcomes.extend(ears.judge(&listener, due));
+            }
+        }
+        assert_eq!(outcomes.len(), 5, "{outcomes:?}");
+        for (number, way) in outcomes.iter().enumerate() {
+            match way {
+                None => assert_eq!(number, 2),
+                // Opus looks 6.5 ms ahead.
+                Some(way) => assert!(way.abs_diff(156 * MS + MS / 2) < MS, "{number}: {way:?}"),
+            }
+        }
+        assert_eq!(outcomes.iter().filter(|way| way.is_none()).count(), 1);
+        assert_eq!(ears.judge(&speaker, origin + 100 * PERIOD), [], "his own are no marks for him");
+    }
+}

@@ -1,0 +1,168 @@
+// What the bots read against what the lab's own link did: delay by the timestamps that travel with each
+// packet of sound, delay through a mixed room by chirps in what is said, loss, and jitter. The link stands
+// between the server and the bots of one room, towards them. A run counts only with a healthy generator
+// and is repeated once if not. `evidence-truth.sh delay mixed loss jitter` runs those parts alone. Writes
+// target/evidence/truth.json.
+
+import { finish, healthy, loadavg } from "./evidence.mjs";
+
+const DELAYS_MS = [0, 50, 100, 200, 400, 1000];
+const LOSSES_PCT = [1, 2, 5, 10];
+const JITTERS_MS = [20, 50];
+
+const before = loadavg();
+const wanted = process.argv.slice(2);
+const part = (name) => wanted.length === 0 || wanted.includes(name);
+const rows = [];
+
+/** Bots behind a link that is so towards them. */
+async function behind(
+  name,
+  network,
+  seconds,
+  room = { audio: "sfu", bots: 10 },
+) {
+  const { code, summary, samples, tries } = await healthy(`name: truth-${name}
+serve: {}
+duration: ${seconds}s
+rooms: [{ audio: ${room.audio}, video: none, people: { bot: ${room.bots} } }]
+media: { audio: speech, video: none }
+networks: [{ name: link, way: down, ${network} }]
+join: { per_second: 20 }
+`);
+  // The first sample is of someone who is just coming in, and the last of someone who leaves.
+  const seen = new Map();
+  const received = [];
+  for (const { person, sample } of samples) {
+    const nth = (seen.get(person) ?? 0) + 1;
+    seen.set(person, nth);
+    if (nth > 1)
+      received.push(
+        ...sample.received.filter((row) => row.packets_received > 100),
+      );
+  }
+  const all = samples.flatMap(({ sample }) => sample.received);
+  return {
+    code,
+    tries,
+    link: summary?.networks?.[0]?.down ?? null,
+    received,
+    all,
+    generator: summary?.generator,
+  };
+}
+
+const percentile = (values, percent) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  return (
+    sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)] ?? null
+  );
+};
+const sum = (list, pick) =>
+  list.reduce((total, row) => total + (pick(row) ?? 0), 0);
+
+for (const delay of part("delay") ? DELAYS_MS : []) {
+  const run = await behind(`delay-${delay}`, `delay: ${delay}ms`, 24);
+  // 95 of 100 packets of an interval were read no further off than this, in 95 of 100 intervals.
+  const errors = run.received.map((row) =>
+    Math.abs(row.transit_p95_ms - run.link.delay_ms),
+  );
+  const expected = sum(run.received, (row) => row.packets_received);
+  const found = sum(run.received, (row) => row.marks_found);
+  rows.push({
+    what: `delay ${delay} ms by timestamps`,
+    exit_code: run.code,
+    tries: run.tries,
+    link_ms: run.link?.delay_ms ?? null,
+    read_p50_ms: percentile(
+      run.received.map((row) => row.transit_ms),
+      50,
+    ),
+    error_p95_ms: percentile(errors, 95),
+    marks_expected: expected,
+    marks_found: found,
+    generator: run.generator,
+    holds:
+      run.code === 0 &&
+      expected > 20_000 &&
+      found === expected &&
+      percentile(errors, 95) <= 2,
+  });
+}
+
+// Twelve talk, of whom a room mixes three; each says a chirp in its turn, ten listen. What the mixer itself
+// takes is the same in all rows: the first, without a link's delay, says how much that is.
+let mixer_ms = null;
+for (const { delay, loss } of part("mixed")
+  ? [...DELAYS_MS.map((delay) => ({ delay, loss: 0 })), { delay: 100, loss: 5 }]
+  : []) {
+  const network = `delay: ${delay}ms, loss_pct: ${loss}`;
+  const run = await behind(`mixed-${delay}-${loss}`, network, 66, {
+    audio: "mcu",
+    bots: 12,
+  });
+  const marked = run.all.filter((row) => row.marks_expected > 0);
+  const expected = sum(marked, (row) => row.marks_expected);
+  const found = sum(marked, (row) => row.marks_found);
+  const heard = marked.filter((row) => row.transit_ms !== null);
+  const median = percentile(
+    heard.map((row) => row.transit_ms),
+    50,
+  );
+  mixer_ms ??= median;
+  const truth = mixer_ms + (run.link?.delay_ms ?? NaN);
+  const errors = heard.flatMap((row) =>
+    [row.transit_ms, row.transit_p95_ms].map((read) => Math.abs(read - truth)),
+  );
+  rows.push({
+    what: `delay ${delay} ms through a mixed room by chirps${loss ? `, ${loss} % lost` : ""}`,
+    exit_code: run.code,
+    tries: run.tries,
+    link_ms: run.link?.delay_ms ?? null,
+    link_loss_pct: run.link?.loss_pct ?? null,
+    mixer_ms,
+    read_p50_ms: median,
+    error_p95_ms: percentile(errors, 95),
+    marks_expected: expected,
+    marks_found: found,
+    holds:
+      run.code === 0 &&
+      expected >= 100 &&
+      found >= 0.98 * expected &&
+      percentile(errors, 95) <= 5,
+  });
+}
+
+for (const loss of part("loss") ? LOSSES_PCT : []) {
+  const run = await behind(`loss-${loss}`, `loss_pct: ${loss}`, 24);
+  const lost = sum(run.all, (row) => row.packets_lost);
+  const arrived = sum(run.all, (row) => row.packets_received);
+  const read = (100 * lost) / (lost + arrived);
+  rows.push({
+    what: `loss ${loss} %`,
+    exit_code: run.code,
+    tries: run.tries,
+    packets: run.link?.packets ?? null,
+    link_pct: run.link?.loss_pct ?? null,
+    read_pct: read,
+    holds:
+      run.code === 0 &&
+      run.link.packets >= 20_000 &&
+      Math.abs(read - run.link.loss_pct) <= 0.2,
+  });
+}
+
+for (const jitter of part("jitter") ? JITTERS_MS : []) {
+  const run = await behind(`jitter-${jitter}`, `jitter: ${jitter}ms`, 24);
+  const read = sum(run.received, (row) => row.jitter_ms) / run.received.length;
+  rows.push({
+    what: `jitter ${jitter} ms`,
+    exit_code: run.code,
+    tries: run.tries,
+    link_ms: run.link?.jitter_ms ?? null,
+    read_mean_ms: read,
+    intervals: run.received.length,
+    holds: run.code === 0 && Math.abs(read / run.link.jitter_ms - 1) <= 0.15,
+  });
+}
+finish("truth", rows, before);
