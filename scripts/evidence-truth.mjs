@@ -15,6 +15,15 @@ const wanted = process.argv.slice(2);
 const part = (name) => wanted.length === 0 || wanted.includes(name);
 const rows = [];
 
+/** A run whose link was itself exact to a millisecond; one that was not is repeated once. */
+async function exact(scenario) {
+  const first = await healthy(scenario);
+  const late = first.summary?.networks?.[0]?.late_ms_p95 ?? Infinity;
+  if (late <= 1) return first;
+  console.error(`the link was ${late} ms late (95th percentile): once more`);
+  return { ...(await healthy(scenario)), tries: first.tries + 1 };
+}
+
 /** Bots behind a link that is so towards them. */
 async function behind(
   name,
@@ -22,7 +31,7 @@ async function behind(
   seconds,
   room = { audio: "sfu", bots: 10 },
 ) {
-  const { code, summary, samples, tries } = await healthy(`name: truth-${name}
+  const { code, summary, samples, tries } = await exact(`name: truth-${name}
 serve: {}
 duration: ${seconds}s
 rooms: [{ audio: ${room.audio}, video: none, people: { bot: ${room.bots} } }]
@@ -46,6 +55,7 @@ join: { per_second: 20 }
     code,
     tries,
     link: summary?.networks?.[0]?.down ?? null,
+    link_late_ms_p95: summary?.networks?.[0]?.late_ms_p95 ?? null,
     received,
     all,
     generator: summary?.generator,
@@ -73,6 +83,7 @@ for (const delay of part("delay") ? DELAYS_MS : []) {
     what: `delay ${delay} ms by timestamps`,
     exit_code: run.code,
     tries: run.tries,
+    link_late_ms_p95: run.link_late_ms_p95,
     link_ms: run.link?.delay_ms ?? null,
     read_p50_ms: percentile(
       run.received.map((row) => row.transit_ms),
@@ -118,6 +129,7 @@ for (const { delay, loss } of part("mixed")
     what: `delay ${delay} ms through a mixed room by chirps${loss ? `, ${loss} % lost` : ""}`,
     exit_code: run.code,
     tries: run.tries,
+    link_late_ms_p95: run.link_late_ms_p95,
     link_ms: run.link?.delay_ms ?? null,
     link_loss_pct: run.link?.loss_pct ?? null,
     mixer_ms,
@@ -142,6 +154,7 @@ for (const loss of part("loss") ? LOSSES_PCT : []) {
     what: `loss ${loss} %`,
     exit_code: run.code,
     tries: run.tries,
+    link_late_ms_p95: run.link_late_ms_p95,
     packets: run.link?.packets ?? null,
     link_pct: run.link?.loss_pct ?? null,
     read_pct: read,
@@ -159,6 +172,7 @@ for (const jitter of part("jitter") ? JITTERS_MS : []) {
     what: `jitter ${jitter} ms`,
     exit_code: run.code,
     tries: run.tries,
+    link_late_ms_p95: run.link_late_ms_p95,
     link_ms: run.link?.jitter_ms ?? null,
     read_mean_ms: read,
     intervals: run.received.length,

@@ -71,6 +71,10 @@ enum Command {
         /// The record's directory, such as runs/2026-11-21T10-00-00-first-room.
         run: PathBuf,
     },
+    /// Say what this machine allows: namespaces, limited links, quotas, batches, browsers.
+    ///
+    /// Each is tried out, with what it is for. Nothing is changed.
+    Doctor,
     /// Make a token (JWT) with which someone may join, and print it.
     ///
     /// The key's name and secret are those under `keys` in moim.yaml.
@@ -114,6 +118,10 @@ const BAD_CONFIGURATION: u8 = 104;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { config, shards } => serve(config, shards),
+        Command::Doctor => {
+            lab::doctor::print();
+            ExitCode::SUCCESS
+        }
         Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
         Command::Load { scenario, runs, check: false } => {
             lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()

@@ -163,7 +163,8 @@ test("a fourth comes into a mesh and leaves, and the others' sound has no break"
   console.log(`# ${(100 * left).toFixed(0)} % of the machine was left over`);
   for (const { concealed, what } of rows) {
     console.log(`# ${concealed.toFixed(2)} % concealed`);
-    assert.ok(concealed < 2, what);
+    // A machine without CPU left makes up some sound whoever comes; a connection made anew would be a second of it.
+    assert.ok(concealed < (left > 0.1 ? 1 : 5), what);
   }
 });
 

@@ -9,6 +9,7 @@ pub mod bots;
 pub mod canary;
 pub mod checks;
 mod cpus;
+pub mod doctor;
 mod http;
 pub mod link;
 pub mod metrics;

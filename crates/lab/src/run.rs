@@ -328,6 +328,7 @@ async fn act<D: BotDriver>(
     let rss_before_mib = house.server_pid().and_then(proc::rss_mib);
     let by_hand = by_hand(scenario, house, &stage);
     let (mut tasks, commands) = invite(scenario, house, &stage, plan);
+    let _changing = stage.change_networks(&scenario.networks);
     let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok()).cloned();
     let mut watch = Watch {
         datagrams: &|| bots.as_ref()?.datagrams(),

@@ -1,13 +1,15 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
 use crate::checks::{Expected, Listener};
-use crate::link::networks::Networks;
+use crate::link::networks::{Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
 use crate::scenario::Url;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 use wire::{EventEnvelope, QualitySample};
 
 /// The run as its people see it.
@@ -63,6 +65,25 @@ impl Stage {
     /// The same with links before people.
     pub fn with_networks(self, networks: Option<Networks>) -> Self {
         Self { networks, ..self }
+    }
+
+    /// Changes networks when it is time; dropping what it gives ends that.
+    pub fn change_networks(self: &Arc<Self>, networks: &[Network]) -> JoinSet<()> {
+        let (mut tasks, begin) = (JoinSet::new(), tokio::time::Instant::now());
+        for (index, network) in networks.iter().cloned().enumerate() {
+            let stage = Arc::clone(self);
+            tasks.spawn(async move {
+                for change in &network.changes {
+                    sleep_until(begin + change.at).await;
+                    if let Some(networks) = &stage.networks {
+                        networks.change(index, change);
+                    }
+                    let text = format!("the network {} changes", network.name);
+                    stage.event(Level::Info, None, text);
+                }
+            });
+        }
+        tasks
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

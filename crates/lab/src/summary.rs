@@ -451,6 +451,11 @@ fn generator(input: &Input<'_>) -> GeneratorSummary {
         let lag = short(input.timer_lag_ms_p99);
         reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
     }
+    let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
+    if late > TIMER_LAG_LIMIT_MS {
+        let late = short(late);
+        reasons.push(format!("the link sent packets on {late} ms late (99th percentile)"));
+    }
     let threads = mean_threads(windows.iter().map(|record| &record.generator.threads));
     let bots = threads.iter().filter(|(name, _)| name.starts_with("bots-"));
     let bots_cores: f64 = bots.map(|(_, cores)| cores).sum();

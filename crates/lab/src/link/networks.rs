@@ -6,7 +6,8 @@ use super::sdp;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A network that some of the people are on.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,19 @@ pub struct Network {
     pub name: String,
     /// Share of a scenario's people who are on it, in percent.
     pub share_pct: f64,
+    /// From people to the server.
+    pub up: LinkSpec,
+    /// From the server to people.
+    pub down: LinkSpec,
+    /// What it becomes on the way, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// What a network is from some moment on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// When, from the first join.
+    pub at: Duration,
     /// From people to the server.
     pub up: LinkSpec,
     /// From the server to people.
@@ -58,6 +72,16 @@ pub struct NetworkSummary {
     pub up: DirectionSummary,
     /// From the server to people.
     pub down: DirectionSummary,
+    /// How much later than the model said the relay of all links sent packets on: 95th percentile,
+    /// in milliseconds. What is read of a link can be no more exact.
+    #[serde(default)]
+    pub late_ms_p95: Option<f64>,
+    /// The same, 99th percentile.
+    #[serde(default)]
+    pub late_ms_p99: Option<f64>,
+    /// Packets that the relay had no room for, or that belonged to nobody.
+    #[serde(default)]
+    pub relay_dropped: u64,
 }
 
 impl DirectionSummary {
@@ -75,13 +99,21 @@ impl DirectionSummary {
 /// The networks of a run.
 pub struct Networks {
     relay: Relay,
-    networks: Vec<Network>,
-    legs: Mutex<Vec<(usize, SocketAddr, Leg)>>,
+    names: Vec<String>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// What each network is now.
+    specs: Vec<(LinkSpec, LinkSpec)>,
+    /// The legs, with the network of each.
+    legs: Vec<(usize, Leg)>,
 }
 
 impl std::fmt::Debug for Networks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Networks").field("networks", &self.networks).finish_non_exhaustive()
+        f.debug_struct("Networks").field("names", &self.names).finish_non_exhaustive()
     }
 }
 
@@ -94,22 +126,42 @@ impl Networks {
         if networks.is_empty() {
             return Ok(None);
         }
-        let (relay, networks) = (Relay::start()?, networks.to_vec());
-        Ok(Some(Self { relay, networks, legs: Mutex::default() }))
+        let specs = networks.iter().map(|network| (network.up, network.down)).collect();
+        let names = networks.iter().map(|network| network.name.clone()).collect();
+        let kept = Mutex::new(Kept { specs, legs: Vec::new() });
+        Ok(Some(Self { relay: Relay::start()?, names, kept }))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A network is something else from now on, for all who are on it and who come later.
+    pub fn change(&self, network: usize, change: &Change) {
+        let mut kept = self.kept();
+        if let Some(specs) = kept.specs.get_mut(network) {
+            *specs = (change.up, change.down);
+        }
+        for (_, leg) in kept.legs.iter().filter(|(of, _)| *of == network) {
+            self.relay.set(*leg, change.up, change.down);
+        }
     }
 
     /// An SDP of the server's as someone on a network gets it: with a leg of his own for each of
     /// its candidates, kept from one answer to the next.
     pub fn through(&self, network: usize, sdp: &str, known: &mut Vec<(SocketAddr, Leg)>) -> String {
         sdp::rewrite(sdp, |server| {
+            if server.is_ipv6() {
+                return None; // The relay has sockets of IPv4.
+            }
             if let Some((_, leg)) = known.iter().find(|(address, _)| *address == server) {
                 return Some(leg.address);
             }
-            let of = self.networks.get(network)?;
-            let mut legs = self.legs.lock().unwrap_or_else(PoisonError::into_inner);
-            let seed = (legs.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let leg = self.relay.leg(server, of.up, of.down, seed)?;
-            legs.push((network, server, leg));
+            let mut kept = self.kept();
+            let (up, down) = *kept.specs.get(network)?;
+            let seed = (kept.legs.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let leg = self.relay.leg(server, up, down, seed)?;
+            kept.legs.push((network, leg));
             known.push((server, leg));
             Some(leg.address)
         })
@@ -117,30 +169,25 @@ impl Networks {
 
     /// What they did so far.
     pub fn summaries(&self) -> Vec<NetworkSummary> {
-        let legs = self.legs.lock().unwrap_or_else(PoisonError::into_inner);
-        let summary = |(index, network): (usize, &Network)| {
-            let of: Vec<LegCounts> = legs
-                .iter()
-                .filter(|(number, _, _)| *number == index)
-                .map(|(_, _, leg)| self.relay.counts(*leg))
-                .collect();
+        let kept = self.kept();
+        let summary = |(index, name): (usize, &String)| {
+            let legs = kept.legs.iter().filter(|(of, _)| *of == index);
+            let of: Vec<LegCounts> = legs.map(|(_, leg)| self.relay.counts(*leg)).collect();
             let sum = |media: fn(&LegCounts) -> Counts| {
                 let all = of.iter().map(media);
                 DirectionSummary::of(&all.fold(Counts::default(), |sum, one| sum.plus(&one)))
             };
             NetworkSummary {
-                name: network.name.clone(),
+                name: name.clone(),
                 legs: of.len(),
                 up: sum(|leg| leg.up.1),
                 down: sum(|leg| leg.down.1),
+                late_ms_p95: self.relay.late_ms(95.0),
+                late_ms_p99: self.relay.late_ms(99.0),
+                relay_dropped: self.relay.dropped(),
             }
         };
-        self.networks.iter().enumerate().map(summary).collect()
-    }
-
-    /// Packets that the relay itself had no room for.
-    pub fn dropped(&self) -> u64 {
-        self.relay.dropped()
+        self.names.iter().enumerate().map(summary).collect()
     }
 }
 
@@ -150,7 +197,7 @@ mod tests {
 
     fn network(share_pct: f64) -> Network {
         let (up, down) = (LinkSpec::default(), LinkSpec::default());
-        Network { name: "x".into(), share_pct, up, down }
+        Network { name: "x".into(), share_pct, up, down, changes: vec![] }
     }
 
     #[test]

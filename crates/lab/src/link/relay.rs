@@ -6,6 +6,7 @@
 //! sockets: legs need no descriptors. What is under way waits in one queue by its time.
 
 use super::model::{Counts, Fate, LinkSpec, Path};
+use hdrhistogram::Histogram;
 use net::{Events, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -63,6 +64,8 @@ struct State {
     flows: Vec<Flow>,
     by_person: HashMap<(usize, SocketAddr), usize>,
     dropped: u64,
+    /// How much later than the model said packets left, in µs.
+    late_us: Option<Histogram<u64>>,
 }
 
 struct LegState {
@@ -148,7 +151,10 @@ impl Relay {
         let down_port = down.local_addr()?.port();
         let poller = Poller::new()?;
         let shared = Arc::new(Shared {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                late_us: Histogram::new_with_bounds(1, 60_000_000, 2).ok(),
+                ..State::default()
+            }),
             stop: AtomicBool::new(false),
             waker: Waker::new()?,
         });
@@ -202,6 +208,14 @@ impl Relay {
             up: leg.up.counts(),
             down: leg.down.counts(),
         })
+    }
+
+    /// How much later than the model said packets left so far: a percentile, in ms; none where none
+    /// has left. What is read of a link can be no more exact.
+    pub fn late_ms(&self, percent: f64) -> Option<f64> {
+        let state = lock(&self.shared.state);
+        let late = state.late_us.as_ref().filter(|late| !late.is_empty())?;
+        Some(late.value_at_quantile(percent / 100.0) as f64 / 1000.0)
     }
 
     /// Packets that the relay itself had no room for, or that belong to no leg.
@@ -300,10 +314,18 @@ impl Post {
     /// Sends what is due.
     fn deliver(&mut self) {
         let now = Instant::now();
+        if self.under_way.peek().is_none_or(|Reverse(parcel)| parcel.at > now) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = lock(&shared.state);
         while let Some(Reverse(parcel)) = self.under_way.peek()
             && parcel.at <= now
         {
             let Some(Reverse(parcel)) = self.under_way.pop() else { break };
+            if let Some(late_us) = &mut state.late_us {
+                late_us.saturating_record(now.duration_since(parcel.at).as_micros() as u64);
+            }
             let (batch, socket) = match parcel.to_server {
                 true => (&mut self.to_server, &self.up),
                 false => (&mut self.to_people, &self.down),
@@ -312,9 +334,10 @@ impl Post {
                 batch.flush(socket);
             }
             if !batch.push_from(Some(parcel.source), parcel.destination, &parcel.bytes) {
-                lock(&self.shared.state).dropped += 1;
+                state.dropped += 1;
             }
         }
+        drop(state);
         self.to_server.flush(&self.up);
         self.to_people.flush(&self.down);
     }

@@ -1,9 +1,9 @@
 //! The `networks` of a scenario.
 
-use super::Scenario;
+use super::{Scenario, Target};
 use crate::link::model::{LinkSpec, Loss};
-use crate::link::networks::Network;
-use settings::{Section, duration, number, one_of, parsed};
+use crate::link::networks::{Change, Network};
+use settings::{Section, duration, list_of, number, one_of, parsed, section};
 use std::time::Duration;
 use wire::room::{AudioTopology, VideoTopology};
 
@@ -16,35 +16,51 @@ enum Ways {
 }
 
 pub(super) fn decode(network: &mut Section<'_>) -> Option<Network> {
-    let minute = Duration::ZERO..=Duration::from_secs(60);
     let name = parsed("a name, such as mobile", |text: &str| match text.len() {
         1..=40 => Ok(text.to_owned()),
         _ => Err("it has 1 to 40 characters".into()),
     });
     let name = network.read("name", name).or("network".to_owned());
     let share_pct = network.read("share_pct", number(0.0..=100.0)).or(100.0);
-    let delay = network.read("delay", duration(minute.clone())).or(Duration::ZERO);
-    let jitter = network.read("jitter", duration(minute.clone())).or(Duration::ZERO);
-    let loss_pct = network.read("loss_pct", number(0.0..=99.0)).or(0.0);
-    let burst = network.read("burst_packets", number(1.0..=10_000.0)).or(1.0);
-    let rate_kbps = network.read("rate_kbps", number(1..=100_000_000u32)).optional();
-    let queue = network.read("queue", duration(minute)).or(Duration::ZERO);
+    let (up, down) = decode_link(network);
+    let changes = network.read("changes", list_of(section(decode_change), 0..=1000)).or(vec![]);
+    let mut network = Network { name, share_pct, up, down, changes };
+    network.changes.sort_by_key(|change| change.at);
+    Some(network)
+}
+
+/// What a network is later: all that is not said is clear.
+fn decode_change(change: &mut Section<'_>) -> Option<Change> {
+    let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
+    let at = change.read("at", duration(day)).required();
+    let (up, down) = decode_link(change);
+    Some(Change { at: at?, up, down })
+}
+
+/// A link's two directions.
+fn decode_link(link: &mut Section<'_>) -> (LinkSpec, LinkSpec) {
+    let minute = Duration::ZERO..=Duration::from_secs(60);
+    let delay = link.read("delay", duration(minute.clone())).or(Duration::ZERO);
+    let jitter = link.read("jitter", duration(minute.clone())).or(Duration::ZERO);
+    let loss_pct = link.read("loss_pct", number(0.0..=100.0)).or(0.0);
+    let burst = link.read("burst_packets", number(1.0..=10_000.0)).or(1.0);
+    let rate_kbps = link.read("rate_kbps", number(1..=100_000_000u32)).optional();
+    let queue = link.read("queue", duration(minute)).or(Duration::ZERO);
     let ways = [("both", Ways::Both), ("up", Ways::Up), ("down", Ways::Down)];
-    let ways = network.read("way", one_of(&ways)).or(Ways::Both);
+    let ways = link.read("way", one_of(&ways)).or(Ways::Both);
     let share = loss_pct / 100.0;
-    let loss = match (share > 0.0, burst > 1.0) {
+    let loss = match (share > 0.0, burst > 1.0 && share < 1.0) {
         (false, _) => Loss::None,
         (true, false) => Loss::Random(share),
         (true, true) => Loss::Bursts { share, mean_packets: burst },
     };
     let spec = LinkSpec { delay, jitter, loss, rate_kbps, queue };
     let clear = LinkSpec::default();
-    let (up, down) = match ways {
+    match ways {
         Ways::Both => (spec, spec),
         Ways::Up => (spec, clear),
         Ways::Down => (clear, spec),
-    };
-    Some(Network { name, share_pct, up, down })
+    }
 }
 
 /// What only the whole can tell.
@@ -57,6 +73,12 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
         let what = format!("the shares add up to {share} %");
         root.fault("networks", what, "write shares of 100 % in all, or less: the rest has no link");
     }
+    if let Target::Running(url) = &scenario.target
+        && url.host.starts_with('[')
+    {
+        let cure = "give the server's IPv4 address";
+        root.fault("networks", "the link speaks IPv4 only", cure);
+    }
     let mesh = scenario
         .rooms
         .iter()
@@ -64,5 +86,60 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
     if mesh {
         let cure = "give rooms of a mesh a scenario of their own, without networks";
         root.fault("networks", "members of a mesh send to each other, past the link", cure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(networks: &str) -> Result<Scenario, settings::Problems> {
+        let head = "name: x\nserve: {}\nduration: 9s\n";
+        let rooms = "rooms: [{ people: { bot: 4, chromium: 1 } }]\n";
+        Scenario::parse(&format!("{head}{rooms}networks: {networks}\n"), "x.yaml")
+    }
+
+    #[test]
+    fn networks_and_what_they_become() {
+        let text = "[{ name: mobile, share_pct: 30, delay: 80ms, jitter: 10ms, loss_pct: 2, burst_packets: 4, \
+                    rate_kbps: 2000, queue: 300ms, changes: [{ at: 5s, loss_pct: 100 }, { at: 2s }] }, \
+                    { share_pct: 70, delay: 1s, way: down }]";
+        let networks = parse(text).expect("valid").networks;
+        let ms = Duration::from_millis;
+        let mobile = LinkSpec {
+            delay: ms(80),
+            jitter: ms(10),
+            loss: Loss::Bursts { share: 0.02, mean_packets: 4.0 },
+            rate_kbps: Some(2000),
+            queue: ms(300),
+        };
+        assert_eq!((networks[0].up, networks[0].down), (mobile, mobile));
+        let clear = LinkSpec::default();
+        let out = LinkSpec { loss: Loss::Random(1.0), ..clear };
+        let later = [
+            Change { at: ms(2000), up: clear, down: clear },
+            Change { at: ms(5000), up: out, down: out },
+        ];
+        assert_eq!(networks[0].changes, later, "in order of time");
+        let far = LinkSpec { delay: ms(1000), ..clear };
+        assert_eq!((networks[1].name.as_str(), networks[1].up), ("network", clear));
+        assert_eq!(networks[1].down, far);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (networks, said) in [
+            ("[{ share_pct: 60 }, { share_pct: 50 }]", "the shares add up to 110 %"),
+            ("[{ losspct: 3 }]", "loss_pct"),
+            ("[{ loss_pct: 101 }]", "out of range"),
+            ("[{ changes: [{ delay: 5ms }] }]", "at"),
+        ] {
+            let problems = parse(networks).expect_err("refused").to_string();
+            assert!(problems.contains(said), "{networks}: {problems}");
+        }
+        let mesh = "name: x\nserve: {}\nduration: 9s\nnetworks: [{}]\n\
+                    rooms: [{ preset: mesh, people: { bot: 2 } }]\n";
+        let problems = Scenario::parse(mesh, "x.yaml").expect_err("refused").to_string();
+        assert!(problems.contains("past the link"), "{problems}");
     }
 }
