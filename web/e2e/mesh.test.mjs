@@ -125,8 +125,7 @@ function cores() {
  * Lets a fourth come and leave, and says what happened to each stream of the others meanwhile, and
  * the share of the machine's time that was left over.
  */
-async function fourthComesAndLeaves(t, query) {
-  const { url, launched, people } = await meet(t, query);
+async function fourthComesAndLeaves(t, { url, launched, people }, query) {
   for (const { page } of people) await page.setViewportSize({ width: 400, height: 300 });
   const kept = await Promise.all(people.map(connections));
   const machine = cores();
@@ -159,7 +158,7 @@ async function fourthComesAndLeaves(t, query) {
 }
 
 test("a fourth comes into a mesh and leaves, and the others' sound has no break", async (t) => {
-  const { rows, left } = await fourthComesAndLeaves(t, { camera: "0" });
+  const { rows, left } = await fourthComesAndLeaves(t, await meet(t, { camera: "0" }), { camera: "0" });
   console.log(`# ${(100 * left).toFixed(0)} % of the machine was left over`);
   for (const { concealed, what } of rows) {
     console.log(`# ${concealed.toFixed(2)} % concealed`);
@@ -169,15 +168,23 @@ test("a fourth comes into a mesh and leaves, and the others' sound has no break"
 });
 
 test("a fourth comes into a mesh and leaves, and the others' pictures go on", async (t) => {
-  // Small pictures in small windows: four people are twelve encoders on this one machine.
-  const { rows, left } = await fourthComesAndLeaves(t, { camera: "180p" });
-  for (const { kind, frames, freezes, what } of rows.filter((row) => row.kind === "video")) {
-    assert.ok(frames > 0, `${kind}: ${what}`);
-    // Twelve encoders that have no CPU left freeze pictures, whoever comes or goes.
-    if (left > 0.1) assert.equal(freezes, 0, what);
+  // Small pictures in small windows: four people are twelve encoders on this one machine. Without CPU they freeze now
+  // and then whoever comes; what a fourth did to the others he would do each time.
+  const query = { camera: "180p" };
+  const called = await meet(t, query);
+  const frozen = [];
+  for (let round = 0; round < 3; round++) {
+    const { rows, left } = await fourthComesAndLeaves(t, called, query);
+    const pictures = rows.filter((row) => row.kind === "video");
+    for (const { frames, what } of pictures) assert.ok(frames > 0, what);
+    const freezes = pictures.filter((row) => row.freezes > 0);
+    console.log(
+      `# ${freezes.length} of ${pictures.length} pictures froze, ${(100 * left).toFixed(0)} % of the machine was left over`,
+    );
+    if (freezes.length === 0) return;
+    frozen.push(freezes.map((row) => row.what));
   }
-  if (left <= 0.1)
-    t.diagnostic(`freezes were not judged: ${(100 * left).toFixed(0)} % of the machine was left over`);
+  assert.fail(`pictures froze each time: ${JSON.stringify(frozen)}`);
 });
 
 test("what is switched on later, and what a moderator switches off, reaches everyone in a mesh", async (t) => {

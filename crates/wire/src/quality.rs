@@ -100,7 +100,7 @@ pub struct ReceivedTrack {
     /// The same, 95th percentile.
     #[serde(default)]
     pub transit_p95_ms: Option<f64>,
-    /// Marks that should have been found in what came, and those that were.
+    /// Marks that should have been found in what came.
     #[serde(default)]
     pub marks_expected: Option<u64>,
     /// Those that were found.

@@ -142,6 +142,7 @@ function keyFigures({ meta, summary }: RunRecord): HTMLElement {
     ["Loss", `${figure(metric("loss_pct").user_p95, 2)} %`, "95th percentile of people"],
     ["MOS-LQ", figure(metric("mos_lq").user_p5, 2), "5th percentile of people"],
     ["Round trip", `${figure(metric("rtt_ms").user_p95)} ms`, "95th percentile of people"],
+    ["Mouth to ear", `${figure(metric("mouth_to_ear_ms").user_p95)} ms`, "95th percentile of people"],
     ["Frame rate", `${figure(metric("frames_per_second").user_p5)} /s`, "5th percentile of people"],
     ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
     ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
@@ -242,6 +243,12 @@ function plots({ samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
       unit: "ms",
       quality: true,
       data: qualityLines(samples, meanOf("jitter_ms"), "highest"),
+    }),
+    charts.add({
+      title: "Mouth to ear",
+      unit: "ms, of bots",
+      quality: true,
+      data: qualityLines(samples, meanOf("mouth_to_ear_ms"), "highest"),
     }),
     charts.add({
       title: "Frame rate",
@@ -346,7 +353,7 @@ function metricsTable(summary: Summary): HTMLElement[] {
   ];
 }
 
-function machineTables({ server, generator }: Summary): HTMLElement[] {
+function machineTables({ server, generator, networks }: Summary): HTMLElement[] {
   const threads = (map: Record<string, number> | undefined) =>
     Object.entries(map ?? {}).sort(([, a], [, b]) => b - a);
   const cores = (caption: string, rows: [string, number][]) =>
@@ -355,6 +362,25 @@ function machineTables({ server, generator }: Summary): HTMLElement[] {
       { title: "Cores", text: ([, value]) => figure(value, 3) },
     ]);
   const sections: HTMLElement[] = [];
+  if (networks && networks.length > 0) {
+    const ways = networks.flatMap(({ name, up, down }) => [
+      { name: `${name}, up`, ...up },
+      { name: `${name}, down`, ...down },
+    ]);
+    sections.push(
+      section(
+        "Networks",
+        "What the lab's own links did with packets of media.",
+        table("Networks", ways, [
+          { title: "Network", words: true, text: (way) => way.name },
+          { title: "Packets", text: (way) => figure(way.packets, 0) },
+          { title: "Lost %", text: (way) => figure(way.loss_pct, 2) },
+          { title: "Delay ms", text: (way) => figure(way.delay_ms, 2) },
+          { title: "Jitter ms", text: (way) => figure(way.jitter_ms, 2) },
+        ]),
+      ),
+    );
+  }
   if (server) sections.push(section("Server threads", "", cores("Server threads", threads(server.threads))));
   if (generator) {
     const health =

@@ -105,9 +105,18 @@ export interface Summary {
     timer_lag_ms_p99?: number | null;
     threads?: Record<string, number>;
   } | null;
+  networks?: { name: string; up: LinkFigures; down: LinkFigures }[];
   machine?: Machine;
   failures?: string[];
   checks?: { name: string; ok: boolean; detail?: string }[];
+}
+
+/** What a direction of a link did with media. */
+export interface LinkFigures {
+  packets?: number;
+  loss_pct?: number | null;
+  delay_ms?: number | null;
+  jitter_ms?: number | null;
 }
 
 /** A row of what was received, as in the contract's quality sample. */
@@ -120,6 +129,7 @@ export interface Received {
   jitter_ms?: number | null;
   frames_per_second?: number | null;
   freeze_ratio?: number | null;
+  mouth_to_ear_ms?: number | null;
   mos_lq?: number | null;
   mos_cq?: number | null;
   bitrate_kbps?: number | null;
