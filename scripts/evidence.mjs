@@ -11,21 +11,25 @@ import {
 import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 
-const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
+export const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
 
-/** Runs a scenario; its exit code, its summary (null where there is none) and its samples. */
-export async function load(scenario) {
+/**
+ * Runs a scenario; its exit code, its summary (null where there is none) and its samples. `wrap`: a command
+ * that runs the lab, `flags`: more of the lab's own.
+ */
+export async function load(scenario, { wrap = [], flags = [] } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "moim-evidence-"));
   const file = join(dir, "scenario.yaml");
   writeFileSync(file, scenario);
-  const child = spawn(BINARY, ["load", file, "--runs", join(dir, "runs")], {
+  const line = [...wrap, BINARY, "load", file, "--runs", join(dir, "runs")];
+  const child = spawn(line[0], [...line.slice(1), ...flags], {
     stdio: ["ignore", "ignore", "inherit"],
   });
   const code = await new Promise((done) => child.once("exit", done));
   let summary = null;
   let samples = [];
   try {
-    const [run] = readdirSync(join(dir, "runs"));
+    const [run] = readdirSync(join(dir, "runs")).sort();
     const read = (name) => readFileSync(join(dir, "runs", run, name), "utf8");
     summary = JSON.parse(read("summary.json"));
     const lines = read("samples.jsonl").split("\n").filter(Boolean);
@@ -58,13 +62,16 @@ export function machine(before) {
   };
 }
 
-/** Writes target/evidence/NAME.json and ends: 0 only where every row holds. */
-export function finish(name, rows, before) {
+/**
+ * Writes target/evidence/NAME.json and ends: 0 only where every row holds. `more`: what belongs into the file
+ * besides.
+ */
+export function finish(name, rows, before, more = {}) {
   const ok = rows.length > 0 && rows.every((row) => row.holds);
   mkdirSync("target/evidence", { recursive: true });
   writeFileSync(
     `target/evidence/${name}.json`,
-    `${JSON.stringify({ machine: machine(before), seed: 1, rows, ok }, null, 2)}\n`,
+    `${JSON.stringify({ machine: machine(before), seed: more.seed ?? 1, rows, ok, ...more }, null, 2)}\n`,
   );
   for (const row of rows) console.log(row);
   console.log(ok ? "holds" : "does NOT hold");

@@ -5,6 +5,7 @@ use lab::LoadOptions;
 use lab::study::StudyOptions;
 use server::auth::{Secret, TokenRequest};
 use server::config::Config;
+use server::faults::Faults;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +36,10 @@ enum Command {
         /// room's people may be on several. Wins over media.shards of the settings.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
         shards: Option<u16>,
+        /// A fault made on purpose, for tests in development mode: hot_thread=40us,
+        /// stalled_signaling=800ms/3s or receive_buffer=4096. May be given again.
+        #[arg(long, value_name = "FAULT", hide_short_help = true)]
+        fault: Vec<String>,
     },
     /// Run a scenario: people come, talk and are measured; a report is written.
     ///
@@ -49,6 +54,11 @@ enum Command {
         /// Only read the scenario and tell what is wrong with it.
         #[arg(long)]
         check: bool,
+        /// Run once more with the first bottleneck's resource changed by a fifth (a quota, a link
+        /// limited by tbf, open files; of a server that runs already): what is delivered must
+        /// follow, and turns the bottleneck from suspected to proven. Needs root.
+        #[arg(long)]
+        prove: bool,
     },
     /// Run one of the four reference studies and put our figures beside its own.
     ///
@@ -117,14 +127,14 @@ const BAD_CONFIGURATION: u8 = 104;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { config, shards } => serve(config, shards),
+        Command::Serve { config, shards, fault } => serve(config, shards, &fault),
         Command::Doctor => {
             lab::doctor::print();
             ExitCode::SUCCESS
         }
         Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario, runs, check: false } => {
-            lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()
+        Command::Load { scenario, runs, check: false, prove } => {
+            lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None, prove }).into()
         }
         Command::Study { name, quick, out } => {
             let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };
@@ -135,7 +145,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(path: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
+fn serve(path: Option<PathBuf>, shards: Option<u16>, faults: &[String]) -> ExitCode {
     let mut config = match Config::load(path.as_deref()) {
         Ok(config) => config,
         Err(problems) => {
@@ -145,6 +155,13 @@ fn serve(path: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     };
     if let Some(shards) = shards {
         config.media.shards = shards.into();
+    }
+    match faults.iter().try_fold(Faults::default(), |known, text| known.add(text)) {
+        Ok(faults) => config.faults = faults,
+        Err(why) => {
+            eprintln!("moim: {why}");
+            return BAD_CONFIGURATION.into();
+        }
     }
     server::logging::init(&config.log);
     match server::serve::run(&config) {

@@ -53,6 +53,15 @@ pub fn divide(all: &[usize], cpus: &Cpus, browsers: bool) -> io::Result<CpuSets>
     Ok(CpuSets { server, generator, disjoint: true })
 }
 
+/// The sets beside a server that runs already, on CPUs that somebody else chose; none where nothing
+/// is known of it. The generator takes what it leaves free; browsers need all.
+pub fn beside(all: &[usize], server: Vec<usize>, browsers: bool) -> Option<CpuSets> {
+    let free: Vec<usize> = all.iter().copied().filter(|cpu| !server.contains(cpu)).collect();
+    let disjoint = !free.is_empty() && !browsers;
+    let generator = if disjoint { free } else { all.to_vec() };
+    (!server.is_empty()).then_some(CpuSets { server, generator, disjoint })
+}
+
 /// Lets all threads of this process run on these CPUs only; threads that start later take their
 /// set from the thread that starts them.
 pub fn pin_process(cpus: &[usize]) {
@@ -93,6 +102,11 @@ mod tests {
         assert!(!sets(&[0, 1], &Cpus::Shared, false).expect("shared").disjoint);
         let list = sets(&[0, 1, 2], &Cpus::Server(vec![2]), true).expect("list");
         assert_eq!((&list.server[..], &list.generator[..]), (&[2][..], &[0, 1][..]));
+        let found = beside(&[0, 1, 2], vec![0], false).expect("known");
+        assert_eq!((&found.generator[..], found.disjoint), (&[1, 2][..], true));
+        assert!(!beside(&[0, 1], vec![0, 1], false).expect("known").disjoint);
+        assert!(!beside(&[0, 1], vec![0], true).expect("known").disjoint);
+        assert_eq!(beside(&[0, 1], vec![], false), None);
         let missing = sets(&[0, 1], &Cpus::Server(vec![7]), false).expect_err("missing");
         assert!(missing.to_string().contains("CPU 7"), "{missing}");
         let all = sets(&[0, 1], &Cpus::Server(vec![0, 1]), false).expect_err("all");

@@ -6,18 +6,21 @@
 
 pub mod bot;
 pub mod bots;
+pub mod bottleneck;
 pub mod canary;
 pub mod checks;
 mod cpus;
 pub mod doctor;
 mod http;
+mod kernel;
 pub mod link;
 pub mod metrics;
-mod monitor;
+pub mod monitor;
 pub mod mos;
 mod person;
 pub mod proc;
 mod progress;
+mod prove;
 pub mod record;
 pub mod report;
 pub mod roster;
@@ -53,7 +56,10 @@ pub fn load(options: &LoadOptions) -> u8 {
     };
     let result = runtime.block_on(run::run(options, run::bots_of_this_build, run::interrupted()));
     match result {
-        Ok(run) => {
+        Ok(mut run) => {
+            if options.prove {
+                runtime.block_on(run::prove(&mut run, options));
+            }
             print!("{}", summary::table(&run.summary, &run.meta));
             println!("report: {}", run.dir.join("report.html").display());
             run.summary.exit_code

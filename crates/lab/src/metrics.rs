@@ -184,6 +184,12 @@ impl Collector {
         }
     }
 
+    /// Takes a sample of a person whose first one was taken elsewhere: nothing is warm-up.
+    pub fn add_warm(&mut self, person: &str, sample: &QualitySample) {
+        self.seen.entry(person.to_owned()).or_insert(1);
+        self.add(person, sample);
+    }
+
     /// Takes a single value of a person, of a metric of [`NAMES`].
     pub fn value(&mut self, person: &str, name: &'static str, value: Option<f64>) {
         if let Some(value) = value.filter(|v| v.is_finite()) {

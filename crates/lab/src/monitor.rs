@@ -1,12 +1,13 @@
 //! Watches server and generator: CPU by thread, memory, traffic, drops, and how late timers fire.
 
 use crate::http;
-use crate::proc::{self, ThreadTimes};
-use crate::record::{GeneratorUsage, MachineRecord, ServerUsage};
+use crate::kernel;
+use crate::proc;
+use crate::record::{GeneratorUsage, KernelUsage, MachineRecord, ServerUsage};
 use crate::scenario::Url;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,6 +18,10 @@ const TICK: Duration = Duration::from_millis(10);
 const MAX_LAG_US: u64 = 60_000_000;
 /// The server has so long to tell its metrics.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the server is asked for a small page, and from when on the answer is late.
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// See [`ServerUsage::probes`].
+pub const PROBE_LATE: Duration = Duration::from_millis(250);
 
 /// What a server's metrics say so far; null where it has no such series.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,6 +34,8 @@ pub struct Counters {
     drops: BTreeMap<String, u64>,
     /// By name.
     mix: BTreeMap<String, u64>,
+    /// Ticks of the signaling loop: due, missed.
+    signaling: Option<(f64, f64)>,
 }
 
 impl Counters {
@@ -45,6 +52,14 @@ impl Counters {
                 "moim_media_packets_out_total" => &mut counters.packets_out,
                 "moim_media_bytes_in_total" => &mut counters.bytes_in,
                 "moim_media_bytes_out_total" => &mut counters.bytes_out,
+                "moim_signaling_ticks_total" => {
+                    counters.signaling.get_or_insert_default().0 += value;
+                    continue;
+                }
+                "moim_signaling_ticks_missed_total" => {
+                    counters.signaling.get_or_insert_default().1 += value;
+                    continue;
+                }
                 "moim_dropped_total" => {
                     let reason = format!("{}/{}", label(labels, "where"), label(labels, "reason"));
                     *counters.drops.entry(reason).or_default() += value as u64;
@@ -156,17 +171,69 @@ impl Drop for TimerLag {
     }
 }
 
+/// Asks the server for a small page some times a second and counts what came late.
+#[derive(Debug)]
+struct Probe {
+    counts: Arc<ProbeCounts>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct ProbeCounts {
+    made: AtomicU64,
+    late: AtomicU64,
+}
+
+impl Probe {
+    fn start(url: Url) -> Self {
+        let counts = Arc::new(ProbeCounts::default());
+        let shared = Arc::clone(&counts);
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(PROBE_EVERY);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            // In the background: a request that hangs must not hold the next one up.
+            let mut running = tokio::task::JoinSet::new();
+            loop {
+                ticks.tick().await;
+                while running.try_join_next().is_some() {}
+                let (url, counts) = (url.clone(), Arc::clone(&shared));
+                running.spawn(async move {
+                    let begin = Instant::now();
+                    let _ = http::get(&url, "/healthz", METRICS_TIMEOUT).await;
+                    counts.made.fetch_add(1, Ordering::Relaxed);
+                    if begin.elapsed() > PROBE_LATE {
+                        counts.late.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        Self { counts, task }
+    }
+
+    /// Requests that ended since the last call: all, late ones.
+    fn take(&self) -> (u64, u64) {
+        (self.counts.made.swap(0, Ordering::Relaxed), self.counts.late.swap(0, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// Watches one server and this process.
 #[derive(Debug)]
 pub struct Monitor {
     url: Url,
-    server_pid: Option<u32>,
+    /// None where the server is on another machine.
+    server: Option<kernel::Watch>,
+    own: kernel::Watch,
     browser_pid: Option<u32>,
     timer: TimerLag,
+    probe: Probe,
     at: Instant,
-    server_times: ThreadTimes,
     counters: Option<Counters>,
-    own_times: ThreadTimes,
     browser_time: Duration,
     /// Datagrams of the bots so far: sent, received.
     datagrams: Option<(u64, u64)>,
@@ -183,14 +250,14 @@ impl Monitor {
         browser_pid: Option<u32>,
     ) -> std::io::Result<Self> {
         let mut monitor = Self {
+            probe: Probe::start(url.clone()),
             url,
-            server_pid,
+            server: server_pid.map(kernel::Watch::start),
+            own: kernel::Watch::start(std::process::id()),
             browser_pid,
             timer: TimerLag::start()?,
             at: Instant::now(),
-            server_times: ThreadTimes::default(),
             counters: None,
-            own_times: ThreadTimes::default(),
             browser_time: Duration::ZERO,
             datagrams: None,
         };
@@ -201,27 +268,34 @@ impl Monitor {
 
     /// What was used since the last call. `datagrams`: what the bots have sent and received so far.
     pub async fn record(&mut self, t_ms: u64, datagrams: Option<(u64, u64)>) -> MachineRecord {
-        let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
         let now = Instant::now();
         let wall = now.saturating_duration_since(self.at);
         self.at = now;
+        let generator = self.generator(wall, datagrams);
+        let kernel = self.server.as_mut().and_then(kernel::Watch::read);
+        // Last: it takes as long as the server likes.
+        let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
-        let server = self.server(counters, wall);
-        MachineRecord { t_ms, server, generator: self.generator(wall, datagrams) }
+        MachineRecord { t_ms, server: self.server(kernel, counters, wall), generator }
     }
 
-    fn server(&mut self, counters: Option<Counters>, wall: Duration) -> Option<ServerUsage> {
-        let times = self.server_pid.and_then(proc::thread_times);
-        if times.is_none() && counters.is_none() {
+    fn server(
+        &mut self,
+        kernel: Option<(proc::Usage, KernelUsage)>,
+        counters: Option<Counters>,
+        wall: Duration,
+    ) -> Option<ServerUsage> {
+        let probes = self.probe.take();
+        if kernel.is_none() && counters.is_none() {
             return None;
         }
-        let mut usage = ServerUsage::default();
-        if let Some(times) = times {
-            let used = proc::usage(&self.server_times, &times, wall);
+        let mut usage = ServerUsage { probes: Some(probes), ..ServerUsage::default() };
+        if let Some((used, kernel)) = kernel {
             usage.cpu_cores = Some(used.cores);
             usage.threads = used.threads;
-            usage.rss_mib = self.server_pid.and_then(proc::rss_mib);
-            self.server_times.update(times);
+            usage.busiest_thread = used.busiest;
+            usage.rss_mib = proc::rss_mib(kernel.pid);
+            usage.kernel = Some(kernel);
         }
         let Some(after) = counters else { return Some(usage) };
         let before = self.counters.take().unwrap_or_default();
@@ -231,6 +305,9 @@ impl Monitor {
         usage.packets_out_per_s = rate(before.packets_out, after.packets_out, wall_s);
         usage.mbit_in_per_s = mbit(before.bytes_in, after.bytes_in);
         usage.mbit_out_per_s = mbit(before.bytes_out, after.bytes_out);
+        if let (Some(then), Some(now)) = (before.signaling, after.signaling) {
+            usage.signaling_ticks = Some(((now.0 - then.0) as u64, (now.1 - then.1) as u64));
+        }
         for (reason, count) in &after.drops {
             let new = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));
             if new > 0 {
@@ -246,17 +323,16 @@ impl Monitor {
     }
 
     fn generator(&mut self, wall: Duration, datagrams: Option<(u64, u64)>) -> GeneratorUsage {
-        let times = proc::thread_times(std::process::id()).unwrap_or_default();
-        let used = proc::usage(&self.own_times, &times, wall);
-        self.own_times.update(times);
         let mut usage = GeneratorUsage {
-            cpu_cores: used.cores,
-            threads: used.threads,
-            busiest_thread: used.busiest,
             timer_lag_ms_p99: self.timer.take_window_p99_ms(),
-            packets_out_per_s: None,
-            packets_in_per_s: None,
+            ..GeneratorUsage::default()
         };
+        if let Some((used, kernel)) = self.own.read() {
+            usage.cpu_cores = used.cores;
+            usage.threads = used.threads;
+            usage.busiest_thread = used.busiest;
+            usage.kernel = Some(kernel);
+        }
         if let Some((sent, received)) = datagrams {
             let before = self.datagrams.replace((sent, received)).unwrap_or_default();
             let rate =
@@ -296,6 +372,8 @@ moim_media_packets_out_total{thread=\"media-0\"} 5000
 moim_media_bytes_out_total{thread=\"media-0\"} 1e6
 moim_dropped_total{where=\"media\",reason=\"replayed\"} 3
 moim_mix_ticks_total{thread=\"mix-0\"} 40
+moim_signaling_ticks_total 90
+moim_signaling_ticks_missed_total 4
 moim_mix_ticks_total{thread=\"mix-1\"} 2
 moim_call_seconds_bucket{le=\"+Inf\"} 3
 nonsense
@@ -311,6 +389,7 @@ nonsense
         let mix = [("", 42), (" mix-0", 40), (" mix-1", 2)];
         let mix = mix.map(|(of, ticks)| (format!("moim_mix_ticks_total{of}"), ticks));
         assert_eq!(counters.mix, BTreeMap::from(mix));
+        assert_eq!(counters.signaling, Some((90.0, 4.0)));
         assert_eq!(Counters::parse(""), Counters::default());
         assert_eq!(rate(Some(10.0), Some(40.0), 3.0), Some(10.0));
         assert_eq!(rate(Some(40.0), Some(10.0), 3.0), None, "a restart");
@@ -322,13 +401,19 @@ nonsense
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = listener.local_addr().expect("address").port();
         tokio::spawn(async move {
-            for round in 0u32.. {
+            let mut round = 0u32;
+            loop {
                 let (mut stream, _) = listener.accept().await.expect("accept");
                 let mut buffer = [0u8; 512];
-                let _ = stream.read(&mut buffer).await;
+                let length = stream.read(&mut buffer).await.unwrap_or(0);
+                // The probe asks too.
+                if !buffer[..length].starts_with(b"GET /metrics") {
+                    continue;
+                }
                 let text = TEXT.replace(" 3\n", &format!(" {}\n", 3 + 2 * round));
                 let answer = format!("HTTP/1.1 200 OK\r\n\r\n{text}");
                 stream.write_all(answer.as_bytes()).await.expect("write");
+                round += 1;
             }
         });
         let url = Url { host: "127.0.0.1".into(), port };

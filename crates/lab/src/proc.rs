@@ -1,7 +1,7 @@
 //! What the kernel says about processes: CPU by thread, memory, who listens, what machine it is.
 
 use crate::record::MachineMeta;
-use procfs::process::{FDTarget, all_processes};
+use procfs::process::{FDTarget, Process, all_processes};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,15 @@ use std::time::Duration;
 
 /// CPU time of each thread of a process so far, with its name.
 #[derive(Debug, Clone, Default)]
-pub struct ThreadTimes(BTreeMap<i32, (String, Duration)>);
+pub struct ThreadTimes(BTreeMap<i32, (String, Scheduled)>);
+
+/// What the scheduler says of a thread so far: the first two fields of `schedstat`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Scheduled {
+    on_cpu: Duration,
+    /// Ready to run, with no CPU for it.
+    waited: Duration,
+}
 
 impl ThreadTimes {
     /// Takes a later reading. Threads that are missing in it are kept: the kernel's listing may
@@ -28,6 +36,10 @@ pub struct Usage {
     pub threads: BTreeMap<String, f64>,
     /// The busiest single thread.
     pub busiest: Option<(String, f64)>,
+    /// Of the time that all threads wanted to run, the share that they waited for a CPU, 0 to 1.
+    pub waiting: f64,
+    /// The thread that waited most, and for which share of the interval.
+    pub most_waiting: Option<(String, f64)>,
 }
 
 /// CPU time of all threads of a process; none if it is gone.
@@ -40,16 +52,18 @@ pub fn thread_times(pid: u32) -> Option<ThreadTimes> {
         let read = |file: &str| fs::read_to_string(entry.path().join(file));
         // A thread may end while we look.
         let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
-        if let Some(time) = on_cpu(&schedstat) {
+        if let Some(time) = scheduled(&schedstat) {
             times.insert(tid, (name.trim_end().to_owned(), time));
         }
     }
     Some(ThreadTimes(times))
 }
 
-/// Time on the CPU: first field of `schedstat`, in ns.
-fn on_cpu(schedstat: &str) -> Option<Duration> {
-    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+/// The first two fields of `schedstat`, in ns.
+fn scheduled(schedstat: &str) -> Option<Scheduled> {
+    let mut fields = schedstat.split_whitespace().map(|field| field.parse().ok());
+    let mut next = || fields.next().flatten().map(Duration::from_nanos);
+    Some(Scheduled { on_cpu: next()?, waited: next()? })
 }
 
 /// What was used between two readings.
@@ -59,16 +73,25 @@ pub fn usage(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> Usage
     if wall_s <= 0.0 {
         return usage;
     }
+    let mut waited = 0.0;
+    let most = |known: &mut Option<(String, f64)>, name: &String, value: f64| {
+        if known.as_ref().is_none_or(|(_, most)| value > *most) {
+            *known = Some((name.clone(), value));
+        }
+    };
     for (tid, (name, time)) in &after.0 {
         // A new thread began at 0.
-        let since = before.0.get(tid).map_or(Duration::ZERO, |(_, time)| *time);
-        let cores = time.saturating_sub(since).as_secs_f64() / wall_s;
+        let since = before.0.get(tid).map_or(Scheduled::default(), |(_, time)| *time);
+        let share = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / wall_s;
+        let cores = share(time.on_cpu, since.on_cpu);
+        let waiting = share(time.waited, since.waited);
         usage.cores += cores;
+        waited += waiting;
         *usage.threads.entry(name.clone()).or_default() += cores;
-        if usage.busiest.as_ref().is_none_or(|(_, most)| cores > *most) {
-            usage.busiest = Some((name.clone(), cores));
-        }
+        most(&mut usage.busiest, name, cores);
+        most(&mut usage.most_waiting, name, waiting);
     }
+    usage.waiting = if waited > 0.0 { waited / (waited + usage.cores) } else { 0.0 };
     usage
 }
 
@@ -124,21 +147,40 @@ fn pss_kib(pid: i32) -> Option<f64> {
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
-/// The process on this machine that listens on a TCP port at an address of ours.
+/// The process on this machine that listens on a TCP port at an address of this machine, in
+/// whichever network namespace: another one's loopback is never meant.
 pub fn listener(host: &str, port: u16) -> Option<u32> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let wanted: IpAddr =
         if host == "localhost" { Ipv4Addr::LOCALHOST.into() } else { host.parse().ok()? };
-    // Unspecified: listens on every address, and so on ours if it is one of this machine. Only
-    // for loopback can we tell that without asking the interfaces.
+    let mut seen = HashSet::new();
+    for process in all_processes().ok()?.flatten() {
+        let namespace = fs::read_link(format!("/proc/{}/ns/net", process.pid));
+        // What cannot be looked into belongs to somebody else.
+        let Ok(namespace) = namespace else { continue };
+        let ours = fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
+        if !seen.insert(namespace) || (wanted.is_loopback() && !ours) {
+            continue;
+        }
+        let found = listener_beside(process.pid, wanted, port);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// The same in the network namespace of one process.
+fn listener_beside(pid: i32, wanted: IpAddr, port: u16) -> Option<u32> {
+    let process = Process::new(pid).ok()?;
+    let entries = process.tcp().unwrap_or_default();
+    let entries = entries.into_iter().chain(process.tcp6().unwrap_or_default());
     let any = |ip: IpAddr| ip == Ipv4Addr::UNSPECIFIED || ip == Ipv6Addr::UNSPECIFIED;
-    let entries = procfs::net::tcp().unwrap_or_default();
-    let entries = entries.into_iter().chain(procfs::net::tcp6().unwrap_or_default());
     let inodes: HashSet<u64> = entries
         .filter(|e| e.state == procfs::net::TcpState::Listen && e.local_address.port() == port)
         .filter(|e| {
             let ip = e.local_address.ip();
-            ip == wanted || (any(ip) && wanted.is_loopback())
+            ip == wanted || (any(ip) && has_address(pid, wanted))
         })
         .map(|e| e.inode)
         .collect();
@@ -153,6 +195,25 @@ pub fn listener(host: &str, port: u16) -> Option<u32> {
         }
     }
     None
+}
+
+/// Whether an address is one of those where a process is.
+fn has_address(pid: i32, address: IpAddr) -> bool {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/net/{file}"));
+    match address {
+        _ if address.is_loopback() => true,
+        IpAddr::V4(v4) => {
+            // An address line is followed by what it is: `/32 host LOCAL`.
+            let text = read("fib_trie").unwrap_or_default();
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let is = |line: &str| line.strip_prefix("|-- ") == Some(&v4.to_string());
+            lines.windows(2).any(|pair| is(pair[0]) && pair[1].ends_with("LOCAL"))
+        }
+        IpAddr::V6(v6) => {
+            let hex: String = v6.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+            read("if_inet6").unwrap_or_default().lines().any(|line| line.starts_with(&hex))
+        }
+    }
 }
 
 /// This machine.
@@ -217,7 +278,8 @@ mod tests {
     fn threads_of_one_name_are_added_and_new_ones_begin_at_zero() {
         let ms = Duration::from_millis;
         let times = |list: &[(i32, &str, u64)]| {
-            ThreadTimes(list.iter().map(|(t, n, v)| (*t, ((*n).to_owned(), ms(*v)))).collect())
+            let one = |v| Scheduled { on_cpu: ms(v), waited: ms(v / 10) };
+            ThreadTimes(list.iter().map(|(t, n, v)| (*t, ((*n).to_owned(), one(*v)))).collect())
         };
         let before = times(&[(1, "lab", 1000), (2, "gone", 50)]);
         let after = times(&[(1, "lab", 1500), (3, "lab", 250), (4, "bots", 900)]);
@@ -225,6 +287,8 @@ mod tests {
         assert_eq!(usage.threads, BTreeMap::from([("lab".into(), 0.75), ("bots".into(), 0.9)]));
         assert_eq!(usage.busiest, Some(("bots".into(), 0.9)));
         assert!((usage.cores - 1.65).abs() < 1e-9);
+        assert!((usage.waiting - 1.0 / 11.0).abs() < 1e-9);
+        assert_eq!(usage.most_waiting, Some(("bots".into(), 0.09)));
         // A reading that missed a thread does not make it new.
         let mut known = before;
         known.update(times(&[(2, "gone", 60)]));
@@ -247,7 +311,9 @@ mod tests {
         let machine = machine();
         assert!(machine.cores >= 1 && !machine.kernel.is_empty());
         assert_eq!(machine.load_average.len(), 3);
-        assert_eq!(on_cpu("12000000 5 9"), Some(Duration::from_millis(12)));
-        assert_eq!(on_cpu(""), None);
+        let ms = Duration::from_millis;
+        let want = Scheduled { on_cpu: ms(12), waited: ms(5) };
+        assert_eq!(scheduled("12000000 5000000 9"), Some(want));
+        assert_eq!(scheduled(""), None);
     }
 }

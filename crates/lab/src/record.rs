@@ -4,6 +4,8 @@
 //! `scenario.yaml`, `meta.json`, `samples.jsonl`, `machine.jsonl`, `events.jsonl` and, at the end,
 //! `summary.json` and `report.html`; a server of our own writes `server.log` beside them.
 
+mod usage;
+
 use crate::summary::Summary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
+pub use usage::{GeneratorUsage, KernelUsage, LinkUsage, MachineRecord, QuotaUsage, ServerUsage};
 use wire::QualitySample;
 
 /// Version of the record's shape.
@@ -105,61 +108,6 @@ pub struct SampleRecord {
     pub sample: QualitySample,
 }
 
-/// What server and generator used in an interval; a line of `machine.jsonl`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MachineRecord {
-    /// End of the interval, in milliseconds since the start of the run.
-    pub t_ms: u64,
-    /// The server; null where it is not on this machine and tells no metrics.
-    pub server: Option<ServerUsage>,
-    /// The generator.
-    pub generator: GeneratorUsage,
-}
-
-/// What the server used in an interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ServerUsage {
-    /// CPU cores busy; null where the process is not on this machine.
-    pub cpu_cores: Option<f64>,
-    /// CPU cores by thread name.
-    pub threads: BTreeMap<String, f64>,
-    /// Memory, in MiB; null where the process is not on this machine.
-    pub rss_mib: Option<f64>,
-    /// Packets a second from people; null where the server tells none.
-    pub packets_in_per_s: Option<f64>,
-    /// Packets a second to people; likewise.
-    pub packets_out_per_s: Option<f64>,
-    /// Mbit/s from people; likewise.
-    pub mbit_in_per_s: Option<f64>,
-    /// Mbit/s to people; likewise.
-    pub mbit_out_per_s: Option<f64>,
-    /// What was discarded in the interval, by reason; reasons with nothing are left out.
-    pub drops: BTreeMap<String, u64>,
-    /// What the mixers did in the interval, by the name of the counter (`moim_mix_…_total`).
-    #[serde(default)]
-    pub mix: BTreeMap<String, u64>,
-}
-
-/// What the generator used in an interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GeneratorUsage {
-    /// CPU cores busy, browsers included.
-    pub cpu_cores: f64,
-    /// CPU cores by thread name; all browser processes together are `chromium`.
-    pub threads: BTreeMap<String, f64>,
-    /// Cores of the busiest single thread of the lab itself.
-    #[serde(default)]
-    pub busiest_thread: Option<(String, f64)>,
-    /// How late a 10 ms timer fires, 99th percentile, in milliseconds.
-    pub timer_lag_ms_p99: f64,
-    /// Datagrams a second that its bots sent; null where there are none.
-    #[serde(default)]
-    pub packets_out_per_s: Option<f64>,
-    /// Datagrams a second that its bots received; likewise.
-    #[serde(default)]
-    pub packets_in_per_s: Option<f64>,
-}
-
 /// How grave an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -246,6 +194,22 @@ fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
         }
     }
     Ok(values)
+}
+
+/// Writes the summary of a record, or writes it again.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_summary(dir: &Path, summary: &Summary) -> io::Result<()> {
+    write_json(dir, "summary.json", summary)
+}
+
+fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
+    let (part, path) = (dir.join(format!("{name}.part")), dir.join(name));
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    fs::write(&part, text).map_err(|error| named(&part, error))?;
+    fs::rename(&part, &path).map_err(|error| named(&path, error))
 }
 
 /// Writes a record. Methods take `&self`: everyone in a run shares one writer.
@@ -335,15 +299,11 @@ impl Writer {
     /// # Errors
     /// The file cannot be written.
     pub fn summary(&self, summary: &Summary) -> io::Result<()> {
-        self.json("summary.json", summary)
+        write_summary(&self.dir, summary)
     }
 
     fn json<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
-        let (part, path) = (self.dir.join(format!("{name}.part")), self.dir.join(name));
-        let mut text = serde_json::to_vec_pretty(value)?;
-        text.push(b'\n');
-        fs::write(&part, text).map_err(|error| named(&part, error))?;
-        fs::rename(&part, &path).map_err(|error| named(&path, error))
+        write_json(&self.dir, name, value)
     }
 
     /// The first fault of writing lines, if there was one.

@@ -4,13 +4,15 @@ use crate::bots::{self, BotCommand, BotDriver, BotError, BotSpec, Media, SlotPoo
 use crate::canary::{self, Browser};
 use crate::checks;
 use crate::cpus::{self, CpuSets};
+use crate::kernel;
 use crate::link::networks::{Networks, network_of};
 use crate::monitor::Monitor;
 use crate::person::{self, Place};
 use crate::proc;
 use crate::progress::{Progress, Status};
+use crate::prove::Changed;
 use crate::record::{
-    Level, MachineRecord, Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta, Writer,
+    self, Level, MachineRecord, Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta, Writer,
 };
 use crate::report;
 use crate::scenario::{Scenario, Target, Url};
@@ -48,6 +50,8 @@ pub struct LoadOptions {
     pub runs_dir: PathBuf,
     /// The binary whose `serve` is started for `serve:` scenarios; none: this one.
     pub server_exe: Option<PathBuf>,
+    /// Whether the scenario runs once more with the first bottleneck's resource changed.
+    pub prove: bool,
 }
 
 /// Why there is no run at all.
@@ -86,6 +90,7 @@ pub(crate) struct Run {
     pub(crate) dir: PathBuf,
     pub(crate) meta: Meta,
     pub(crate) summary: Summary,
+    pub(crate) machine: Vec<MachineRecord>,
 }
 
 /// Runs a scenario; `interrupt` ends it early, with a full report.
@@ -151,7 +156,7 @@ struct House<D> {
     /// None where the scenario has none, or why they are missing.
     bots: Option<Result<Arc<D>, String>>,
     browser: Option<Result<Arc<Browser>, String>>,
-    /// Where the server is our own.
+    /// Where the server is on this machine.
     cpus: Option<CpuSets>,
     /// What this process might use before.
     all_cpus: Vec<usize>,
@@ -166,7 +171,18 @@ impl<D: BotDriver> House<D> {
     ) -> Result<Self, NoRun> {
         let all_cpus = net::thread::current_thread_cpus()?;
         let (url, server, cpus) = match &scenario.target {
-            Target::Running(url) => (url.clone(), None, None),
+            Target::Running(url) => {
+                let pid = proc::listener(&url.host, url.port);
+                let server = pid.map(kernel::affinity).unwrap_or_default();
+                let sets = cpus::beside(&all_cpus, server, scenario.browsers() > 0);
+                if let Some(sets) = &sets {
+                    if sets.disjoint {
+                        cpus::pin_process(&sets.generator);
+                    }
+                    eprintln!("{sets}");
+                }
+                (url.clone(), None, sets)
+            }
             Target::Serve(serve) => {
                 let sets = cpus::divide(&all_cpus, &serve.cpus, scenario.browsers() > 0)?;
                 let exe = options.server_exe.clone().map_or_else(std::env::current_exe, Ok)?;
@@ -365,7 +381,8 @@ async fn act<D: BotDriver>(
         samples: &outcome.samples,
         machine: &machine,
         timer_lag_ms_p99: monitor.timer_lag_ms_p99().max(house.bots_lag_ms()),
-        join_to_connected_ms: &outcome.join_to_connected_ms,
+        joins: &outcome.joins,
+        first_fault: outcome.first_fault.as_ref(),
         thresholds: &scenario.thresholds,
         faults: &outcome.faults,
         subscriptions: &failures,
@@ -387,7 +404,7 @@ async fn act<D: BotDriver>(
         ));
     }
     report::render(&dir)?;
-    Ok(Run { dir, meta, summary })
+    Ok(Run { dir, meta, summary, machine })
 }
 
 /// Starts the loads of sockets, a thread each.
@@ -590,6 +607,32 @@ impl Watch<'_> {
                 self.stage.event(Level::Error, None, format!("meta.json: {error}"));
             }
         }
+    }
+}
+
+/// Runs the scenario once more with the resource behind the first bottleneck changed by a fifth;
+/// whether that proves it, or why it could not be tried, goes into the first run's summary.
+pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
+    let (proven, text) = match Changed::new(&run.summary, &run.machine) {
+        Err(why) => (false, format!("not proven: {why}")),
+        Ok(changed) => {
+            eprintln!("once more, with {}", changed.what);
+            match self::run(options, bots_of_this_build, interrupted()).await {
+                Ok(second) => {
+                    let (proven, text) = changed.judge(&run.summary, &second.summary);
+                    (proven, format!("{text}, see {}", second.dir.display()))
+                }
+                Err(error) => (false, format!("not proven: the second run failed: {error}")),
+            }
+        }
+    };
+    if proven {
+        run.summary.bottleneck.state = Some("proven".into());
+    }
+    run.summary.bottleneck.evidence.push(text);
+    let written = record::write_summary(&run.dir, &run.summary);
+    if let Err(error) = written.and_then(|()| report::render(&run.dir).map(drop)) {
+        eprintln!("the report does not show it: {error}");
     }
 }
 

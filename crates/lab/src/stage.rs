@@ -1,5 +1,6 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
+use crate::bottleneck::Join;
 use crate::checks::{Expected, Listener};
 use crate::link::networks::{Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
@@ -32,7 +33,8 @@ struct Kept {
     roster: Roster,
     people: Vec<PersonMeta>,
     connected: usize,
-    join_to_connected_ms: Vec<(String, f64)>,
+    joins: Vec<Join>,
+    first_fault: Option<(u64, String)>,
     samples: Vec<SampleRecord>,
     faults: Vec<String>,
     /// Lines to show that have not been shown yet.
@@ -48,8 +50,10 @@ pub struct Outcome {
     pub samples: Vec<SampleRecord>,
     /// What went wrong outside of samples.
     pub faults: Vec<String>,
-    /// From asking to join until connected.
-    pub join_to_connected_ms: Vec<(String, f64)>,
+    /// The first of them, and when it was seen.
+    pub first_fault: Option<(u64, String)>,
+    /// Everyone who was connected.
+    pub joins: Vec<Join>,
     /// What should have been received.
     pub expected: Expected,
 }
@@ -127,7 +131,11 @@ impl Stage {
         }
         let text = text.into();
         let who = person.map(|name| format!("{name} ")).unwrap_or_default();
-        self.kept().faults.push(format!("{who}{text}"));
+        let (t_ms, sentence) = (self.now_ms(), format!("{who}{text}"));
+        let mut kept = self.kept();
+        kept.first_fault.get_or_insert_with(|| (t_ms, sentence.clone()));
+        kept.faults.push(sentence);
+        drop(kept);
         self.event(Level::Error, person, text);
     }
 
@@ -154,9 +162,11 @@ impl Stage {
     pub fn connected(&self, listener: Listener, took_ms: u64) {
         let text = format!("connected after {took_ms} ms");
         self.event(Level::Info, Some(&listener.person), text);
+        let t_ms = self.now_ms();
         let mut kept = self.kept();
         kept.connected += 1;
-        kept.join_to_connected_ms.push((listener.person.clone(), took_ms as f64));
+        let (person, took_ms) = (listener.person.clone(), took_ms as f64);
+        kept.joins.push(Join { person, t_ms, took_ms });
         kept.roster.connected(listener);
     }
 
@@ -198,7 +208,8 @@ impl Stage {
             people: kept.people.clone(),
             samples: std::mem::take(&mut kept.samples),
             faults: kept.faults.clone(),
-            join_to_connected_ms: kept.join_to_connected_ms.clone(),
+            first_fault: kept.first_fault.clone(),
+            joins: kept.joins.clone(),
             expected: kept.roster.expected(end_ms),
         }
     }

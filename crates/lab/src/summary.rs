@@ -1,6 +1,8 @@
 //! The summary of a run: its verdict, and the figures that other programs read.
 
 use crate::bot::hearing::MixWindows;
+pub use crate::bottleneck::Bottleneck;
+use crate::bottleneck::{self, GeneratorHealth, Join};
 use crate::checks::Expected;
 use crate::link::networks::NetworkSummary;
 use crate::metrics::{Collector, Reduced, percentile};
@@ -14,6 +16,10 @@ use std::collections::BTreeMap;
 
 /// Timer lag of the generator (99th percentile, ms) above which a run proves nothing.
 pub const TIMER_LAG_LIMIT_MS: f64 = 5.0;
+/// Timers so late (ms) explain even media that was gone for a whole window.
+const LAG_THAT_EXPLAINS_MS: f64 = 100.0;
+/// Share of throttled periods from which on a quota on the generator makes a run prove nothing.
+const THROTTLED_LIMIT: f64 = 0.05;
 /// Share of a core of one generator thread from which on a run proves nothing.
 pub const THREAD_LIMIT_CORES: f64 = 0.95;
 /// At most so many failures are listed.
@@ -69,19 +75,6 @@ pub struct Check {
     pub detail: String,
 }
 
-/// The first bottleneck.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bottleneck {
-    /// The earliest candidate that fired; null where none is known.
-    pub first: Option<String>,
-    /// The next.
-    pub second: Option<String>,
-    /// `suspected`, `proven` or null.
-    pub state: Option<String>,
-    /// What speaks for it.
-    pub evidence: Vec<String>,
-}
-
 /// The server over the whole run (after the first window).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerSummary {
@@ -98,6 +91,15 @@ pub struct ServerSummary {
     /// What the mixers did over the run, by the name of the counter.
     #[serde(default)]
     pub mix: BTreeMap<String, u64>,
+}
+
+/// What people received in the second half of a run, when everybody is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Packets a second, over all people.
+    pub packets_per_s: f64,
+    /// Share of what was sent to them that did not come, 0 to 1.
+    pub missing_share: f64,
 }
 
 /// The generator over the whole run.
@@ -156,6 +158,9 @@ pub struct Summary {
     pub thresholds: Vec<ThresholdResult>,
     /// The first bottleneck.
     pub bottleneck: Bottleneck,
+    /// What came through once everybody had joined; null where nobody received anything.
+    #[serde(default)]
+    pub delivery: Option<Delivery>,
     /// The server; null for a remote target.
     pub server: Option<ServerSummary>,
     /// The generator.
@@ -200,12 +205,14 @@ pub struct Input<'a> {
     pub machine: &'a [MachineRecord],
     /// Timer lag over the whole run, 99th percentile in milliseconds.
     pub timer_lag_ms_p99: f64,
-    /// Milliseconds from asking to join until connected, by person.
-    pub join_to_connected_ms: &'a [(String, f64)],
+    /// Everyone whose media was connected.
+    pub joins: &'a [Join],
     /// The scenario's thresholds.
     pub thresholds: &'a [Threshold],
     /// Everything that went wrong outside of samples: people who could not join, for example.
     pub faults: &'a [String],
+    /// The first of them, and when it was seen, in milliseconds since the start of the run.
+    pub first_fault: Option<&'a (u64, String)>,
     /// Subscriptions that were not alive.
     pub subscriptions: &'a [crate::checks::Failure],
     /// How long the run really lasted, in seconds.
@@ -226,15 +233,16 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     for record in input.samples {
         collector.add(&record.person, &record.sample);
     }
-    for (person, ms) in input.join_to_connected_ms {
-        collector.value(person, "join_to_connected_ms", Some(*ms));
+    for join in input.joins {
+        collector.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
     }
     let metrics = collector.reduce();
     let thresholds: Vec<ThresholdResult> =
         input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();
     let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
     let checks = checks(input, people);
-    let generator = generator(input);
+    let health = generator_health(input);
+    let generator = generator(input, &health);
 
     let mut failures: Vec<String> = input.faults.to_vec();
     failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
@@ -253,7 +261,9 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     if more > 0 {
         failures.push(format!("and {more} more"));
     }
-    let (verdict, exit_code) = verdict(input, &generator, checks_failed, !failures.is_empty());
+    let failed = !failures.is_empty();
+    let (verdict, exit_code) = verdict(input, &health, checks_failed, failed);
+    let bottleneck = bottleneck(input, &health, &thresholds, failed);
     Summary {
         schema: SCHEMA,
         verdict,
@@ -263,7 +273,8 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         duration_s: input.duration_s,
         metrics,
         thresholds,
-        bottleneck: bottleneck(&generator),
+        bottleneck,
+        delivery: delivery(input),
         server: server(input.machine),
         generator,
         machine: input.meta.machine.clone(),
@@ -299,21 +310,41 @@ fn churn(churn: &Churn) -> Option<ChurnSummary> {
     })
 }
 
-/// The verdict. A generator at its limit proves nothing, with one exception: late timers alone
-/// (milliseconds) do not explain media that was gone for a whole window, so failed checks stand.
+/// What broke first, and when quality broke.
+fn bottleneck(
+    input: &Input<'_>,
+    health: &GeneratorHealth,
+    results: &[ThresholdResult],
+    failed: bool,
+) -> Bottleneck {
+    if input.machine.is_empty() {
+        return Bottleneck::default();
+    }
+    let pairs = input.thresholds.iter().zip(results);
+    let thresholds: Vec<_> = pairs.filter(|(_, result)| !result.ok).map(|(one, _)| one).collect();
+    let broke = failed.then(|| {
+        let (samples, joins) = (input.samples, input.joins);
+        bottleneck::first_break(samples, joins, &thresholds, input.first_fault, input.subscriptions)
+    });
+    bottleneck::judge(input.machine, health, broke.flatten().as_ref())
+}
+
+/// The verdict. A generator at its limit proves nothing, with one exception: timers that were a
+/// little late do not explain media that was gone for a whole window, so failed checks stand.
 fn verdict(
     input: &Input<'_>,
-    generator: &GeneratorSummary,
+    generator: &GeneratorHealth,
     checks_failed: bool,
     failed: bool,
 ) -> (Verdict, u8) {
-    let saturated = busiest_thread(input.machine).is_some_and(|(_, c)| c >= THREAD_LIMIT_CORES);
+    let little = input.timer_lag_ms_p99 < LAG_THAT_EXPLAINS_MS;
+    let saturated = !generator.reasons.is_empty() && !(generator.only_late_timers && little);
     if input.interrupted {
         let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
         (verdict, exit::INTERRUPTED)
     } else if checks_failed && !saturated {
         (Verdict::Fail, exit::FAIL)
-    } else if !generator.healthy {
+    } else if !generator.reasons.is_empty() {
         (Verdict::Inconclusive, exit::GENERATOR_LIMIT)
     } else if failed {
         (Verdict::Fail, exit::FAIL)
@@ -378,6 +409,19 @@ fn usual_subscriptions(samples: &[SampleRecord]) -> usize {
         .sum()
 }
 
+fn delivery(input: &Input<'_>) -> Option<Delivery> {
+    let half_ms = (input.duration_s * 500.0) as u64;
+    let late = input.samples.iter().filter(|record| record.t_ms > half_ms);
+    let rows = late.flat_map(|record| &record.sample.received);
+    let (received, lost) = rows.fold((0, 0), |(received, lost), row| {
+        (received + row.packets_received, lost + row.packets_lost)
+    });
+    (received > 0).then(|| Delivery {
+        packets_per_s: received as f64 / (input.duration_s / 2.0),
+        missing_share: lost as f64 / (received + lost) as f64,
+    })
+}
+
 /// The windows in steady state: all but the first, if there are more.
 fn steady(machine: &[MachineRecord]) -> &[MachineRecord] {
     if machine.len() > 1 { &machine[1..] } else { machine }
@@ -437,16 +481,28 @@ fn busiest_thread(machine: &[MachineRecord]) -> Option<(&str, f64)> {
     busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, cores)| (name.as_str(), *cores))
 }
 
-/// The generator's health: its own threads and its timer. Browsers are shown, not judged: they
-/// share the machine's cores with everyone.
-fn generator(input: &Input<'_>) -> GeneratorSummary {
-    let windows = steady(input.machine);
+/// The generator's health: its own threads, timer, quota and sockets. Browsers are shown, not
+/// judged: they share the machine's cores with everyone.
+fn generator_health(input: &Input<'_>) -> GeneratorHealth {
     let mut reasons = Vec::new();
     if let Some((name, cores)) = busiest_thread(input.machine)
         && cores >= THREAD_LIMIT_CORES
     {
         reasons.push(format!("thread {name} of the generator was busy {:.0} %", cores * 100.0));
     }
+    let kernel = steady(input.machine).iter().filter_map(|r| r.generator.kernel.as_ref());
+    let quotas = kernel.clone().filter_map(|kernel| kernel.quota.as_ref());
+    let (throttled, periods) =
+        quotas.fold((0, 0), |(t, p), quota| (t + quota.throttled, p + quota.periods));
+    let share = throttled as f64 / periods.max(1) as f64;
+    if share > THROTTLED_LIMIT {
+        reasons.push(format!("a CPU quota held it back in {:.0} % of the periods", share * 100.0));
+    }
+    let dropped: u64 = kernel.filter_map(|kernel| kernel.udp_drops).sum();
+    if dropped > 0 {
+        reasons.push(format!("its sockets' receive buffers were full for {dropped} datagrams"));
+    }
+    let only_late_timers = reasons.is_empty();
     if input.timer_lag_ms_p99 > TIMER_LAG_LIMIT_MS {
         let lag = short(input.timer_lag_ms_p99);
         reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
@@ -456,6 +512,11 @@ fn generator(input: &Input<'_>) -> GeneratorSummary {
         let late = short(late);
         reasons.push(format!("the link sent packets on {late} ms late (99th percentile)"));
     }
+    GeneratorHealth { only_late_timers: only_late_timers && !reasons.is_empty(), reasons }
+}
+
+fn generator(input: &Input<'_>, health: &GeneratorHealth) -> GeneratorSummary {
+    let windows = steady(input.machine);
     let threads = mean_threads(windows.iter().map(|record| &record.generator.threads));
     let bots = threads.iter().filter(|(name, _)| name.starts_with("bots-"));
     let bots_cores: f64 = bots.map(|(_, cores)| cores).sum();
@@ -466,23 +527,11 @@ fn generator(input: &Input<'_>) -> GeneratorSummary {
     GeneratorSummary {
         packets_per_s,
         us_per_packet: packets_per_s.filter(|rate| *rate > 0.0).map(|r| bots_cores * 1e6 / r),
-        healthy: reasons.is_empty(),
+        healthy: health.reasons.is_empty(),
         cpu_cores: mean(windows.iter().map(|record| record.generator.cpu_cores)).unwrap_or(0.0),
         timer_lag_ms_p99: input.timer_lag_ms_p99,
         threads,
-        reasons,
-    }
-}
-
-fn bottleneck(generator: &GeneratorSummary) -> Bottleneck {
-    if generator.healthy {
-        return Bottleneck::default();
-    }
-    Bottleneck {
-        first: Some("generator".into()),
-        second: None,
-        state: Some("suspected".into()),
-        evidence: generator.reasons.clone(),
+        reasons: health.reasons.clone(),
     }
 }
 
@@ -495,7 +544,8 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         samples,
         machine,
         timer_lag_ms_p99: lag,
-        join_to_connected_ms: &[],
+        joins: &[],
+        first_fault: None,
         thresholds: &[],
         faults: &["the run ended before its summary was written: nothing was judged".into()],
         subscriptions: &[],
@@ -517,7 +567,8 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         samples: &[],
         machine: &[],
         timer_lag_ms_p99: 0.0,
-        join_to_connected_ms: &[],
+        joins: &[],
+        first_fault: None,
         thresholds: &[],
         faults,
         subscriptions: &[],
@@ -583,6 +634,7 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         }
     }
     rows.extend(usage_rows(summary));
+    rows.extend(bottleneck_rows(&summary.bottleneck));
     for threshold in &summary.thresholds {
         let value = threshold.value.map_or("not measured".to_owned(), short);
         let mark = if threshold.ok { "ok" } else { "FAILED" };
@@ -606,6 +658,16 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         text.push_str(&format!("  - {failure}\n"));
     }
     text
+}
+
+/// What broke first, in the table.
+fn bottleneck_rows(found: &Bottleneck) -> Vec<(String, String)> {
+    let Some(first) = &found.first else { return Vec::new() };
+    let second = found.second.as_ref().map_or(String::new(), |id| format!(", then {id}"));
+    let state = found.state.as_ref().map_or(String::new(), |state| format!(" ({state})"));
+    let mut rows = vec![("bottleneck".to_owned(), format!("{first}{state}{second}"))];
+    rows.extend(found.evidence.iter().map(|text| ("  evidence".to_owned(), text.clone())));
+    rows
 }
 
 /// Server and generator in the table.
@@ -653,4 +715,4 @@ fn usage_rows(summary: &Summary) -> Vec<(String, String)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -47,6 +47,12 @@ pub struct Condition {
     limit: f64,
 }
 
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Condition {
     /// What to write, for messages.
     pub const EXPECTED: &'static str = "a condition such as \"user_p95 < 1\": one of p50, p95, \

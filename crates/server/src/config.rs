@@ -1,6 +1,7 @@
 //! The server's settings: from `--config moim.yaml`, or the development mode's.
 
 use crate::auth::{Guests, SECRET_CHARS, Secret};
+use crate::faults::Faults;
 use settings::{
     Problems, Section, ip_address, list_of, map_of, number, one_of, one_or_many, parsed, size,
     socket_address, text,
@@ -31,6 +32,8 @@ pub struct Config {
     pub limits: Limits,
     /// `log`.
     pub log: LogConfig,
+    /// Faults for tests, from the command line alone and in development mode only.
+    pub faults: Faults,
 }
 
 /// `http`.
@@ -155,6 +158,7 @@ impl Config {
             guests: Guests::All,
             limits: Limits::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
+            faults: Faults::default(),
         }
     }
 
@@ -207,7 +211,9 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
             .or(default.log.format),
         level: log.read("level", log_level()).or(default.log.level),
     });
-    Some(Config { development: false, http, media, tls, origins, keys, guests, limits, log })
+    let faults = Faults::default();
+    let development = false;
+    Some(Config { development, http, media, tls, origins, keys, guests, limits, log, faults })
 }
 
 fn decode_media(media: &mut Section<'_>) -> MediaConfig {

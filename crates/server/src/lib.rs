@@ -9,6 +9,7 @@ mod assets;
 pub mod auth;
 pub mod config;
 mod control;
+pub mod faults;
 pub mod http;
 pub mod logging;
 mod media;

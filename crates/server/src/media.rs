@@ -90,6 +90,8 @@ pub(crate) struct MediaThread {
     counts: Counts,
     /// When the packets of sound in hand arrived.
     sounds: Vec<Instant>,
+    /// A fault for tests: extra work on each packet.
+    pub(crate) burn: Option<Duration>,
 }
 
 impl MediaThread {
@@ -117,6 +119,7 @@ impl MediaThread {
             stop,
             rooms: upward.rooms,
             sounds: Vec::with_capacity(1024),
+            burn: None,
             name,
         };
         (thread, handle)
@@ -207,6 +210,9 @@ impl MediaThread {
                 }
             }
             let full = reading.is_full();
+            if let Some(each) = self.burn {
+                crate::faults::burn(each * reading.datagrams().count() as u32);
+            }
             self.ports.reading = socket;
             let batch = reading.datagrams().map(|datagram| Inbound {
                 source: datagram.src,

@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::config::Config;
 use crate::control::{self, ControlInput, ControlThread};
+use crate::faults::{self, Faults};
 use crate::http::{Http, HttpError};
 use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
@@ -14,13 +15,16 @@ use net::{SocketOptions as UdpOptions, UdpBatchSocket, Waker};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use transport::Shared;
 
 /// How long a draining server waits for its rooms to end by themselves.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How often the signaling threads are looked after, and from when on they are late.
+const SIGNALING_TICK: Duration = Duration::from_millis(20);
+const SIGNALING_LATE: Duration = Duration::from_millis(50);
 
 /// Why the server could not start or go on.
 #[derive(Debug)]
@@ -56,6 +60,10 @@ impl From<std::io::Error> for ServeError {
 /// # Errors
 /// [`ServeError`] says what could not be bound and what helps.
 pub fn run(config: &Config) -> Result<(), ServeError> {
+    if !config.faults.is_empty() && !config.development {
+        let text = "faults are for tests of a development server: start it without --config";
+        return Err(ServeError::Media(text.into()));
+    }
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;
     let ports = bind_media(config)?;
@@ -86,7 +94,7 @@ fn bind_media(config: &Config) -> Result<Vec<ShardPorts>, ServeError> {
             let port = if media.port == 0 { 0 } else { media.port + index as u16 };
             let mut ports = ShardPorts { sockets: Vec::new(), candidates: Vec::new() };
             for address in &media.bind {
-                let socket = bind_one(SocketAddr::new(*address, port))?;
+                let socket = bind_one(SocketAddr::new(*address, port), config.faults)?;
                 let port = socket.local_addr()?.port();
                 ports.candidates.push(SocketAddr::new(reached_at(config, *address)?, port));
                 ports.sockets.push(socket);
@@ -109,8 +117,9 @@ fn reached_at(config: &Config, bound: IpAddr) -> Result<IpAddr, ServeError> {
     }
 }
 
-fn bind_one(address: SocketAddr) -> Result<UdpBatchSocket, ServeError> {
-    let options = UdpOptions { v6_only: true, ..UdpOptions::default() };
+fn bind_one(address: SocketAddr, faults: Faults) -> Result<UdpBatchSocket, ServeError> {
+    let mut options = UdpOptions { v6_only: true, ..UdpOptions::default() };
+    options.recv_buffer = faults.receive_buffer.unwrap_or(options.recv_buffer);
     let wanted = options.recv_buffer;
     let socket = UdpBatchSocket::bind(address, options).map_err(|error| {
         let cure = match error.kind() {
@@ -155,8 +164,9 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
         let beside = Beside { waker, lanes, mix: ends };
-        let (thread, media) =
+        let (mut thread, media) =
             MediaThread::new((index, count), ports.sockets, upward, beside, &metrics);
+        thread.burn = config.faults.hot_thread.filter(|_| index == 0);
         let control_thread = ControlThread::new(
             index,
             control_inputs,
@@ -179,6 +189,10 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let options = SocketOptions::from(&config.limits);
     let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
     announce(config, http.addresses());
+    let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
+    if let Some((stall, every)) = config.faults.stalled_signaling {
+        faults::stall(stall, every);
+    }
     let served = http.serve(sockets, metrics, ended(rooms.clone())).await;
     rooms.end_all("the server has ended");
     for shard in &shards {
@@ -188,6 +202,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let _ = shard.control.try_send(ControlInput::Stop);
     }
     inbox.abort();
+    watchdog.abort();
     drop((shards, rooms));
     let joined = tokio::task::spawn_blocking(move || {
         threads.into_iter().all(|thread| thread.join().is_ok())
@@ -196,6 +211,27 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         tracing::error!("a thread ended by a panic");
     }
     served.map_err(ServeError::Http)
+}
+
+/// Counts the ticks of a timer of the signaling threads, and those that were missed: how long a
+/// request may wait before anybody looks at it.
+async fn count_missed_ticks(metrics: Arc<Metrics>) {
+    let counter = |name, help| metrics.registry.counter(name, help, &[]);
+    let due =
+        counter("moim_signaling_ticks_total", "Ticks of 20 ms that the signaling loop was due.");
+    let missed = counter(
+        "moim_signaling_ticks_missed_total",
+        "Those of them that it missed: it was over 50 ms late.",
+    );
+    loop {
+        let begin = Instant::now();
+        tokio::time::sleep(SIGNALING_TICK).await;
+        let ticks = begin.elapsed().as_millis() / SIGNALING_TICK.as_millis();
+        due.add(ticks.max(1) as u64);
+        if begin.elapsed() > SIGNALING_TICK + SIGNALING_LATE {
+            missed.add(ticks as u64 - 1);
+        }
+    }
 }
 
 fn announce(config: &Config, addresses: &[SocketAddr]) {

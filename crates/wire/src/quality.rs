@@ -106,6 +106,10 @@ pub struct ReceivedTrack {
     /// Those that were found.
     #[serde(default)]
     pub marks_found: Option<u64>,
+    /// Marks that were found in a mix, one by one: each speaker's clock stands differently to the
+    /// mixer's, so that a change of delay shows only against the same speaker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<HeardMark>,
     /// Mouth-to-ear delay, in milliseconds: measured.
     #[serde(default)]
     pub mouth_to_ear_ms: Option<f64>,
@@ -147,4 +151,15 @@ pub struct ReceivedTrack {
     /// The formula that many SDKs use, for comparison.
     #[serde(default)]
     pub mos_sdk: Option<f64>,
+}
+
+/// A mark of somebody that was found in what was heard.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HeardMark {
+    /// Who said it: his place among those of the room who say marks, from 0.
+    pub speaker: u32,
+    /// When it was said, in milliseconds since marks began.
+    pub said_ms: f64,
+    /// How long it was under way, in milliseconds.
+    pub transit_ms: f64,
 }

@@ -56,6 +56,7 @@ function show(record: RunRecord): void {
     banner(summary),
     keyFigures(record),
     ...judgement(summary),
+    ...limits(summary),
     ...plots(record, charts),
     section(
       "People",
@@ -167,6 +168,23 @@ function keyFigures({ meta, summary }: RunRecord): HTMLElement {
 function bottleneck({ bottleneck: found }: Summary): string {
   if (!found?.first || found.first === "none") return "no bottleneck";
   return `first limit: ${found.first}${found.state ? ` (${found.state})` : ""}`;
+}
+
+/** What broke first, what may come next, and what speaks for it. */
+function limits({ bottleneck: found }: Summary): HTMLElement[] {
+  const evidence = found?.evidence ?? [];
+  if (!found?.first || (found.first === "none" && evidence.length === 0)) return [];
+  const next = found.second ? ` Behind it: ${found.second}.` : "";
+  const first =
+    found.first === "none"
+      ? "Quality held."
+      : found.first === "unexplained"
+        ? "Quality broke, and no resource that can be seen was at its limit."
+        : `First: ${found.first}${found.state ? `, ${found.state}` : ""}.${next}`;
+  const items = evidence.map((item) =>
+    el("li", { textContent: typeof item === "string" ? item : JSON.stringify(item) }),
+  );
+  return [section("What broke first", first, el("ul", {}, ...items))];
 }
 
 function judgement(summary: Summary): HTMLElement[] {
@@ -449,7 +467,6 @@ function about({ meta, summary }: RunRecord): HTMLElement {
     ["CPUs", meta.cpus ? cpuSets(meta.cpus) : undefined],
     ...Object.entries(machine.versions ?? {}),
   ];
-  const evidence = summary.bottleneck?.evidence ?? [];
   return section(
     "How it was run",
     "",
@@ -460,15 +477,6 @@ function about({ meta, summary }: RunRecord): HTMLElement {
         text ? [el("dt", { textContent: name }), el("dd", { textContent: text })] : [],
       ),
     ),
-    evidence.length > 0
-      ? el(
-          "ul",
-          {},
-          ...evidence.map((item) =>
-            el("li", { textContent: typeof item === "string" ? item : JSON.stringify(item) }),
-          ),
-        )
-      : null,
     meta.scenario
       ? el(
           "details",

@@ -69,6 +69,17 @@ struct Spoken {
     at: Instant,
 }
 
+/// What became of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Who said it: his place.
+    pub speaker: u32,
+    /// When, since turns began.
+    pub said: Duration,
+    /// Its time from mouth to ear; none where it was not found.
+    pub way: Option<Duration>,
+}
+
 /// When marks were said, by room.
 #[derive(Debug, Default)]
 pub struct Said(Mutex<BTreeMap<u64, VecDeque<Spoken>>>);
@@ -223,9 +234,8 @@ impl Ears {
         }
     }
 
-    /// Judges the marks of others that have been decided by `now`: each with its time from mouth to
-    /// ear, or none where it was not found.
-    pub(super) fn judge(&mut self, marks: &Marks, now: Instant) -> Vec<Option<Duration>> {
+    /// Judges the marks of others that have been decided by `now`.
+    pub(super) fn judge(&mut self, marks: &Marks, now: Instant) -> Vec<Outcome> {
         let due = |spoken: &&Spoken| {
             spoken.place != marks.role.place
                 && spoken.at > self.judged
@@ -241,7 +251,12 @@ impl Ears {
             let ways = self.heard.iter().filter_map(|at| at.checked_duration_since(spoken.at));
             ways.filter(|way| *way < PERIOD).min()
         };
-        let outcome = decided.iter().map(heard).collect();
+        let outcome = decided.iter().map(|spoken| Outcome {
+            speaker: spoken.place,
+            said: spoken.at.saturating_duration_since(marks.origin),
+            way: heard(spoken),
+        });
+        let outcome = outcome.collect();
         self.heard.retain(|at| *at + 2 * DECIDED > now);
         outcome
     }
@@ -296,14 +311,15 @@ mod tests {
             }
         }
         assert_eq!(outcomes.len(), 5, "{outcomes:?}");
-        for (number, way) in outcomes.iter().enumerate() {
+        assert!(outcomes.iter().all(|one| one.speaker == 0 && one.said < 16 * PERIOD));
+        for (number, Outcome { way, .. }) in outcomes.iter().enumerate() {
             match way {
                 None => assert_eq!(number, 2),
                 // Opus looks 6.5 ms ahead.
                 Some(way) => assert!(way.abs_diff(156 * MS + MS / 2) < MS, "{number}: {way:?}"),
             }
         }
-        assert_eq!(outcomes.iter().filter(|way| way.is_none()).count(), 1);
+        assert_eq!(outcomes.iter().filter(|one| one.way.is_none()).count(), 1);
         assert_eq!(ears.judge(&speaker, origin + 100 * PERIOD), [], "his own are no marks for him");
     }
 }

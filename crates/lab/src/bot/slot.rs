@@ -2,13 +2,14 @@
 //! the statistics of each of them.
 
 use super::frames::{Assembler, Frame, FrameStats, Part};
+use super::marks::Outcome;
 use rtp::extended::timestamp_diff;
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::report::{Interval, ReceiveStream};
 use rtp::rtcp::ReportBlock;
 use std::time::{Duration, Instant};
-use wire::quality::ReceivedTrack;
+use wire::quality::{HeardMark, ReceivedTrack};
 use wire::room::MediaKind;
 
 /// A keyframe of a new track is on its way by itself: the server asks for it at the switch.
@@ -50,6 +51,8 @@ struct Row {
     transits_ms: Vec<f32>,
     /// Marks of a mix that should have been found.
     marks: u64,
+    /// Those that were.
+    heard: Vec<HeardMark>,
 }
 
 impl Row {
@@ -66,6 +69,7 @@ impl Row {
             keyframe_requests: 0,
             transits_ms: Vec::new(),
             marks: 0,
+            heard: Vec::new(),
         }
     }
 
@@ -259,11 +263,19 @@ impl Slot {
     }
 
     /// What became of marks in the mix: how long each was under way, or none where it was not found.
-    pub(super) fn note_marks(&mut self, marks: &[Option<Duration>]) {
+    pub(super) fn note_marks(&mut self, marks: &[Outcome]) {
         if let Some(row) = &mut self.row {
             row.marks += marks.len() as u64;
         }
-        marks.iter().flatten().for_each(|way| self.note_transit(*way));
+        for Outcome { speaker, said, way } in marks {
+            let Some(way) = way else { continue };
+            self.note_transit(*way);
+            if let Some(row) = self.row.as_mut().filter(|row| row.heard.len() < MAX_TRANSITS) {
+                let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
+                let (speaker, said_ms) = (*speaker, ms(said));
+                row.heard.push(HeardMark { speaker, said_ms, transit_ms: ms(way) });
+            }
+        }
     }
 
     /// A packet that was sent again, unwrapped: it repairs, and counts nowhere else.
@@ -431,6 +443,7 @@ fn finish(
         transit_p95_ms: transit(95.0),
         marks_expected: (expected > 0).then_some(expected),
         marks_found: (expected > 0).then_some(found),
+        marks: std::mem::take(&mut row.heard),
         // What a buffer would hold back is as long as the slowest packets that it waits for.
         mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
         bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,

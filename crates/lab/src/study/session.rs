@@ -137,6 +137,7 @@ impl Sessions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
                 server_exe: options.server_exe.clone(),
+                prove: false,
             },
             names: Vec::new(),
             missing: Vec::new(),

@@ -71,7 +71,8 @@ fn run(case: Case) -> Summary {
         samples: &samples,
         machine: &machine,
         timer_lag_ms_p99: case.lag_ms,
-        join_to_connected_ms: &[("bot-1".into(), 120.0)],
+        joins: &[Join { person: "bot-1".into(), t_ms: 200, took_ms: 120.0 }],
+        first_fault: None,
         thresholds: &thresholds,
         faults: &case.faults,
         subscriptions: &dead,
@@ -153,4 +154,15 @@ fn the_table_names_what_matters() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+}
+
+/// A summary for tests elsewhere.
+pub(crate) fn a_summary() -> Summary {
+    run(Case::default())
+}
+
+#[test]
+fn what_came_through_in_the_second_half() {
+    let delivery = run(Case::default()).delivery.expect("received");
+    assert_eq!((delivery.packets_per_s, delivery.missing_share), (10.0 / 3.0, 0.0));
 }

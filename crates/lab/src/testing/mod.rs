@@ -24,6 +24,7 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         transit_p95_ms: None,
         marks_expected: None,
         marks_found: None,
+        marks: Vec::new(),
         mouth_to_ear_ms: None,
         bitrate_kbps: 0.0,
         concealed_pct: None,

@@ -1,0 +1,232 @@
+use super::*;
+use crate::checks::Failure;
+use crate::metrics::NAMES;
+use crate::record::{
+    GeneratorUsage, KernelUsage, LinkUsage, PersonKind, QuotaUsage, SampleRecord, ServerUsage,
+};
+use crate::testing::audio_row;
+use crate::threshold::{Condition, Threshold};
+use wire::QualitySample;
+
+/// A quiet server on CPU 0 and a quiet generator on CPU 1.
+fn quiet(t_ms: u64) -> MachineRecord {
+    let kernel = |cpu: usize| KernelUsage {
+        cpus: vec![cpu],
+        cpus_busy: Some(0.4),
+        waiting: 0.02,
+        udp_drops: Some(0),
+        softnet_drops: Some(0),
+        softirq_most: Some(0.05),
+        fds: Some(40),
+        fd_limit: Some(1000),
+        ..KernelUsage::default()
+    };
+    let server = ServerUsage {
+        cpu_cores: Some(0.4),
+        busiest_thread: Some(("media-0".into(), 0.3)),
+        rss_mib: Some(30.0),
+        signaling_ticks: Some((150, 0)),
+        probes: Some((12, 0)),
+        kernel: Some(kernel(0)),
+        ..ServerUsage::default()
+    };
+    let own = GeneratorUsage { cpu_cores: 0.3, kernel: Some(kernel(1)), ..Default::default() };
+    MachineRecord { t_ms, server: Some(server), generator: own }
+}
+
+/// Ten windows of 3 s; `change` is done to those from one to another.
+fn run(windows: std::ops::Range<usize>, change: impl Fn(&mut ServerUsage)) -> Vec<MachineRecord> {
+    let mut machine: Vec<MachineRecord> = (1..=10).map(|i| quiet(i * 3000)).collect();
+    for record in &mut machine[windows] {
+        change(record.server.as_mut().expect("local"));
+    }
+    machine
+}
+
+fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
+    server.kernel.as_mut().expect("local")
+}
+
+fn at(t_ms: u64) -> Break {
+    Break { t_ms, why: "loss".into() }
+}
+
+fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
+    let found = judge(machine, &GeneratorHealth::default(), broke);
+    assert!(broke.is_none() || found.evidence[0].starts_with("quality broke"), "{found:?}");
+    found.first.expect("judged")
+}
+
+fn throttle(server: &mut ServerUsage) {
+    kernel(server).quota = Some(QuotaUsage { cores: 0.3, periods: 30, throttled: 20 });
+}
+
+fn drop_at_sockets(server: &mut ServerUsage) {
+    kernel(server).udp_drops = Some(500);
+}
+
+fn full(server: &mut ServerUsage) {
+    (kernel(server).cpus_busy, server.cpu_cores) = (Some(0.99), Some(0.97));
+}
+
+fn hot(server: &mut ServerUsage) {
+    kernel(server).cpus = vec![0, 1];
+    kernel(server).cpus_busy = Some(0.6);
+    server.busiest_thread = Some(("media-0".into(), 0.98));
+}
+
+#[test]
+fn each_resource_is_named_for_what_it_does() {
+    type Change = fn(&mut ServerUsage);
+    let cases: [(&str, Change); 10] = [
+        ("cpu_quota", throttle),
+        ("socket_buffer", drop_at_sockets),
+        ("cpu", full),
+        ("cpu", |server| kernel(server).waiting = 0.5),
+        ("thread", hot),
+        ("fds", |server| kernel(server).fds = Some(999)),
+        ("memory", |server| kernel(server).oom_kills = Some(1)),
+        ("signaling", |server| server.signaling_ticks = Some((150, 40))),
+        ("signaling", |server| server.probes = Some((12, 3))),
+        ("network", |server| {
+            let link = LinkUsage { drops: 3, ..LinkUsage::default() };
+            kernel(server).links = vec![LinkUsage::default(), link];
+        }),
+    ];
+    for (id, change) in cases {
+        assert_eq!(first(&run(3..10, change), Some(&at(14_000))), id);
+        assert_eq!(first(&run(3..10, change), None), "none", "quality held: {id}");
+        let early = run(0..1, change);
+        let later = first(&early, Some(&at(25_000)));
+        assert_eq!(later, "unexplained", "what was over before does not explain it: {id}");
+    }
+    let full_link = run(3..10, |server| {
+        let (mbit_per_s, limit) = (9.5, Some(10.0));
+        let link = LinkUsage { mbit_per_s, limit_mbit_per_s: limit, ..LinkUsage::default() };
+        kernel(server).links = vec![link];
+    });
+    assert_eq!(first(&full_link, Some(&at(14_000))), "network");
+    let late_ticks = run(3..10, |server| {
+        server.mix.insert("moim_mix_ticks_total".into(), 150);
+        server.mix.insert("moim_mix_ticks_late_total".into(), 3);
+    });
+    assert_eq!(first(&late_ticks, Some(&at(14_000))), "mixer_deadline");
+}
+
+#[test]
+fn consequences_are_not_the_cause() {
+    let machine = run(3..10, |server| {
+        throttle(server);
+        drop_at_sockets(server);
+        kernel(server).waiting = 0.6;
+        server.signaling_ticks = Some((150, 90));
+    });
+    let found = judge(&machine, &GeneratorHealth::default(), Some(&at(14_000)));
+    assert_eq!((found.first.as_deref(), found.second), (Some("cpu_quota"), None));
+    assert_eq!(found.state.as_deref(), Some("suspected"));
+    let follows = found.evidence.iter().filter(|text| text.contains("follows from cpu_quota"));
+    assert_eq!(follows.count(), 3, "{:?}", found.evidence);
+    assert!(found.evidence.iter().any(|text| text.contains("since 9 s")), "{:?}", found.evidence);
+    // A buffer that overflowed long before the CPU was short is a cause of its own.
+    let machine = run(1..10, drop_at_sockets);
+    let mut machine = machine;
+    machine[6..].iter_mut().for_each(|record| full(record.server.as_mut().expect("local")));
+    let found = judge(&machine, &GeneratorHealth::default(), Some(&at(20_000)));
+    let named = (found.first.as_deref(), found.second.as_deref());
+    assert_eq!(named, (Some("socket_buffer"), Some("cpu")), "{:?}", found.evidence);
+}
+
+#[test]
+fn a_thread_must_stay_hot_and_its_cpus_must_have_room() {
+    assert_eq!(first(&run(4..6, hot), Some(&at(16_000))), "unexplained", "two windows only");
+    let crowded = run(3..10, |server| {
+        hot(server);
+        kernel(server).cpus_busy = Some(0.88);
+    });
+    assert_eq!(first(&crowded, Some(&at(16_000))), "unexplained");
+}
+
+#[test]
+fn the_next_one_is_told_too() {
+    let machine = run(3..10, |server| {
+        let link = LinkUsage { drops: 90, ..LinkUsage::default() };
+        kernel(server).links = vec![link];
+        kernel(server).quota = Some(QuotaUsage { cores: 0.45, periods: 30, throttled: 0 });
+    });
+    let found = judge(&machine, &GeneratorHealth::default(), Some(&at(14_000)));
+    let named = (found.first.as_deref(), found.second.as_deref());
+    assert_eq!(named, (Some("network"), Some("cpu_quota")), "{:?}", found.evidence);
+    assert!(found.evidence.last().expect("why").contains("near its limit"));
+}
+
+#[test]
+fn a_generator_at_its_limit_is_never_the_servers_fault() {
+    let reasons = vec!["timers fired 9 ms late".to_owned()];
+    let late = GeneratorHealth { reasons: reasons.clone(), only_late_timers: true };
+    let starved = GeneratorHealth { reasons, only_late_timers: false };
+    let apart = run(3..10, full);
+    for health in [&late, &starved] {
+        let found = judge(&apart, health, Some(&at(14_000)));
+        assert_eq!(found.first.as_deref(), Some("generator"), "CPUs of its own: {health:?}");
+    }
+    // On common CPUs whoever used more of them is named.
+    let mut shared = apart;
+    for record in &mut shared {
+        record.generator.kernel.as_mut().expect("ours").cpus = vec![0, 1];
+    }
+    let found = judge(&shared, &late, Some(&at(14_000)));
+    assert_eq!(found.first.as_deref(), Some("cpu"));
+    assert_eq!(judge(&shared, &starved, None).first.as_deref(), Some("generator"));
+    shared.iter_mut().for_each(|record| record.generator.cpu_cores = 1.2);
+    let found = judge(&shared, &late, Some(&at(14_000)));
+    assert_eq!(found.first.as_deref(), Some("generator"));
+}
+
+#[test]
+fn quality_breaks_in_the_first_window_that_fails() {
+    let sample = |t_ms, lost| {
+        let mut row = audio_row("p", "t", 100);
+        (row.packets_lost, row.loss_pct) = (lost, Some(lost as f64));
+        let sample = QualitySample { received: vec![row], ..Default::default() };
+        SampleRecord { t_ms, person: "bot-1".into(), kind: PersonKind::Bot, sample }
+    };
+    let samples = [sample(2_900, 90), sample(5_900, 0), sample(8_900, 20), sample(11_900, 30)];
+    let condition = |text| Condition::parse(text).expect(text);
+    let loss = Threshold { metric: "loss_pct", condition: condition("user_p95 < 1") };
+    let found = first_break(&samples, &[], &[&loss], None, &[]).expect("broke");
+    assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
+    assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
+
+    let join = |t_ms, took_ms| Join { person: "bot-1".into(), t_ms, took_ms };
+    let joins = [join(1_000, 40.0), join(7_000, 2_500.0)];
+    let slow = Threshold { metric: "join_to_connected_ms", condition: condition("max < 1000") };
+    let found = first_break(&samples, &joins, &[&loss, &slow], None, &[]).expect("broke");
+    assert_eq!(found.t_ms, 9_000);
+    let found = first_break(&[], &joins, &[&slow], None, &[]).expect("broke");
+    assert!(found.why.contains("it was 2500"), "{found:?}");
+
+    let fault = (4_000, "bot-3 could not join".to_owned());
+    let found = first_break(&samples, &[], &[&loss], Some(&fault), &[]).expect("broke");
+    assert_eq!((found.t_ms, found.why), fault.clone());
+    let silent = Failure {
+        listeners: vec!["bot-1".into()],
+        publisher: None,
+        kind: None,
+        since_ms: 2_000,
+        until_ms: None,
+        text: "silence".into(),
+    };
+    let found = first_break(&samples, &[], &[], Some(&fault), &[silent]).expect("broke");
+    assert_eq!((found.t_ms, found.why.as_str()), (2_000, "silence"));
+    assert_eq!(first_break(&samples, &joins, &[], None, &[]), None);
+    assert!(NAMES.contains(&slow.metric));
+}
+
+#[test]
+fn nothing_is_known_of_a_server_elsewhere() {
+    let mut machine = run(0..0, |_| {});
+    machine.iter_mut().for_each(|record| record.server = None);
+    assert_eq!(first(&machine, Some(&at(9_000))), "unexplained");
+    assert_eq!(first(&machine, None), "none");
+    assert_eq!(first(&[], Some(&at(9_000))), "unexplained");
+}

@@ -1,0 +1,141 @@
+//! What server and generator used in an interval: the lines of `machine.jsonl`.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What server and generator used in an interval; a line of `machine.jsonl`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    /// End of the interval, in milliseconds since the start of the run.
+    pub t_ms: u64,
+    /// The server; null where it is not on this machine and tells no metrics.
+    pub server: Option<ServerUsage>,
+    /// The generator.
+    pub generator: GeneratorUsage,
+}
+
+/// What the server used in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerUsage {
+    /// CPU cores busy; null where the process is not on this machine.
+    pub cpu_cores: Option<f64>,
+    /// CPU cores by thread name.
+    pub threads: BTreeMap<String, f64>,
+    /// Its busiest single thread, in cores.
+    #[serde(default)]
+    pub busiest_thread: Option<(String, f64)>,
+    /// Memory, in MiB; null where the process is not on this machine.
+    pub rss_mib: Option<f64>,
+    /// Packets a second from people; null where the server tells none.
+    pub packets_in_per_s: Option<f64>,
+    /// Packets a second to people; likewise.
+    pub packets_out_per_s: Option<f64>,
+    /// Mbit/s from people; likewise.
+    pub mbit_in_per_s: Option<f64>,
+    /// Mbit/s to people; likewise.
+    pub mbit_out_per_s: Option<f64>,
+    /// What was discarded in the interval, by reason; reasons with nothing are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// What the mixers did in the interval, by the name of the counter (`moim_mix_…_total`).
+    #[serde(default)]
+    pub mix: BTreeMap<String, u64>,
+    /// Ticks of its signaling loop that were due and that were missed, as the server itself counts
+    /// them; null where it does not.
+    #[serde(default)]
+    pub signaling_ticks: Option<(u64, u64)>,
+    /// Small requests that the lab made, and how many of them were not answered in
+    /// [`crate::monitor::PROBE_LATE`].
+    #[serde(default)]
+    pub probes: Option<(u64, u64)>,
+    /// What the kernel says of it; null where the process is not on this machine.
+    #[serde(default)]
+    pub kernel: Option<KernelUsage>,
+}
+
+/// What the generator used in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorUsage {
+    /// CPU cores busy, browsers included.
+    pub cpu_cores: f64,
+    /// CPU cores by thread name; all browser processes together are `chromium`.
+    pub threads: BTreeMap<String, f64>,
+    /// Cores of the busiest single thread of the lab itself.
+    #[serde(default)]
+    pub busiest_thread: Option<(String, f64)>,
+    /// How late a 10 ms timer fires, 99th percentile, in milliseconds.
+    pub timer_lag_ms_p99: f64,
+    /// Datagrams a second that its bots sent; null where there are none.
+    #[serde(default)]
+    pub packets_out_per_s: Option<f64>,
+    /// Datagrams a second that its bots received; likewise.
+    #[serde(default)]
+    pub packets_in_per_s: Option<f64>,
+    /// What the kernel says of the lab itself.
+    #[serde(default)]
+    pub kernel: Option<KernelUsage>,
+}
+
+/// What the kernel says of a process in an interval. Shares are from 0 to 1; null is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelUsage {
+    /// The process.
+    pub pid: u32,
+    /// Of the time that its threads wanted to run, the share that they waited for a CPU.
+    pub waiting: f64,
+    /// The thread that waited most, and for which share of the interval.
+    pub waiting_thread: Option<(String, f64)>,
+    /// The CPUs that it may use.
+    pub cpus: Vec<usize>,
+    /// Share of the time that these CPUs were not idle, whoever used them, steal included.
+    pub cpus_busy: Option<f64>,
+    /// Share of these CPUs that the machine's host took.
+    pub cpus_steal: Option<f64>,
+    /// Soft interrupts' share of the CPU that had most of them.
+    pub softirq_most: Option<f64>,
+    /// The CPU quota of its control group; null without one.
+    pub quota: Option<QuotaUsage>,
+    /// Datagrams that found its sockets' receive buffers full.
+    pub udp_drops: Option<u64>,
+    /// Packets that found a CPU's input queue full; of the whole machine.
+    pub softnet_drops: Option<u64>,
+    /// Interfaces with a queue where it is.
+    pub links: Vec<LinkUsage>,
+    /// Descriptors open at the end of the interval.
+    pub fds: Option<u64>,
+    /// How many it may have open.
+    pub fd_limit: Option<u64>,
+    /// What its control group may use, in MiB; null without a limit.
+    pub memory_limit_mib: Option<f64>,
+    /// Processes of its control group that were killed for lack of memory.
+    pub oom_kills: Option<u64>,
+}
+
+/// A CPU quota in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct QuotaUsage {
+    /// What it allows, in cores.
+    pub cores: f64,
+    /// Periods in which something wanted to run.
+    pub periods: u64,
+    /// Those in which it was used up.
+    pub throttled: u64,
+}
+
+/// An interface's queue in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkUsage {
+    /// The interface.
+    pub interface: String,
+    /// The queueing discipline, such as `tbf`.
+    pub kind: String,
+    /// What it sent, in Mbit/s.
+    pub mbit_per_s: f64,
+    /// What it sent, in packets a second.
+    pub packets_per_s: f64,
+    /// What it may send at most, in Mbit/s; null where it has no limit.
+    pub limit_mbit_per_s: Option<f64>,
+    /// Packets it dropped.
+    pub drops: u64,
+    /// Bytes that waited at the end of the interval.
+    pub backlog_bytes: u64,
+}

@@ -1,0 +1,127 @@
+//! Faults made on purpose, so that tests can see whether the lab finds them. In development mode
+//! only: a server that hosts people refuses them.
+
+use std::time::{Duration, Instant};
+
+/// What shall go wrong; by default nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// `hot_thread=40us`: the first media thread works so much longer on each packet.
+    pub hot_thread: Option<Duration>,
+    /// `stalled_signaling=800ms/3s`: the threads of the signaling stand still for the first time
+    /// once in the second.
+    pub stalled_signaling: Option<(Duration, Duration)>,
+    /// `receive_buffer=4096`: bytes of each media socket's receive buffer.
+    pub receive_buffer: Option<usize>,
+}
+
+impl Faults {
+    /// What can be written, for messages.
+    pub const EXPECTED: &'static str =
+        "hot_thread=40us, stalled_signaling=800ms/3s or receive_buffer=4096";
+
+    /// Adds the fault in a text.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn add(mut self, text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no fault; write {}", Self::EXPECTED);
+        let (name, value) = text.split_once('=').ok_or_else(bad)?;
+        match name {
+            "hot_thread" => self.hot_thread = Some(duration(value).ok_or_else(bad)?),
+            "stalled_signaling" => {
+                let (stall, every) = value.split_once('/').ok_or_else(bad)?;
+                let pair = duration(stall).zip(duration(every)).filter(|(s, e)| s < e);
+                self.stalled_signaling = Some(pair.ok_or_else(bad)?);
+            }
+            "receive_buffer" => self.receive_buffer = Some(value.parse().map_err(|_| bad())?),
+            _ => return Err(bad()),
+        }
+        Ok(self)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Reads `40us`, `800ms` or `3s`.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let number: u64 = text[..digits].parse().ok()?;
+    match &text[digits..] {
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+/// Keeps a CPU busy for a time.
+pub(crate) fn burn(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Makes all threads of the current runtime stand still for `stall` once in `every`.
+pub(crate) fn stall(stall: Duration, every: Duration) {
+    let workers = tokio::runtime::Handle::current().metrics().num_workers();
+    let begin = tokio::time::Instant::now();
+    for _ in 0..workers {
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval_at(begin + every, every);
+            loop {
+                let due = ticks.tick().await;
+                // Until the same moment for all, whenever each came to it.
+                let left = (due + stall).saturating_duration_since(tokio::time::Instant::now());
+                std::thread::sleep(left);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_faults_and_says_what_is_wrong() {
+        let all = ["hot_thread=40us", "stalled_signaling=800ms/3s", "receive_buffer=4096"];
+        let faults = all.iter().try_fold(Faults::default(), |faults, text| faults.add(text));
+        let want = Faults {
+            hot_thread: Some(Duration::from_micros(40)),
+            stalled_signaling: Some((Duration::from_millis(800), Duration::from_secs(3))),
+            receive_buffer: Some(4096),
+        };
+        assert_eq!(faults, Ok(want));
+        assert!(Faults::default().is_empty() && !want.is_empty());
+        for text in ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"] {
+            let error = Faults::default().add(text).expect_err(text);
+            assert!(error.contains("receive_buffer=4096"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_stall_holds_up_every_thread() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
+        let runtime = { runtime }.build().expect("runtime");
+        let latest = runtime.block_on(async {
+            stall(Duration::from_millis(300), Duration::from_millis(400));
+            tokio::spawn(async {
+                let mut latest = Duration::ZERO;
+                for _ in 0..40 {
+                    let begin = Instant::now();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    latest = latest.max(begin.elapsed());
+                }
+                latest
+            })
+            .await
+            .expect("task")
+        });
+        assert!(latest >= Duration::from_millis(250), "{latest:?}");
+    }
+}
