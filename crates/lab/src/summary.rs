@@ -497,7 +497,10 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         timer_lag_ms_p99: lag,
         join_to_connected_ms: &[],
         thresholds: &[],
-        faults: &["the run ended before its summary was written: nothing was judged".into()],
+        faults: &[
+            "the run was killed: it ended before its summary was written, and nothing was judged"
+                .into(),
+        ],
         subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
