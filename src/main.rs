@@ -38,6 +38,9 @@ enum Command {
     },
     /// Run a scenario: people come, talk and are measured; a report is written.
     ///
+    /// In a terminal it shows how everyone fares on the way; q or Ctrl-C ends the run early, with a
+    /// full report.
+    ///
     /// Exit codes: 0 passed, 99 a threshold or a check failed, 104 bad scenario, 105 interrupted,
     /// 110 the load generator was the limit (inconclusive), 111 the target is not there.
     Load {
@@ -49,6 +52,9 @@ enum Command {
         /// Only read the scenario and tell what is wrong with it.
         #[arg(long)]
         check: bool,
+        /// Plain lines while it runs, instead of the view that a terminal gets.
+        #[arg(long)]
+        plain: bool,
     },
     /// Run one of the four reference studies and put our figures beside its own.
     ///
@@ -123,8 +129,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario, runs, check: false } => {
-            lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()
+        Command::Load { scenario, runs, check: false, plain } => {
+            let options = LoadOptions { scenario, runs_dir: runs, server_exe: None, plain };
+            lab::load(&options).into()
         }
         Command::Study { name, quick, out } => {
             let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };

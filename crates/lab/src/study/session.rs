@@ -137,6 +137,8 @@ impl Sessions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
                 server_exe: options.server_exe.clone(),
+                // Lines of many sessions stay readable one after the other.
+                plain: true,
             },
             names: Vec::new(),
             missing: Vec::new(),
