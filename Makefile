@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth bench-bots study-sfu study-sockets study-mesh-vs-sfu study-audio-room
+	evidence-mcu evidence-rooms evidence-truth evidence-ends bench-bots study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -48,6 +48,9 @@ study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 
 evidence-truth: build ## delay, loss and jitter as read against what the lab's link did
 	@scripts/evidence-truth.sh
+
+evidence-ends: build ## runs that are interrupted or killed: record, report, processes, terminal
+	@scripts/evidence-ends.sh
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh
