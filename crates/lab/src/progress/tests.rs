@@ -59,7 +59,6 @@ fn machine() -> MachineRecord {
         timer_lag_ms_p99: 0.3,
         packets_out_per_s: Some(1_240.0),
         packets_in_per_s: Some(12_930.0),
-        ..GeneratorUsage::default()
     };
     MachineRecord { t_ms: 30_000, server: Some(server), generator }
 }
