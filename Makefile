@@ -4,7 +4,8 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck bench-bots study-sfu study-sockets study-mesh-vs-sfu study-audio-room
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-ends bench-bots \
+	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18
@@ -51,6 +52,9 @@ evidence-truth: build ## delay, loss and jitter as read against what the lab's l
 
 evidence-bottleneck: build ## eight ways to break a server: does the lab name each? (28 min, goes on where it stopped)
 	@scripts/evidence-bottleneck.sh
+
+evidence-ends: build ## runs that are interrupted or killed: record, report, processes, terminal
+	@scripts/evidence-ends.sh
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh

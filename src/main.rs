@@ -43,6 +43,9 @@ enum Command {
     },
     /// Run a scenario: people come, talk and are measured; a report is written.
     ///
+    /// In a terminal it shows how everyone fares on the way; q or Ctrl-C ends the run early, with a
+    /// full report.
+    ///
     /// Exit codes: 0 passed, 99 a threshold or a check failed, 104 bad scenario, 105 interrupted,
     /// 110 the load generator was the limit (inconclusive), 111 the target is not there.
     Load {
@@ -59,6 +62,9 @@ enum Command {
         /// follow, and turns the bottleneck from suspected to proven. Needs root.
         #[arg(long)]
         prove: bool,
+        /// Plain lines while it runs, instead of the view that a terminal gets.
+        #[arg(long)]
+        plain: bool,
     },
     /// Run one of the four reference studies and put our figures beside its own.
     ///
@@ -133,8 +139,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario, runs, check: false, prove } => {
-            lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None, prove }).into()
+        Command::Load { scenario, runs, check: false, prove, plain } => {
+            let options = LoadOptions { scenario, runs_dir: runs, server_exe: None, prove, plain };
+            lab::load(&options).into()
         }
         Command::Study { name, quick, out } => {
             let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };

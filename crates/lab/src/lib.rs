@@ -11,6 +11,7 @@ pub mod canary;
 pub mod checks;
 mod cpus;
 pub mod doctor;
+mod guard;
 mod http;
 mod kernel;
 pub mod link;
@@ -92,8 +93,12 @@ pub fn check(path: &Path) -> u8 {
 
 /// Makes the report of a run again from its record.
 pub fn render(run_dir: &Path) -> u8 {
+    let killed = !run_dir.join("summary.json").exists();
     match report::render(run_dir) {
         Ok(path) => {
+            if killed {
+                println!("the run was killed: the report shows its record until then, unjudged");
+            }
             println!("report: {}", path.display());
             exit::PASS
         }

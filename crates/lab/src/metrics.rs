@@ -142,6 +142,8 @@ pub struct Collector {
     seen: BTreeMap<String, u64>,
     /// Whether the delay in some score of conversational quality was not measured.
     estimated: bool,
+    /// The metrics that are asked for; none: all.
+    only: Option<Vec<&'static str>>,
 }
 
 fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
@@ -161,6 +163,12 @@ fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
 }
 
 impl Collector {
+    /// One that collects and reduces these metrics alone: what is asked for on the way of a run must
+    /// cost little.
+    pub fn only(names: Vec<&'static str>) -> Self {
+        Self { only: Some(names), ..Self::default() }
+    }
+
     /// Takes a sample of a person; samples of one person must come in order.
     pub fn add(&mut self, person: &str, sample: &QualitySample) {
         self.value(person, "join_to_first_audio_ms", sample.join_to_first_audio_ms);
@@ -176,7 +184,8 @@ impl Collector {
                 self.value(person, name, value);
             }
             self.estimated |= row.mos_cq.is_some() && row.mouth_to_ear_ms.is_none();
-            if row.loss_pct.is_some() {
+            if row.loss_pct.is_some() && self.only.as_ref().is_none_or(|o| o.contains(&"loss_pct"))
+            {
                 let of = self.of(person, "loss_pct");
                 of.lost += row.packets_lost;
                 of.expected += row.packets_lost + row.packets_received;
@@ -192,6 +201,9 @@ impl Collector {
 
     /// Takes a single value of a person, of a metric of [`NAMES`].
     pub fn value(&mut self, person: &str, name: &'static str, value: Option<f64>) {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&name)) {
+            return;
+        }
         if let Some(value) = value.filter(|v| v.is_finite()) {
             self.of(person, name).values.push(value);
         }
@@ -201,9 +213,10 @@ impl Collector {
         self.values.entry(name).or_default().entry(person.to_owned()).or_default()
     }
 
-    /// All metrics of [`NAMES`]; one that nobody could measure is `None`.
+    /// All metrics of [`NAMES`], or those asked for; one that nobody could measure is `None`.
     pub fn reduce(&self) -> BTreeMap<String, Option<Reduced>> {
-        NAMES.iter().map(|name| ((*name).to_owned(), self.reduce_one(name))).collect()
+        let names = self.only.as_deref().unwrap_or(&NAMES);
+        names.iter().map(|name| ((*name).to_owned(), self.reduce_one(name))).collect()
     }
 
     /// Where the delays in scores come from; one that was estimated makes them all so.
@@ -299,6 +312,22 @@ mod tests {
         assert_eq!(metrics["rtt_ms"], None);
         assert_eq!(metrics["join_to_first_audio_ms"].as_ref().map(|m| m.max), Some(310.0));
         assert_eq!(metrics["mouth_to_ear_ms"], None, "nobody measured it");
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_not_collected() {
+        let (mut all, mut some) = (Collector::default(), Collector::only(vec!["rtt_ms"]));
+        for i in 0..3 {
+            let mut row = audio_row("p", "t", 10);
+            row.loss_pct = Some(f64::from(i));
+            let mut sample = sample(vec![row]);
+            sample.rtt_ms = Some(f64::from(i));
+            all.add("a", &sample);
+            some.add("a", &sample);
+        }
+        let (all, some) = (all.reduce(), some.reduce());
+        assert!(all["loss_pct"].is_some() && all["rtt_ms"].is_some());
+        assert_eq!(some, BTreeMap::from([("rtt_ms".to_owned(), all["rtt_ms"].clone())]));
     }
 
     #[test]

@@ -1,121 +1,218 @@
-//! What a run shows on the way: a line that changes on a terminal, else a plain line every 10 s.
+//! What a run shows on the way: a view of its people, thresholds and machines on a terminal, else a
+//! plain line every 10 s.
+//!
+//! A thread of its own (`lab-view`) does it, so that a terminal that takes nothing holds up nobody;
+//! the run only hands over what is new. Its cost stands in the CPU table under its name.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
-use std::time::Duration;
+mod standing;
+mod terminal;
+mod view;
+
+pub use standing::{About, Phase};
+
+use crate::record::MachineRecord;
+use crate::stage::News;
+use standing::Standing;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use terminal::{Key, Screen};
+use tokio::sync::Notify;
 
 /// How often a plain line comes.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
+/// How often the view is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(500);
+/// How long the thread waits for a key before it looks whether the run has ended.
+const KEY_WAIT: Duration = Duration::from_millis(100);
+/// A terminal that takes nothing may hold up the end of the run so long.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// So many of the view's notes are repeated after it.
+const NOTES_AFTER: usize = 20;
+/// The thread's nice value: everyone who makes load goes first.
+const NICE: i32 = 10;
 
-/// Where a run stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Status {
-    /// Time since the first join.
-    pub elapsed: Duration,
-    /// How long the run lasts.
-    pub duration: Duration,
-    /// People who are connected.
-    pub connected: usize,
-    /// People who should be.
-    pub people: usize,
-    /// What failed so far.
-    pub faults: usize,
+/// What the run has handed over and the thread has not taken yet.
+#[derive(Debug, Default)]
+struct Inbox {
+    updates: Vec<Update>,
+    machine: Option<MachineRecord>,
+    /// No more will come.
+    ended: bool,
+    /// The thread has put everything back.
+    closed: bool,
 }
 
-impl Status {
-    fn line(&self) -> String {
-        let faults = match self.faults {
-            0 => String::new(),
-            1 => "  1 fault".to_owned(),
-            n => format!("  {n} faults"),
-        };
-        format!(
-            "{} of {} s  {} of {} people connected{faults}",
-            self.elapsed.as_secs(),
-            self.duration.as_secs(),
-            self.connected,
-            self.people
-        )
+#[derive(Debug)]
+struct Update {
+    elapsed: Duration,
+    phase: Phase,
+    sockets: u32,
+    news: News,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+    key: Notify,
+}
+
+impl Shared {
+    fn with<T>(&self, work: impl FnOnce(&mut Inbox) -> T) -> T {
+        let result = work(&mut self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until something has changed or the time is over.
+    fn wait(&self, at_most: Duration) {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |inbox: &mut Inbox| !inbox.ended;
+        drop(self.changed.wait_timeout_while(inbox, at_most, idle));
     }
 }
 
-/// Shows the progress on stderr.
+/// Shows the progress on stderr. Dropping it puts the terminal back.
 #[derive(Debug)]
 pub struct Progress {
-    bar: Option<ProgressBar>,
-    next_plain: Duration,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// For the terminal if stderr is one.
-    pub fn new(duration: Duration) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let target = ProgressDrawTarget::stderr();
-            let bar = ProgressBar::with_draw_target(Some(duration.as_millis() as u64), target);
-            if let Ok(style) = ProgressStyle::with_template("{wide_bar} {msg}") {
-                bar.set_style(style);
+    /// Begins to show a run: on the terminal, if stderr is one, else (or where `plain`) in lines.
+    pub fn start(about: About, plain: bool) -> Self {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("lab-view".into()).spawn(move || {
+            // Without the privilege it is as prompt as others: it does little.
+            let _ = net::thread::set_current_thread_nice(NICE);
+            let mut standing = Standing::new(about);
+            if let Some(screen) = terminal::wanted(plain).then(Screen::open).and_then(Result::ok) {
+                show_view(&theirs, &mut standing, screen);
             }
-            bar
+            show_lines(&theirs, &mut standing, &mut std::io::stderr());
+            theirs.with(|inbox| inbox.closed = true);
         });
-        Self { bar, next_plain: Duration::ZERO }
+        // Without the thread the run is silent, and as good.
+        Self { shared, thread: thread.ok() }
     }
 
-    /// Shows where the run stands.
-    pub fn update(&mut self, status: &Status) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(status.elapsed.as_millis() as u64);
-            bar.set_message(status.line());
-        } else if status.elapsed >= self.next_plain {
-            eprintln!("{}", status.line());
-            self.next_plain = status.elapsed + PLAIN_EVERY;
-        }
+    /// Ends when somebody has asked for the run's end by a key.
+    pub fn ended_by_key(&self) -> impl Future<Output = ()> + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move { shared.key.notified().await }
     }
 
-    /// Shows a line that stays.
-    pub fn note(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
-        }
+    /// Hands over where the run stands, `elapsed` after its start, with `sockets` open.
+    pub fn update(&self, elapsed: Duration, phase: Phase, sockets: u32, news: News) {
+        self.shared.with(|inbox| inbox.updates.push(Update { elapsed, phase, sockets, news }));
     }
 
-    /// Ends the changing line.
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+    /// Hands over what server and generator used.
+    pub fn machine(&self, record: &MachineRecord) {
+        self.shared.with(|inbox| inbox.machine = Some(record.clone()));
+    }
+
+    /// Ends the view: the terminal is as it was before.
+    pub fn finish(self) {}
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.shared.with(|inbox| inbox.ended = true);
+        let Some(thread) = self.thread.take() else { return };
+        let inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = |inbox: &mut Inbox| !inbox.closed;
+        let waited = self.shared.changed.wait_timeout_while(inbox, CLOSE_TIMEOUT, open);
+        if waited.is_ok_and(|(_, timeout)| !timeout.timed_out()) {
+            let _ = thread.join();
+        } else {
+            terminal::restore();
         }
+    }
+}
+
+/// Takes what the run has handed over; whether it has ended.
+fn take(shared: &Shared, standing: &mut Standing) -> bool {
+    let (updates, machine, ended) = shared
+        .with(|inbox| (std::mem::take(&mut inbox.updates), inbox.machine.take(), inbox.ended));
+    for Update { elapsed, phase, sockets, news } in updates {
+        standing.take(elapsed, phase, sockets, news);
+    }
+    if let Some(record) = machine {
+        standing.machine(record);
+    }
+    ended
+}
+
+/// Until the run ends, or a panic has taken the screen away.
+fn show_view(shared: &Shared, standing: &mut Standing, mut screen: Screen) {
+    let mut next_draw = Instant::now();
+    loop {
+        let ended = take(shared, standing);
+        if !screen.is_open() {
+            return;
+        }
+        if ended || Instant::now() >= next_draw {
+            standing.judge();
+            next_draw = Instant::now() + DRAW_EVERY;
+            // What cannot be drawn now may be next time.
+            let _ = screen.draw(standing);
+        }
+        if ended {
+            break;
+        }
+        match screen.key(KEY_WAIT) {
+            Some(Key::End) => {
+                standing.ending();
+                shared.key.notify_one();
+                next_draw = Instant::now();
+            }
+            Some(Key::Redraw) => {
+                screen.anew();
+                next_draw = Instant::now();
+            }
+            None => {}
+        }
+    }
+    screen.close();
+    standing.keep_last_notes(NOTES_AFTER);
+}
+
+/// Lines until the run ends; after a view only what it has left.
+fn show_lines(shared: &Shared, standing: &mut Standing, out: &mut impl Write) {
+    let mut next_line = None;
+    loop {
+        let ended = take(shared, standing);
+        write_lines(standing, &mut next_line, ended, out);
+        if ended {
+            return;
+        }
+        shared.wait(DRAW_EVERY);
+    }
+}
+
+/// What is due: notes at once, a line every [`PLAIN_EVERY`].
+fn write_lines(
+    standing: &mut Standing,
+    next_line: &mut Option<Duration>,
+    ended: bool,
+    out: &mut impl Write,
+) {
+    // A closed stderr ends no run.
+    for note in standing.take_notes() {
+        let _ = writeln!(out, "{note}");
+    }
+    let due = next_line.is_none_or(|at| standing.elapsed() >= at);
+    if due && !ended && standing.begun() {
+        standing.judge();
+        let _ = writeln!(out, "{}", standing.line());
+        *next_line = Some(standing.elapsed() + PLAIN_EVERY);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line() {
-        let mut status = Status {
-            elapsed: Duration::from_millis(12_900),
-            duration: Duration::from_secs(60),
-            connected: 9,
-            people: 10,
-            faults: 0,
-        };
-        assert_eq!(status.line(), "12 of 60 s  9 of 10 people connected");
-        status.faults = 1;
-        assert!(status.line().ends_with("connected  1 fault"));
-    }
-
-    #[test]
-    fn plain_lines_are_ten_seconds_apart() {
-        let mut progress = Progress { bar: None, next_plain: Duration::ZERO };
-        let mut shown = Vec::new();
-        for second in 0..25 {
-            let before = progress.next_plain;
-            progress.update(&Status { elapsed: Duration::from_secs(second), ..Status::default() });
-            if progress.next_plain != before {
-                shown.push(second);
-            }
-        }
-        assert_eq!(shown, [0, 10, 20]);
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use crate::link::networks::{Networks, network_of};
 use crate::monitor::Monitor;
 use crate::person::{self, Place};
 use crate::proc;
-use crate::progress::{Progress, Status};
+use crate::progress::{About, Phase, Progress};
 use crate::prove::Changed;
 use crate::record::{
     self, Level, MachineRecord, Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta, Writer,
@@ -19,7 +19,7 @@ use crate::scenario::{Scenario, Target, Url};
 use crate::serve::{Limits, OwnServer};
 use crate::signaling::Signaling;
 use crate::sockets::{self, SocketsSummary};
-use crate::stage::Stage;
+use crate::stage::{Stage, Told};
 use crate::summary::{self, Input, Summary, exit};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +42,7 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(4);
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// What `moim load` is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// The scenario file.
     pub scenario: PathBuf,
@@ -52,6 +52,8 @@ pub struct LoadOptions {
     pub server_exe: Option<PathBuf>,
     /// Whether the scenario runs once more with the first bottleneck's resource changed.
     pub prove: bool,
+    /// Plain lines on stderr, even where it is a terminal.
+    pub plain: bool,
 }
 
 /// Why there is no run at all.
@@ -130,7 +132,8 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     let plan = plan(scenario, started_at);
     let meta = meta(scenario, &house, &plan, started_at);
     writer.meta(&meta)?;
-    let result = act(scenario, &mut house, plan, meta, writer, interrupt).await;
+    let progress = Progress::start(About::of(scenario, &house.url), options.plain);
+    let result = act(scenario, &mut house, plan, meta, writer, progress, interrupt).await;
     house.close().await;
     result
 }
@@ -322,6 +325,7 @@ async fn act<D: BotDriver>(
     plan: Vec<Planned>,
     mut meta: Meta,
     writer: Writer,
+    progress: Progress,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
     let dir = writer.dir().to_owned();
@@ -346,6 +350,7 @@ async fn act<D: BotDriver>(
     let (mut tasks, commands) = invite(scenario, house, &stage, plan);
     let _changing = stage.change_networks(&scenario.networks);
     let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok()).cloned();
+    let ended_by_key = progress.ended_by_key();
     let mut watch = Watch {
         datagrams: &|| bots.as_ref()?.datagrams(),
         scenario,
@@ -355,14 +360,19 @@ async fn act<D: BotDriver>(
         commands,
         machine: Vec::new(),
         meta: &mut meta,
-        progress: Progress::new(scenario.duration),
+        sockets: &socket_loads,
+        progress,
+        told: Told::default(),
+    };
+    let interrupt = async {
+        tokio::select! { () = interrupt => {}, () = ended_by_key => {} }
     };
     let interrupted = watch.until_the_end(interrupt).await;
     let end_ms = stage.now_ms();
     watch.record(end_ms).await;
     stage.finish();
-    watch.progress.finish();
-    let machine = watch.machine;
+    watch.show(Phase::Leaving);
+    let (machine, progress) = (watch.machine, watch.progress);
     let rss_mib = house.server_pid().and_then(proc::rss_mib);
     let mut socket_figures = sockets_end(&stage, socket_loads, (rss_before_mib, rss_mib)).await;
     if let (Some(task), Some(first)) = (by_hand, socket_figures.first_mut()) {
@@ -372,6 +382,7 @@ async fn act<D: BotDriver>(
     if left.is_err() {
         tasks.shutdown().await;
     }
+    progress.finish();
 
     let outcome = stage.outcome(end_ms);
     let failures = checks::subscriptions(&outcome.expected, &outcome.samples);
@@ -531,7 +542,9 @@ struct Watch<'a> {
     commands: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     machine: Vec<MachineRecord>,
     meta: &'a mut Meta,
+    sockets: &'a [sockets::Load],
     progress: Progress,
+    told: Told,
 }
 
 impl Watch<'_> {
@@ -555,7 +568,7 @@ impl Watch<'_> {
             }
             let now = Instant::now();
             if now >= next_progress {
-                self.show(now - begin);
+                self.show(Phase::Under);
                 next_progress = now + PROGRESS_EVERY;
             }
             while let Some(event) = events.next_if(|event| begin + event.at <= now) {
@@ -568,23 +581,20 @@ impl Watch<'_> {
             }
             if let Some(status) = self.server.as_mut().and_then(|server| server.ended()) {
                 self.stage.fault(None, format!("the server ended in the middle ({status})"));
-                self.show(now - begin);
+                self.show(Phase::Under);
                 return false;
             }
             if now >= end {
-                self.show(now - begin);
+                self.show(Phase::Under);
                 return false;
             }
         }
     }
 
-    fn show(&mut self, elapsed: Duration) {
-        for note in self.stage.take_notes() {
-            self.progress.note(&note);
-        }
-        let (connected, faults) = self.stage.standing();
-        let (duration, people) = (self.scenario.duration, self.stage.people().len());
-        self.progress.update(&Status { elapsed, duration, connected, people, faults });
+    fn show(&mut self, phase: Phase) {
+        let sockets = self.sockets.iter().map(sockets::Load::live).sum();
+        let news = self.stage.news(&mut self.told);
+        self.progress.update(Duration::from_millis(self.stage.now_ms()), phase, sockets, news);
     }
 
     fn command(&mut self, bot: u32, what: BotCommand) {
@@ -598,6 +608,7 @@ impl Watch<'_> {
     async fn record(&mut self, t_ms: u64) {
         let record = self.monitor.record(t_ms, (self.datagrams)()).await;
         self.stage.writer.machine(&record);
+        self.progress.machine(&record);
         self.machine.push(record);
         // A run that is killed should know who had joined.
         let people = self.stage.people();

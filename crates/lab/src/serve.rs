@@ -1,6 +1,7 @@
 //! Starts a server of our own for a run, as a child of the same binary on ports of its own.
 
 use crate::cpus;
+use crate::guard::Guard;
 use crate::http;
 use crate::scenario::{Scenario, ServeOptions, Url};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -49,6 +50,8 @@ impl Limits {
 pub struct OwnServer {
     child: Child,
     pid: u32,
+    /// Kept while it runs: it does not outlive a lab that is killed.
+    _guard: Guard,
     /// Where it answers.
     pub url: Url,
 }
@@ -83,11 +86,13 @@ impl OwnServer {
             // A group of its own: Ctrl-C is for the lab, which ends the server after the report.
             .process_group(0)
             .kill_on_drop(true);
+        let mut guard = Guard::start(None)?;
         let child = cpus::with_cpus(cpus, || command.spawn())
             .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
+        guard.watch(pid)?;
         let url = Url { host: "127.0.0.1".into(), port: http_port };
-        let mut server = Self { child, pid, url };
+        let mut server = Self { child, pid, _guard: guard, url };
         match server.wait_ready().await {
             Ok(()) => Ok(server),
             Err(error) => {

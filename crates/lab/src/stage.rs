@@ -35,10 +35,34 @@ struct Kept {
     connected: usize,
     joins: Vec<Join>,
     first_fault: Option<(u64, String)>,
-    samples: Vec<SampleRecord>,
+    samples: Vec<Arc<SampleRecord>>,
     faults: Vec<String>,
     /// Lines to show that have not been shown yet.
     notes: Vec<String>,
+}
+
+/// How much of a run somebody has been told already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    samples: usize,
+    joins: usize,
+}
+
+/// What has come since somebody was told last.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Samples, each person's in order.
+    pub samples: Vec<Arc<SampleRecord>>,
+    /// From asking to join until connected, in milliseconds, by person.
+    pub joins: Vec<Join>,
+    /// Lines to show.
+    pub notes: Vec<String>,
+    /// People connected now.
+    pub connected: usize,
+    /// People who have ever joined.
+    pub joined: usize,
+    /// Faults so far.
+    pub faults: usize,
 }
 
 /// What the verdict needs of a [`Stage`].
@@ -182,7 +206,7 @@ impl Stage {
     pub fn sample(&self, person: &str, kind: PersonKind, sample: QualitySample) {
         let record = SampleRecord { t_ms: self.now_ms(), person: person.to_owned(), kind, sample };
         self.writer.sample(&record);
-        self.kept().samples.push(record);
+        self.kept().samples.push(Arc::new(record));
     }
 
     /// People connected, and faults so far.
@@ -196,17 +220,28 @@ impl Stage {
         self.kept().people.clone()
     }
 
-    /// Lines to show that have come since the last call.
-    pub fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.kept().notes)
+    /// What has come since `told`, which then says so. Samples are shared, not copied.
+    pub fn news(&self, told: &mut Told) -> News {
+        let mut kept = self.kept();
+        let news = News {
+            samples: kept.samples.get(told.samples..).unwrap_or_default().to_vec(),
+            joins: kept.joins[told.joins..].to_vec(),
+            notes: std::mem::take(&mut kept.notes),
+            connected: kept.connected,
+            joined: kept.people.iter().filter(|person| person.participant.is_some()).count(),
+            faults: kept.faults.len(),
+        };
+        *told = Told { samples: kept.samples.len(), joins: kept.joins.len() };
+        news
     }
 
     /// What the verdict needs, up to `end_ms`.
     pub fn outcome(&self, end_ms: u64) -> Outcome {
         let mut kept = self.kept();
+        let samples = std::mem::take(&mut kept.samples);
         Outcome {
             people: kept.people.clone(),
-            samples: std::mem::take(&mut kept.samples),
+            samples: samples.into_iter().map(Arc::unwrap_or_clone).collect(),
             faults: kept.faults.clone(),
             first_fault: kept.first_fault.clone(),
             joins: kept.joins.clone(),

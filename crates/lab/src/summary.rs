@@ -547,7 +547,10 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         joins: &[],
         first_fault: None,
         thresholds: &[],
-        faults: &["the run ended before its summary was written: nothing was judged".into()],
+        faults: &[
+            "the run was killed: it ended before its summary was written, and nothing was judged"
+                .into(),
+        ],
         subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,

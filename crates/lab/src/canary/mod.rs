@@ -6,6 +6,7 @@
 pub mod cdp;
 mod link;
 
+use crate::guard::Guard;
 use cdp::{Cdp, CdpError, PageEvent};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -61,6 +62,8 @@ pub struct Browser {
     pid: u32,
     cdp: Cdp,
     version: String,
+    /// Kept while the browser runs: it does not outlive a lab that is killed.
+    _guard: Guard,
     /// Kept while the browser runs: its profile.
     profile: TempDir,
 }
@@ -82,6 +85,7 @@ impl Browser {
         })?;
         let profile = tempfile::Builder::new().prefix("moim-chromium-").tempdir()?;
         let log = fs::File::create(profile.path().join("chromium.log"))?;
+        let mut guard = Guard::start(Some(profile.path()))?;
         let mut child = Command::new(&program)
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().display()))
@@ -95,8 +99,9 @@ impl Browser {
             .spawn()
             .map_err(|error| io::Error::other(format!("{}: {error}", program.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("chromium ended at once"))?;
+        guard.watch(pid)?;
         match Self::connect(&mut child, profile.path()).await {
-            Ok((cdp, version)) => Ok(Self { child, pid, cdp, version, profile }),
+            Ok((cdp, version)) => Ok(Self { child, pid, cdp, version, _guard: guard, profile }),
             Err(error) => {
                 end_group(pid, Signal::KILL);
                 let _ = child.wait().await;

@@ -15,7 +15,7 @@ fn bench(url: &str, rest: &str) -> Bench {
     let text = format!("name: x\ntarget: {{ url: \"{url}\" }}\n{rest}");
     fs::write(&scenario, text).expect("write");
     let runs_dir = dir.path().join("runs");
-    Bench { options: LoadOptions { scenario, runs_dir, server_exe: None, prove: false }, dir }
+    Bench { options: LoadOptions { scenario, runs_dir, ..LoadOptions::default() }, dir }
 }
 
 fn url(server: &FakeServer) -> String {

@@ -138,6 +138,8 @@ impl Sessions {
                 runs_dir: dir.to_owned(),
                 server_exe: options.server_exe.clone(),
                 prove: false,
+                // Lines of many sessions stay readable one after the other.
+                plain: true,
             },
             names: Vec::new(),
             missing: Vec::new(),
