@@ -3,6 +3,7 @@ use crate::summary::Verdict;
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
 use std::fs;
+use tokio::time::Instant;
 
 struct Bench {
     dir: tempfile::TempDir,
