@@ -5,11 +5,12 @@ mod churn;
 mod mesh;
 mod visit;
 
-use crate::bot::marks::MarkRole;
+use crate::bot::marks::{MarkRole, Turn};
+use crate::bot::talk::TalkRole;
 use crate::bot::tones::{LOUD, TonePlan, ToneRole};
-use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, SlotPool};
+use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, Media, SlotPool, VideoSource};
 use crate::checks::{Listener, Span};
-use crate::scenario::RoomGroup;
+use crate::scenario::{Role, RoomGroup};
 use crate::signaling::SignalingError;
 use crate::stage::Stage;
 pub use canary::canary;
@@ -36,15 +37,21 @@ async fn ended(end: &mut watch::Receiver<bool>) {
     let _ = end.wait_for(|end| *end).await;
 }
 
-/// Where someone goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where someone goes, and what for.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Place {
     /// The room's id.
     pub room: String,
     /// What kind of room it is.
     pub group: RoomGroup,
+    /// What this person is there for, where the room's bots have roles.
+    pub role: Option<Role>,
     /// Whether this person sends video, or only watches.
     pub sends_video: bool,
+    /// This person's turn to say marks, where the room's people do; see [`MarkRole`].
+    pub turn: Option<Turn>,
+    /// How many others of the room may be heard.
+    pub voices: u32,
     /// Which of the scenario's networks is before this person, if any.
     pub network: Option<usize>,
 }
@@ -86,8 +93,26 @@ impl Place {
     fn marks(&self, spec: &BotSpec) -> Option<MarkRole> {
         let bots = self.group.bots.max(1);
         let place = spec.index.saturating_sub(1) % bots;
-        let mixed = self.group.audio == AudioTopology::Mcu;
-        mixed.then_some(MarkRole { room: self.seed(), bots, place })
+        let heard = self.turn.is_some() || self.voices > 0;
+        let mixed = self.group.audio == AudioTopology::Mcu && heard;
+        mixed.then_some(MarkRole { room: self.seed(), bots, place, turn: self.turn })
+    }
+
+    /// How much a bot speaks, where that is not all the time.
+    fn talk(&self, spec: &BotSpec) -> Option<TalkRole> {
+        let speaks_pct = self.role.as_ref()?.speaks_pct;
+        let seed = u64::from(spec.index);
+        (speaks_pct < 100.0).then_some(TalkRole { seed, speaks_pct })
+    }
+
+    /// What a bot sends of what the scenario's bots send.
+    pub fn media(&self, media: Media) -> Media {
+        let silent = self.role.as_ref().is_some_and(|role| !role.audio);
+        let hidden = !self.sends_video || self.group.video == VideoTopology::None;
+        Media {
+            audio: if silent { AudioSource::None } else { media.audio },
+            video: if hidden { VideoSource::None } else { media.video },
+        }
     }
 
     /// A bot's part in the room's plan of tones. The bots of a room have numbers that follow each

@@ -101,6 +101,7 @@ impl Clip {
 pub struct Fixtures {
     voices: Vec<Arc<Voice>>,
     clips: [Arc<Clip>; 3],
+    silence: Arc<OpusPacket>,
 }
 
 impl Fixtures {
@@ -136,12 +137,18 @@ impl Fixtures {
             let (name, data): &(&str, Vec<u8>) = &clips[at];
             read_clip(name, data).map(Arc::new)
         };
-        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?] })
+        let silence = Arc::new(silence().map_err(|why| FixtureError::new("silence", why))?);
+        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?], silence })
     }
 
     /// The voice of a bot.
     pub fn voice(&self, bot: u32) -> Arc<Voice> {
         self.voices[bot as usize % self.voices.len()].clone()
+    }
+
+    /// 20 ms of silence.
+    pub fn silence(&self) -> Arc<OpusPacket> {
+        self.silence.clone()
     }
 
     /// The clip of a source; none where nothing is shown.
@@ -154,6 +161,18 @@ impl Fixtures {
         };
         Some(self.clips[at].clone())
     }
+}
+
+/// Silence as an encoder codes it once it has been silent for a while.
+fn silence() -> Result<OpusPacket, audio::opus::OpusError> {
+    let mut encoder = audio::opus::Encoder::new(audio::opus::EncoderOptions::default())?;
+    let samples = [0.0; audio::FRAME_SAMPLES];
+    let mut packet = [0; audio::opus::MAX_PACKET];
+    let mut len = 0;
+    for _ in 0..10 {
+        len = encoder.encode(&samples, &mut packet)?;
+    }
+    Ok(OpusPacket { data: packet[..len].to_vec(), level_dbov: audio::level_dbov(&samples) })
 }
 
 /// Reads Opus in Ogg (RFC 7845): identification header, comment header, then packets of 20 ms.

@@ -31,6 +31,7 @@ impl Theatre {
             name: (*name).to_owned(),
             kind: PersonKind::Bot,
             room: "r".into(),
+            role: None,
             participant: None,
         };
         let stage = Stage::new(url, writer, names.iter().map(meta).collect());
@@ -58,7 +59,8 @@ fn place(audio: AudioTopology, video: VideoTopology, bots: u32) -> Place {
     let text = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
     let scenario = Scenario::parse(text, "x").expect("valid");
     let group = RoomGroup { audio, video, bots, ..scenario.rooms[0].clone() };
-    Place { room: "r".into(), group, sends_video: true, network: None }
+    let (role, turn, voices) = (None, None, bots - 1);
+    Place { room: "r".into(), group, role, sends_video: true, turn, voices, network: None }
 }
 
 fn spec(index: u32, media: Media) -> BotSpec {

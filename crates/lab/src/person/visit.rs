@@ -81,6 +81,7 @@ impl<D: BotDriver> Visit<D> {
         let group = self.place.group.clone();
         self.spec.tones = self.place.tones(&self.spec);
         self.spec.marks = self.place.marks(&self.spec);
+        self.spec.talk = self.place.talk(&self.spec);
         let by_mesh = mesh::kinds(&group);
         let by_server: Vec<MediaKind> = [MediaKind::Audio, MediaKind::Video]
             .into_iter()

@@ -1,12 +1,13 @@
 //! Who comes when, and goes where.
 
 use super::house::House;
-use crate::bots::{BotCommand, BotDriver, BotSpec, Media, SlotPool, VideoSource};
+use crate::bot::marks::Turn;
+use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, SlotPool};
 use crate::link::networks::network_of;
 use crate::person::{self, Place};
 use crate::proc;
 use crate::record::{Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta};
-use crate::scenario::Scenario;
+use crate::scenario::{Role, RoomGroup, Scenario};
 use crate::stage::Stage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use wire::room::VideoTopology;
 
 /// One person of the plan.
 #[derive(Debug, Clone)]
@@ -36,28 +36,83 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
     for group in &scenario.rooms {
         for _ in 0..group.count {
             rooms += 1;
-            let room = format!("{}-{rooms}-{mark:06x}", scenario.name);
-            let senders = group.senders.unwrap_or(u32::MAX);
+            let id = format!("{}-{rooms}-{mark:06x}", scenario.name);
+            let room = Room::new(scenario, group, id, rooms);
             let before = people.len() as u32;
-            let place = |number| {
-                let (sends_video, index) = (number < senders, before + number);
-                let network = network_of(&scenario.networks, index, everyone);
-                Place { room: room.clone(), group: group.clone(), sends_video, network }
-            };
+            let network = |number| network_of(&scenario.networks, before + number, everyone);
             for number in 0..group.chromium {
                 pages += 1;
                 let name = format!("chromium-{pages}");
-                let (kind, place) = (PersonKind::Chromium, place(number));
-                people.push(Planned { name, kind, index: pages, place });
+                let place = room.page(number, network(number));
+                people.push(Planned { name, kind: PersonKind::Chromium, index: pages, place });
             }
             for number in 0..group.bots {
                 bots += 1;
-                let (name, place) = (format!("bot-{bots}"), place(group.chromium + number));
+                let place = room.bot(number, network(group.chromium + number));
+                let name = format!("bot-{bots}");
                 people.push(Planned { name, kind: PersonKind::Bot, index: bots, place });
             }
         }
     }
     people
+}
+
+/// A room that is being filled.
+struct Room<'a> {
+    id: String,
+    group: &'a RoomGroup,
+    /// The role of each bot; empty without roles.
+    roles: Vec<&'a Role>,
+    /// Which bots say something, by number.
+    speakers: Vec<u32>,
+}
+
+impl<'a> Room<'a> {
+    /// The `seed` repeats from run to run, unlike the id.
+    fn new(scenario: &Scenario, group: &'a RoomGroup, id: String, seed: u32) -> Self {
+        let roles = group.deal(u64::from(seed));
+        let speaks = |number: &u32| {
+            let role = roles.get(*number as usize);
+            role.is_none_or(|role| role.audio && role.speaks_pct > 0.0)
+        };
+        let bots = if scenario.media.audio == AudioSource::None { 0 } else { group.bots };
+        let speakers = (0..bots).filter(speaks).collect();
+        Self { id, group, roles, speakers }
+    }
+
+    fn place(&self, number: u32, network: Option<usize>) -> Place {
+        Place {
+            room: self.id.clone(),
+            group: self.group.clone(),
+            role: None,
+            sends_video: number < self.group.senders.unwrap_or(u32::MAX),
+            turn: None,
+            voices: self.speakers.len() as u32 + self.group.chromium,
+            network,
+        }
+    }
+
+    /// A browser's place; `number` counts the room's browsers.
+    fn page(&self, number: u32, network: Option<usize>) -> Place {
+        let place = self.place(number, network);
+        Place { voices: place.voices - 1, ..place }
+    }
+
+    /// A bot's place; `number` counts the room's bots.
+    fn bot(&self, number: u32, network: Option<usize>) -> Place {
+        let place = self.place(self.group.chromium + number, network);
+        let role = self.roles.get(number as usize).map(|role| (*role).clone());
+        let of = self.speakers.len() as u32;
+        let turn = self.speakers.binary_search(&number).ok();
+        let turn = turn.map(|turn| Turn { place: turn as u32, of });
+        Place {
+            sends_video: role.as_ref().map_or(place.sends_video, |role| role.video),
+            voices: place.voices - u32::from(turn.is_some()),
+            role,
+            turn,
+            ..place
+        }
+    }
 }
 
 pub(super) fn meta<D: BotDriver>(
@@ -76,6 +131,7 @@ pub(super) fn meta<D: BotDriver>(
         name: planned.name.clone(),
         kind: planned.kind,
         room: planned.place.room.clone(),
+        role: planned.place.role.as_ref().map(|role| role.name.clone()),
         participant: None,
     });
     Meta {
@@ -111,12 +167,10 @@ pub(super) fn invite<D: BotDriver>(
                 let Some(Ok(driver)) = house.bots.clone() else { continue };
                 let (sender, receiver) = mpsc::channel(8);
                 commands.insert(index, sender);
-                let silent = !place.sends_video || place.group.video == VideoTopology::None;
-                let video = if silent { VideoSource::None } else { scenario.media.video };
                 let spec = BotSpec {
                     name,
                     index,
-                    media: Media { video, ..scenario.media },
+                    media: place.media(scenario.media),
                     video_codec: place.group.video_codec,
                     slots: SlotPool::default(),
                     ..BotSpec::default()

@@ -1,4 +1,6 @@
 use super::*;
+use crate::bot::marks::Turn;
+use crate::bots::{AudioSource, Media, VideoSource};
 use crate::summary::Verdict;
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
@@ -165,4 +167,52 @@ fn the_plan_numbers_people_over_all_rooms() {
     assert_eq!(names, want);
     let rooms: Vec<&str> = plan.iter().map(|planned| planned.place.room.as_str()).collect();
     assert_eq!((rooms[0], rooms[3], rooms[6]), ("x-1-000000", "x-2-000000", "x-3-000000"));
+}
+
+#[test]
+fn a_plan_gives_each_bot_its_role_and_the_speakers_their_turns() {
+    let text = "name: x\nserve: {}\nduration: 5s\nrooms: [{ preset: audio_mix_with_cameras, \
+                people: { bot: 10, chromium: 1 }, roles: [\
+                { name: speaker, weight: 2, speaks_pct: 40 }, \
+                { name: mute, weight: 1, video: false, speaks_pct: 0 }, \
+                { name: listener, weight: 7, audio: false, video: false }] }]\n";
+    let scenario = Scenario::parse(text, "x").expect("valid");
+    let plan = plan(&scenario, SystemTime::UNIX_EPOCH);
+    assert_eq!((&*plan[0].name, plan[0].place.voices), ("chromium-1", 2));
+    let role = |planned: &Planned| planned.place.role.as_ref().map(|role| role.name.clone());
+    let of = |name: &str| -> Vec<&Planned> {
+        plan.iter().filter(|planned| role(planned).as_deref() == Some(name)).collect()
+    };
+    let sent = |planned: &&Planned| planned.place.media(scenario.media);
+    let (speakers, mute, listeners) = (of("speaker"), of("mute"), of("listener"));
+    assert_eq!((speakers.len(), mute.len(), listeners.len()), (2, 1, 7));
+    let turns: Vec<_> = speakers.iter().filter_map(|planned| planned.place.turn).collect();
+    assert_eq!(turns, [Turn { place: 0, of: 2 }, Turn { place: 1, of: 2 }]);
+    assert!(speakers.iter().all(|planned| sent(planned) == scenario.media));
+    assert!(speakers.iter().all(|planned| planned.place.voices == 2), "the other and the page");
+    let silent = Media { audio: AudioSource::None, video: VideoSource::None };
+    assert!(listeners.iter().all(|planned| sent(planned) == silent));
+    assert!(listeners.iter().all(|planned| planned.place.voices == 3));
+    assert_eq!(sent(&mute[0]), Media { video: VideoSource::None, ..scenario.media });
+    assert_eq!(mute[0].place.turn, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_only_listens_is_measured_and_nobody_misses_what_he_does_not_send() {
+    let server = FakeServer::start().await;
+    let rest = "duration: 10s\njoin: { per_second: 50 }\nrooms: [{ people: { bot: 4 }, roles: [\
+                { name: speaker, speaks_pct: 40 }, \
+                { name: listener, weight: 3, audio: false, video: false }] }]\n";
+    let bench = bench(&url(&server), rest);
+    let run = run_fake(&bench, FakeDriver::default()).await;
+    assert_eq!(run.summary.failures, Vec::<String>::new());
+    assert_eq!(run.summary.subscriptions, 6, "three hear and see the one");
+    let roles: Vec<_> = run.meta.people.iter().filter_map(|p| p.role.as_deref()).collect();
+    assert_eq!(roles.iter().filter(|role| **role == "listener").count(), 3);
+    let record = crate::record::read(&run.dir).expect("record");
+    let listener = run.meta.people.iter().find(|p| p.role.as_deref() == Some("listener"));
+    let name = &listener.expect("a listener").name;
+    let samples = record.samples.iter().filter(|sample| sample.person == *name);
+    assert!(samples.clone().count() >= 2);
+    assert!(samples.clone().all(|sample| sample.sample.received.len() == 2));
 }
