@@ -1,5 +1,6 @@
 //! The people of a run: a bot or a browser's page, from joining to leaving.
 
+mod arrivals;
 mod canary;
 mod churn;
 mod mesh;
@@ -8,19 +9,21 @@ mod visit;
 use crate::bot::marks::{MarkRole, Turn};
 use crate::bot::talk::TalkRole;
 use crate::bot::tones::{LOUD, TonePlan, ToneRole};
-use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, Media, SlotPool, VideoSource};
+use crate::bots::{AudioSource, BotDriver, BotSpec, Media, SlotPool, VideoSource};
 use crate::checks::{Listener, Span};
-use crate::scenario::{Role, RoomGroup};
+use crate::record::{PersonKind, PersonMeta};
+use crate::scenario::{Role, RoomGroup, Stay};
 use crate::signaling::SignalingError;
 use crate::stage::Stage;
+pub use arrivals::arrivals;
 pub use canary::canary;
 pub use churn::churn;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
-use visit::{Until, Visit};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use visit::{Until, Visit, Visited};
 use wire::quality::SAMPLE_INTERVAL_MS;
 use wire::room::{AudioTopology, VideoTopology};
 
@@ -82,6 +85,17 @@ impl Place {
         }
     }
 
+    /// Someone of this place, in the words of the record.
+    pub fn person(&self, name: &str, kind: PersonKind) -> PersonMeta {
+        PersonMeta {
+            name: name.to_owned(),
+            kind,
+            room: self.room.clone(),
+            role: self.role.as_ref().map(|role| role.name.clone()),
+            participant: None,
+        }
+    }
+
     /// A number of the room's own (FNV-1a).
     fn seed(&self) -> u64 {
         self.room.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -99,9 +113,9 @@ impl Place {
     }
 
     /// How much a bot speaks, where that is not all the time.
-    fn talk(&self, spec: &BotSpec) -> Option<TalkRole> {
+    fn talk(&self, spec: &BotSpec, round: u64) -> Option<TalkRole> {
         let speaks_pct = self.role.as_ref()?.speaks_pct;
-        let seed = u64::from(spec.index);
+        let seed = u64::from(spec.index) << 32 ^ round;
         (speaks_pct < 100.0).then_some(TalkRole { seed, speaks_pct })
     }
 
@@ -161,19 +175,71 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A bot, from joining to leaving. Every way in which it can fail is a fault of the run.
-pub async fn bot<D: BotDriver>(
-    stage: Arc<Stage>,
-    driver: Arc<D>,
-    spec: BotSpec,
-    place: Place,
-    commands: mpsc::Receiver<BotCommand>,
-) {
-    let name = spec.name.clone();
-    let session = format!("{}-{name}", place.room);
-    let visit = Visit { stage: Arc::clone(&stage), driver, spec, place, session };
-    if let Err(failure) = visit.make(commands, Until::default()).await {
-        stage.fault(Some(&name), failure.text);
+/// A bot that comes, once or more often.
+#[derive(Debug)]
+pub struct Guest<D> {
+    /// The run.
+    pub stage: Arc<Stage>,
+    /// Whose bot it is.
+    pub driver: Arc<D>,
+    /// What it is.
+    pub spec: BotSpec,
+    /// Where it goes.
+    pub place: Place,
+}
+
+impl<D: BotDriver> Guest<D> {
+    /// Its visit of this number, which begins now.
+    fn visit(&self, round: u64) -> Visit<D> {
+        let Self { stage, driver, spec, place } = self;
+        stage.comes(&place.person(&spec.name, PersonKind::Bot));
+        let session = format!("{}-{}-{round}", place.room, spec.name);
+        let (spec, place) = (spec.clone(), place.clone());
+        Visit { stage: Arc::clone(stage), driver: Arc::clone(driver), spec, place, session, round }
+    }
+
+    /// Counts a visit, and makes a failure a fault.
+    fn note(&self, visit: Result<Visited, Failure>) {
+        // What the end of the run cut is no failure, and no whole visit.
+        let cut = self.stage.finished();
+        match visit {
+            Ok(visited) => self.stage.roster(|roster| {
+                let churn = roster.churn();
+                churn.loops += u64::from(visited.whole);
+                churn.join_to_first_audio_ms.extend(visited.first_audio_ms);
+            }),
+            Err(_) if cut => {}
+            Err(failure) => {
+                self.stage.roster(|roster| {
+                    *roster.churn().failures.entry(failure.reason.to_owned()).or_default() += 1;
+                });
+                self.stage.fault(Some(&self.spec.name), failure.text);
+            }
+        }
+    }
+}
+
+/// A bot that is there for given times, counted from `begin`. Every way in which it can fail is a
+/// fault of the run.
+pub async fn bot<D: BotDriver>(guest: Guest<D>, begin: Instant, stays: Vec<Stay>) {
+    let mut end = guest.stage.end();
+    for (round, stay) in (1..).zip(stays) {
+        tokio::select! {
+            () = ended(&mut end) => return,
+            () = sleep_until(begin + stay.from) => {}
+        }
+        let leave_at = stay.until.map(|until| begin + until);
+        if leave_at.is_some_and(|at| at <= Instant::now()) {
+            continue; // The visit before took until after this one.
+        }
+        let visited = guest.visit(round).make(Until { leave_at, ..Until::default() }).await;
+        match visited {
+            Err(failure) if stay.until.is_none() => {
+                guest.stage.fault(Some(&guest.spec.name), failure.text);
+            }
+            Ok(_) if stay.until.is_none() => {}
+            visited => guest.note(visited),
+        }
     }
 }
 

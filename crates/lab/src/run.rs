@@ -167,7 +167,7 @@ async fn act<D: BotDriver>(
     let socket_loads = sockets_begin(scenario, house, &stage)?;
     let rss_before_mib = house.server_pid().and_then(proc::rss_mib);
     let by_hand = by_hand(scenario, house, &stage);
-    let (mut tasks, commands) = invite(scenario, house, &stage, plan);
+    let mut tasks = invite(scenario, house, &stage, plan);
     let _changing = stage.change_networks(&scenario.networks);
     let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok()).cloned();
     let mut watch = Watch {
@@ -176,7 +176,6 @@ async fn act<D: BotDriver>(
         stage: &stage,
         monitor: &mut monitor,
         server: house.server.as_mut(),
-        commands,
         machine: Vec::new(),
         meta: &mut meta,
         progress: Progress::new(scenario.duration),
@@ -197,7 +196,7 @@ async fn act<D: BotDriver>(
         tasks.shutdown().await;
     }
 
-    let outcome = stage.outcome(end_ms);
+    let outcome = stage.outcome(end_ms, interrupted);
     let failures = checks::subscriptions(&outcome.expected, &outcome.samples);
     meta.people = outcome.people;
     let summary = summary::summarize(&Input {

@@ -1,5 +1,6 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod executors;
 mod networks;
 mod rooms;
 
@@ -7,6 +8,7 @@ use crate::bots::{AudioSource, BotCommand, Media, VideoSource};
 use crate::link::networks::Network;
 use crate::metrics::NAMES;
 use crate::threshold::{Condition, Threshold};
+pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
 pub use rooms::{Role, RoomGroup};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,

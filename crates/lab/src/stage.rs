@@ -1,13 +1,15 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
+use crate::bots::BotCommand;
 use crate::checks::{Expected, Listener};
 use crate::link::networks::{Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
 use crate::scenario::Url;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use wire::{EventEnvelope, QualitySample};
@@ -31,6 +33,10 @@ pub struct Stage {
 struct Kept {
     roster: Roster,
     people: Vec<PersonMeta>,
+    /// Names of those who have come so far.
+    came: BTreeSet<String>,
+    /// Where bots that are there, or on their way, take orders, by number.
+    orders: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     connected: usize,
     join_to_connected_ms: Vec<(String, f64)>,
     samples: Vec<SampleRecord>,
@@ -142,6 +148,36 @@ impl Stage {
         self.roster(|roster| roster.event(room, event, t_ms));
     }
 
+    /// Someone comes now, whether the plan of people knew him from the first or not.
+    pub fn comes(&self, person: &PersonMeta) {
+        let mut kept = self.kept();
+        let new = kept.came.insert(person.name.clone());
+        if new && !kept.people.iter().any(|known| known.name == person.name) {
+            kept.people.push(person.clone());
+        }
+    }
+
+    /// A bot is on its way, and takes orders from now on.
+    pub fn attends(&self, bot: u32, orders: mpsc::Sender<BotCommand>) {
+        self.kept().orders.insert(bot, orders);
+    }
+
+    /// A bot is gone, and takes orders no more.
+    pub fn attended(&self, bot: u32) {
+        self.kept().orders.remove(&bot);
+    }
+
+    /// Numbers of the bots that take orders, rising.
+    pub fn attending(&self) -> Vec<u32> {
+        self.kept().orders.keys().copied().collect()
+    }
+
+    /// Makes a bot do something; whether it is there to do it.
+    pub fn order(&self, bot: u32, command: BotCommand) -> bool {
+        let orders = self.kept().orders.get(&bot).cloned();
+        orders.is_some_and(|orders| orders.try_send(command).is_ok())
+    }
+
     /// Someone's participant id became known: he joined.
     pub fn joined(&self, person: &str, participant: &str) {
         let mut kept = self.kept();
@@ -191,11 +227,14 @@ impl Stage {
         std::mem::take(&mut self.kept().notes)
     }
 
-    /// What the verdict needs, up to `end_ms`.
-    pub fn outcome(&self, end_ms: u64) -> Outcome {
+    /// What the verdict needs, up to `end_ms`. Of a run that was `cut`, those who had not come yet
+    /// are left out.
+    pub fn outcome(&self, end_ms: u64, cut: bool) -> Outcome {
         let mut kept = self.kept();
+        let mut people = kept.people.clone();
+        people.retain(|person| !cut || kept.came.contains(&person.name));
         Outcome {
-            people: kept.people.clone(),
+            people,
             samples: std::mem::take(&mut kept.samples),
             faults: kept.faults.clone(),
             join_to_connected_ms: kept.join_to_connected_ms.clone(),

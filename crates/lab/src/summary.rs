@@ -129,6 +129,12 @@ pub struct ChurnSummary {
     pub loops: u64,
     /// Visits that failed, by reason.
     pub failures: BTreeMap<String, u64>,
+    /// People who came at a rate; null where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<u64>,
+    /// Those of them for whom no place was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// From asking to join until the first audio packet: median over all visits.
     pub join_to_first_audio_ms_p50: Option<f64>,
     /// The same: largest.
@@ -286,14 +292,18 @@ fn mix_windows(input: &Input<'_>, pick: impl Fn(&MixWindows) -> u64) -> Option<u
 }
 
 fn churn(churn: &Churn) -> Option<ChurnSummary> {
-    if churn.loops == 0 && churn.failures.is_empty() && churn.join_to_first_audio_ms.is_empty() {
+    let nobody = churn.arrived == 0 && churn.loops == 0 && churn.failures.is_empty();
+    if nobody && churn.join_to_first_audio_ms.is_empty() {
         return None;
     }
+    let arrived = |count: u64| (churn.arrived > 0).then_some(count);
     let mut ms = churn.join_to_first_audio_ms.clone();
     ms.sort_by(f64::total_cmp);
     Some(ChurnSummary {
         loops: churn.loops,
         failures: churn.failures.clone(),
+        arrived: arrived(churn.arrived),
+        dropped: arrived(churn.dropped),
         join_to_first_audio_ms_p50: percentile(&ms, 50.0),
         join_to_first_audio_ms_max: percentile(&ms, 100.0),
     })
@@ -581,6 +591,13 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
             );
             rows.push(("network".into(), text));
         }
+    }
+    if let Some(churn) = &summary.churn {
+        let arrived = churn.arrived.map_or(String::new(), |arrived| {
+            format!("{arrived} arrived, {} dropped  ", churn.dropped.unwrap_or(0))
+        });
+        let failed: u64 = churn.failures.values().sum();
+        rows.push(("visits".into(), format!("{arrived}{} whole, {failed} failed", churn.loops)));
     }
     rows.extend(usage_rows(summary));
     for threshold in &summary.thresholds {

@@ -163,13 +163,16 @@ impl Fixtures {
     }
 }
 
-/// Silence as an encoder codes it once it has been silent for a while.
+/// Silence as an encoder codes it once it has been silent for a while. In low delay (CELT) it does
+/// not depend on what was decoded before.
 fn silence() -> Result<OpusPacket, audio::opus::OpusError> {
-    let mut encoder = audio::opus::Encoder::new(audio::opus::EncoderOptions::default())?;
+    use audio::opus::{Application, Encoder, EncoderOptions, MAX_PACKET};
+    let application = Application::LowDelay;
+    let mut encoder = Encoder::new(EncoderOptions { application, ..EncoderOptions::default() })?;
     let samples = [0.0; audio::FRAME_SAMPLES];
-    let mut packet = [0; audio::opus::MAX_PACKET];
+    let mut packet = [0; MAX_PACKET];
     let mut len = 0;
-    for _ in 0..10 {
+    for _ in 0..50 {
         len = encoder.encode(&samples, &mut packet)?;
     }
     Ok(OpusPacket { data: packet[..len].to_vec(), level_dbov: audio::level_dbov(&samples) })
@@ -267,6 +270,15 @@ mod tests {
             assert!(keyframes >= 2, "{source:?} has {keyframes} keyframes");
         }
         assert!(fixtures.clip(VideoSource::None).is_none());
+        // Silence is heard as such after speech, too.
+        let (voice, silence) = (fixtures.voice(0), fixtures.silence());
+        let mut decoder = audio::opus::Decoder::new(audio::Channels::Mono).unwrap();
+        let mut samples = [0.0; audio::FRAME_SAMPLES];
+        for packet in voice.packets[..100].iter().chain(std::iter::repeat_n(&*silence, 10)) {
+            decoder.decode(Some(&packet.data), &mut samples).unwrap();
+        }
+        let (level, len) = (audio::level_dbov(&samples), silence.data.len());
+        assert!(level > 80 && silence.level_dbov == 127, "silence of {len} bytes at -{level} dBov");
     }
 
     #[test]

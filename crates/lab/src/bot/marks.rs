@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn each_has_its_turn_to_speak_and_to_listen() {
-        let role = |place| MarkRole { room: 1, bots: 37, place, turn: None };
+        let role =
+            |place| MarkRole { room: 1, bots: 37, place, turn: Some(Turn { place, of: 37 }) };
         for period in 0..100 {
             let speakers = (0..37).filter(|place| role(*place).speaks(period));
             assert_eq!(speakers.count(), 1);

@@ -2,17 +2,16 @@
 
 use super::house::House;
 use crate::bot::marks::Turn;
-use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, SlotPool};
+use crate::bots::{AudioSource, BotDriver, BotSpec, SlotPool};
 use crate::link::networks::network_of;
-use crate::person::{self, Place};
+use crate::person::{self, Guest, Place};
 use crate::proc;
-use crate::record::{Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta};
-use crate::scenario::{Role, RoomGroup, Scenario};
+use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
+use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
 use crate::stage::Stage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -24,6 +23,20 @@ pub(super) struct Planned {
     /// Number among its kind, from 1.
     pub(super) index: u32,
     pub(super) place: Place,
+    pub(super) coming: Coming,
+}
+
+/// When somebody comes, from the first join on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Coming {
+    /// Once, then, to stay.
+    At(Duration),
+    /// Then for the first time; he stays about so long, leaves and comes again.
+    Churn(Duration, Duration),
+    /// For these times.
+    Stays(Vec<Stay>),
+    /// When it is his turn among those of his group who arrive at a rate.
+    Arriving(usize, Arrival),
 }
 
 /// Everyone in the order of joining: in each room browsers first, since a page takes longest.
@@ -33,7 +46,15 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
     let mark = since_epoch.as_millis() as u32 & 0xff_ffff;
     let everyone = scenario.bots() + scenario.chromium();
     let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
-    for group in &scenario.rooms {
+    let mut queue =
+        (0u32..).map(|nth| Duration::from_secs_f64(f64::from(nth) / scenario.join_per_second));
+    let mut next = || queue.next().unwrap_or_default();
+    for (number_of_group, group) in scenario.rooms.iter().enumerate() {
+        let mut stays = match &group.executor {
+            Executor::Ramping { stages } => ramp(stages, group.count * group.bots),
+            _ => Vec::new(),
+        }
+        .into_iter();
         for _ in 0..group.count {
             rooms += 1;
             let id = format!("{}-{rooms}-{mark:06x}", scenario.name);
@@ -42,15 +63,21 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
             let network = |number| network_of(&scenario.networks, before + number, everyone);
             for number in 0..group.chromium {
                 pages += 1;
-                let name = format!("chromium-{pages}");
-                let place = room.page(number, network(number));
-                people.push(Planned { name, kind: PersonKind::Chromium, index: pages, place });
+                let (name, kind) = (format!("chromium-{pages}"), PersonKind::Chromium);
+                let (place, coming) = (room.page(number, network(number)), Coming::At(next()));
+                people.push(Planned { name, kind, index: pages, place, coming });
             }
             for number in 0..group.bots {
                 bots += 1;
+                let (name, kind) = (format!("bot-{bots}"), PersonKind::Bot);
                 let place = room.bot(number, network(group.chromium + number));
-                let name = format!("bot-{bots}");
-                people.push(Planned { name, kind: PersonKind::Bot, index: bots, place });
+                let coming = match &group.executor {
+                    Executor::Constant => Coming::At(next()),
+                    Executor::Churn { stay } => Coming::Churn(next(), *stay),
+                    Executor::Ramping { .. } => Coming::Stays(stays.next().unwrap_or_default()),
+                    Executor::Arrival(arrival) => Coming::Arriving(number_of_group, *arrival),
+                };
+                people.push(Planned { name, kind, index: bots, place, coming });
             }
         }
     }
@@ -127,13 +154,10 @@ pub(super) fn meta<D: BotDriver>(
     if let Some(browser) = house.browser() {
         machine.versions.insert("chromium".into(), browser.version().to_owned());
     }
-    let people = plan.iter().map(|planned| PersonMeta {
-        name: planned.name.clone(),
-        kind: planned.kind,
-        room: planned.place.room.clone(),
-        role: planned.place.role.as_ref().map(|role| role.name.clone()),
-        participant: None,
-    });
+    // Of the others it is not known yet whether they come at all.
+    let sure = |planned: &&Planned| matches!(planned.coming, Coming::At(_) | Coming::Churn(..));
+    let people = plan.iter().filter(sure);
+    let people = people.map(|planned| planned.place.person(&planned.name, planned.kind));
     Meta {
         schema: SCHEMA,
         name: scenario.name.clone(),
@@ -148,50 +172,55 @@ pub(super) fn meta<D: BotDriver>(
     }
 }
 
-/// Starts everyone's task at his time; the bots take commands by their number.
+/// Starts everyone's task at his time.
 pub(super) fn invite<D: BotDriver>(
     scenario: &Scenario,
     house: &House<D>,
     stage: &Arc<Stage>,
     plan: Vec<Planned>,
-) -> (JoinSet<()>, BTreeMap<u32, mpsc::Sender<BotCommand>>) {
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    let mut commands = BTreeMap::new();
     let begin = Instant::now();
-    for (position, planned) in plan.into_iter().enumerate() {
-        let at = begin + Duration::from_secs_f64(position as f64 / scenario.join_per_second);
+    let mut arriving: BTreeMap<usize, (Arrival, Vec<Guest<D>>)> = BTreeMap::new();
+    for planned in plan {
+        let Planned { name, kind, index, place, coming } = planned;
         let stage = Arc::clone(stage);
-        let Planned { name, kind, index, place } = planned;
-        match kind {
-            PersonKind::Bot => {
-                let Some(Ok(driver)) = house.bots.clone() else { continue };
-                let (sender, receiver) = mpsc::channel(8);
-                commands.insert(index, sender);
-                let spec = BotSpec {
-                    name,
-                    index,
-                    media: place.media(scenario.media),
-                    video_codec: place.group.video_codec,
-                    slots: SlotPool::default(),
-                    ..BotSpec::default()
-                };
-                tasks.spawn(async move {
-                    sleep_until(at).await;
-                    match place.group.churn {
-                        Some(stay) => person::churn(stage, driver, spec, place, stay).await,
-                        None => person::bot(stage, driver, spec, place, receiver).await,
-                    }
-                });
+        if kind == PersonKind::Chromium {
+            let Some(browser) = house.browser().cloned() else { continue };
+            let (show, Coming::At(at)) = (scenario.canary_show, coming) else { continue };
+            tasks.spawn(async move {
+                sleep_until(begin + at).await;
+                person::canary(stage, browser, name, place, show).await;
+            });
+            continue;
+        }
+        let Some(Ok(driver)) = house.bots.clone() else { continue };
+        let spec = BotSpec {
+            name,
+            index,
+            media: place.media(scenario.media),
+            video_codec: place.group.video_codec,
+            slots: SlotPool::default(),
+            ..BotSpec::default()
+        };
+        let guest = Guest { stage, driver, spec, place };
+        match coming {
+            Coming::At(from) => {
+                tasks.spawn(person::bot(guest, begin, vec![Stay { from, until: None }]));
             }
-            PersonKind::Chromium => {
-                let Some(browser) = house.browser().cloned() else { continue };
-                let show = scenario.canary_show;
-                tasks.spawn(async move {
-                    sleep_until(at).await;
-                    person::canary(stage, browser, name, place, show).await;
-                });
+            Coming::Churn(from, stay) => {
+                tasks.spawn(person::churn(guest, begin + from, stay));
+            }
+            Coming::Stays(stays) => {
+                tasks.spawn(person::bot(guest, begin, stays));
+            }
+            Coming::Arriving(group, arrival) => {
+                arriving.entry(group).or_insert((arrival, Vec::new())).1.push(guest);
             }
         }
     }
-    (tasks, commands)
+    for (arrival, guests) in arriving.into_values() {
+        tasks.spawn(person::arrivals(guests, arrival, begin));
+    }
+    tasks
 }

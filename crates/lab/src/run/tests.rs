@@ -1,6 +1,8 @@
+use super::plan::Coming;
 use super::*;
 use crate::bot::marks::Turn;
 use crate::bots::{AudioSource, Media, VideoSource};
+use crate::scenario::{Arrival, Stay};
 use crate::summary::Verdict;
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
@@ -215,4 +217,29 @@ async fn who_only_listens_is_measured_and_nobody_misses_what_he_does_not_send() 
     let samples = record.samples.iter().filter(|sample| sample.person == *name);
     assert!(samples.clone().count() >= 2);
     assert!(samples.clone().all(|sample| sample.sample.received.len() == 2));
+}
+
+#[test]
+fn each_executor_has_its_own_way_of_coming() {
+    let text = "name: x\nserve: {}\nduration: 60s\njoin: { per_second: 2 }\nrooms:\n\
+                - { people: { bot: 2 } }\n\
+                - { count: 2, ramping: { stages: [{ duration: 4s, people: 2 }] } }\n\
+                - { people: { bot: 1 }, churn: { stay: 5s } }\n\
+                - { arrival: { rate_per_second: 3, stay: 5s, max: 2 } }\n";
+    let scenario = Scenario::parse(text, "x").expect("valid");
+    let coming: Vec<Coming> =
+        plan(&scenario, SystemTime::UNIX_EPOCH).into_iter().map(|planned| planned.coming).collect();
+    let ms = Duration::from_millis;
+    let stay = |from| Coming::Stays(vec![Stay { from: ms(from), until: None }]);
+    let arrival = Arrival { per_second: 3.0, stay: ms(5000), max: 2 };
+    let want = [
+        Coming::At(ms(0)),
+        Coming::At(ms(500)),
+        stay(2000),
+        stay(4000),
+        Coming::Churn(ms(1000), ms(5000)),
+        Coming::Arriving(3, arrival),
+        Coming::Arriving(3, arrival),
+    ];
+    assert_eq!(coming, want);
 }

@@ -7,9 +7,7 @@ use crate::record::{Level, MachineRecord, Meta};
 use crate::scenario::Scenario;
 use crate::serve::OwnServer;
 use crate::stage::Stage;
-use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use wire::quality::SAMPLE_INTERVAL_MS;
 
@@ -24,7 +22,6 @@ pub(super) struct Watch<'a> {
     pub(super) stage: &'a Stage,
     pub(super) monitor: &'a mut Monitor,
     pub(super) server: Option<&'a mut OwnServer>,
-    pub(super) commands: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     pub(super) machine: Vec<MachineRecord>,
     pub(super) meta: &'a mut Meta,
     pub(super) progress: Progress,
@@ -84,8 +81,7 @@ impl Watch<'_> {
     }
 
     fn command(&mut self, bot: u32, what: BotCommand) {
-        let sent = self.commands.get(&bot).map(|commands| commands.try_send(what));
-        if !matches!(sent, Some(Ok(()))) {
+        if !self.stage.order(bot, what) {
             let text = format!("{what:?} could not be done: the bot is not there");
             self.stage.fault(Some(&format!("bot-{bot}")), text);
         }

@@ -1,16 +1,15 @@
 //! The `rooms` of a scenario: who meets where, and who sends what.
 
+use super::executors::{self, Executor};
 use super::{MAX_PEOPLE, Scenario};
 use crate::bot::SplitMix;
 use crate::bots::{AudioSource, VideoSource};
-use settings::{Section, boolean, duration, list_of, number, one_of, section, text};
+use settings::{Section, boolean, format_duration, list_of, number, one_of, section, text};
 use std::time::Duration;
 use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
 
 /// Most people of a mesh: each holds a connection with every other.
 const MAX_MESH: u32 = 16;
-/// How long someone who comes and goes stays, where the scenario does not say.
-const CHURN_STAY: Duration = Duration::from_secs(20);
 
 /// Some rooms that are alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +34,8 @@ pub struct RoomGroup {
     /// Where bots say tones: every second one is loud in turn and the others check, so that over
     /// two shards all who are heard are on the other one.
     pub alternate: bool,
-    /// The bots come and go: each stays about so long, leaves and comes again.
-    pub churn: Option<Duration>,
+    /// How the bots come and go.
+    pub executor: Executor,
 }
 
 /// What some of a room's bots are there for.
@@ -102,23 +101,21 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     let codecs = [("vp8", VideoCodec::Vp8), ("h264", VideoCodec::H264)];
     let video_codec = room.read("video_codec", one_of(&codecs)).or(VideoCodec::Vp8);
     let count = room.read("count", number(1..=MAX_PEOPLE)).or(1);
-    let has_people = room.has("people");
-    let (bots, chromium) = room.section("people", |people| {
-        let bots = people.read("bot", number(0..=MAX_PEOPLE)).or(0);
+    let (asked, chromium) = room.section("people", |people| {
+        let bots = people.read("bot", number(0..=MAX_PEOPLE)).optional();
         (bots, people.read("chromium", number(0..=100)).or(0))
     });
-    if !has_people || bots + chromium == 0 {
-        room.fault("people", "nobody comes", "write `people: { bot: 8, chromium: 2 }`");
+    let (executor, bots) = executors::decode(room, count, asked);
+    let cure = "write `people: { bot: 8, chromium: 2 }`";
+    let come = room.at_least_one(&["people", "ramping", "arrival"], cure);
+    if come && bots + chromium == 0 {
+        room.fault("people", "nobody comes", cure);
     }
     let senders = room.read("senders", number(0..=MAX_PEOPLE)).optional();
     let roles = room.read("roles", list_of(section(decode_role), 1..=16)).or(vec![]);
     room.at_most_one(&["senders", "roles"]);
     let loud = [("anyone", false), ("every_second", true)];
     let alternate = room.read("loud", one_of(&loud)).or(false);
-    let stay = duration(Duration::from_secs(1)..=Duration::from_secs(3600));
-    let has_churn = room.has("churn");
-    let churn = room.section("churn", |churn| churn.read("stay", stay).or(CHURN_STAY));
-    let churn = has_churn.then_some(churn);
     Some(RoomGroup {
         count,
         audio,
@@ -129,7 +126,7 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
         senders,
         roles,
         alternate,
-        churn,
+        executor,
     })
 }
 
@@ -146,9 +143,18 @@ fn preset_name(preset: Preset) -> &'static str {
 /// What only the whole can tell.
 pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
     for (index, room) in scenario.rooms.iter().enumerate() {
-        if room.churn.is_some() && room.chromium > 0 {
-            let what = format!("rooms[{index}].churn: browsers do not come and go");
-            root.fault("rooms", what, "give the browsers a room of their own, without churn");
+        if room.executor != Executor::Constant && room.chromium > 0 {
+            let what = format!("rooms[{index}]: browsers do not come and go");
+            let cure = "give the browsers a room of their own, without churn, ramping or arrival";
+            root.fault("rooms", what, cure);
+        }
+        if let Executor::Ramping { stages } = &room.executor {
+            let length: Duration = stages.iter().map(|stage| stage.duration).sum();
+            if length > scenario.duration {
+                let what = format!("rooms[{index}].ramping: its stages last {length:?}");
+                let cure = format!("write `duration: {}` or more", format_duration(length));
+                root.fault("rooms", what, cure);
+            }
         }
         if (room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh)
             && room.bots + room.chromium > MAX_MESH

@@ -72,11 +72,11 @@ rooms:
   - { preset: mesh, video: none, senders: 1, people: { bot: 3 } }
 ";
     let scenario = Scenario::parse(text, "x.yaml").expect("valid");
-    let kinds = |room: &RoomGroup| (room.audio, room.video, room.senders, room.churn);
-    let stay = Some(Duration::from_secs(5));
+    let kinds = |room: &RoomGroup| (room.audio, room.video, room.senders, room.executor.clone());
+    let stay = Executor::Churn { stay: Duration::from_secs(5) };
     let (mcu, none) = (AudioTopology::Mcu, VideoTopology::None);
     assert_eq!(kinds(&scenario.rooms[0]), (mcu, none, None, stay));
-    assert_eq!(kinds(&scenario.rooms[1]), (AudioTopology::Mesh, none, Some(1), None));
+    assert_eq!(kinds(&scenario.rooms[1]), (AudioTopology::Mesh, none, Some(1), Executor::Constant));
     for (text, part) in [
         ("rooms: []", "rooms"),
         ("rooms: [{ audio: mesh, people: { bot: 17 } }]", "a mesh of 17 people"),
@@ -199,6 +199,42 @@ fn roles_that_contradict_are_told() {
         (with("roles: [{ name: a, audio: false, speaks_pct: 5 }]", ""), "says nothing"),
         (with("roles: [{ name: a }]", "media: { audio: tone }\n"), "a plan of their own"),
     ] {
+        let found = problems(&text);
+        assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
+    }
+}
+
+#[test]
+fn executors_and_the_people_they_need() {
+    let of = |room: &str| {
+        let text = format!("name: x\nserve: {{}}\nduration: 60s\nrooms: [{{ {room} }}]\n");
+        let group = Scenario::parse(&text, "x.yaml").expect(room).rooms.remove(0);
+        (group.bots, group.executor)
+    };
+    let stage = |seconds, people| RampStage { duration: Duration::from_secs(seconds), people };
+    let stages = "stages: [{ duration: 20s, people: 10 }, { duration: 10s, people: 0 }]";
+    let ramping = Executor::Ramping { stages: vec![stage(20, 10), stage(10, 0)] };
+    assert_eq!(of(&format!("count: 3, ramping: {{ {stages} }}")), (4, ramping.clone()));
+    assert_eq!(of(&format!("people: {{ bot: 12 }}, ramping: {{ {stages} }}")), (12, ramping));
+    let arrival =
+        |max| Executor::Arrival(Arrival { per_second: 0.5, stay: Duration::from_secs(20), max });
+    assert_eq!(of("arrival: { rate_per_second: 0.5, stay: 20s, max: 7 }"), (7, arrival(7)));
+    let room = "count: 2, people: { bot: 5 }, arrival: { rate_per_second: 0.5, stay: 20s }";
+    assert_eq!(of(room), (5, arrival(10)));
+    for (room, told) in [
+        ("churn: {}, ramping: { stages: [{ duration: 1s, people: 1 }] }", "both churn and ramping"),
+        ("ramping: { stages: [] }", "a list of 0 entries"),
+        ("ramping: { stages: [{ duration: 1s, people: 0 }] }", "nobody comes"),
+        ("ramping: { stages: [{ duration: 2m, people: 1 }] }", "write `duration: 2m` or more"),
+        (
+            "people: { bot: 2 }, ramping: { stages: [{ duration: 1s, people: 3 }] }",
+            "3 people in 1 rooms of 2 bots; write `people: { bot: 3 }`",
+        ),
+        ("arrival: { rate_per_second: 1, stay: 5s }", "how many places there are"),
+        ("arrival: { stay: 5s, max: 1 }", "rate_per_second: the key is missing"),
+        ("people: { chromium: 1 }, arrival: { rate_per_second: 1, stay: 5s, max: 1 }", "browsers"),
+    ] {
+        let text = format!("name: x\nserve: {{}}\nduration: 60s\nrooms: [{{ {room} }}]\n");
         let found = problems(&text);
         assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
     }

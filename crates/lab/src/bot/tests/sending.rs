@@ -61,7 +61,6 @@ fn speech_goes_out_every_20_ms_with_levels() {
 fn between_spurts_of_talk_packets_of_silence_go_out() {
     let role = TalkRole { seed: 5, speaks_pct: 40.0 };
     let silence = Fixtures::embedded().unwrap().silence();
-    assert!(silence.data.len() < 20 && silence.level_dbov == 127, "{silence:?}");
     let mut world = World::prepared(
         9,
         |_| {},
