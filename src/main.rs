@@ -42,13 +42,17 @@ enum Command {
     /// 110 the load generator was the limit (inconclusive), 111 the target is not there.
     Load {
         /// The scenario, such as scenarios/first-room.yaml.
-        scenario: PathBuf,
+        #[arg(required_unless_present = "schema")]
+        scenario: Option<PathBuf>,
         /// Where records go, each into a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         runs: PathBuf,
         /// Only read the scenario and tell what is wrong with it.
         #[arg(long)]
         check: bool,
+        /// Print the JSON Schema of scenarios, for editors, and do nothing else.
+        #[arg(long)]
+        schema: bool,
     },
     /// Run one of the four reference studies and put our figures beside its own.
     ///
@@ -122,8 +126,12 @@ fn main() -> ExitCode {
             lab::doctor::print();
             ExitCode::SUCCESS
         }
-        Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario, runs, check: false } => {
+        // The command line requires a scenario unless there is --schema.
+        Command::Load { schema: true, .. } | Command::Load { scenario: None, .. } => {
+            lab::print_schema().into()
+        }
+        Command::Load { scenario: Some(scenario), check: true, .. } => lab::check(&scenario).into(),
+        Command::Load { scenario: Some(scenario), runs, check: false, .. } => {
             lab::load(&LoadOptions { scenario, runs_dir: runs, server_exe: None }).into()
         }
         Command::Study { name, quick, out } => {

@@ -1,5 +1,6 @@
 //! A run from the scenario to the report.
 
+mod abort;
 mod house;
 mod plan;
 mod watch;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
-use watch::Watch;
+use watch::{End, Watch};
 
 /// People have so long to leave at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -179,8 +180,9 @@ async fn act<D: BotDriver>(
         machine: Vec::new(),
         meta: &mut meta,
         progress: Progress::new(scenario.duration),
+        ending: None,
     };
-    let interrupted = watch.until_the_end(interrupt).await;
+    let end = watch.until_the_end(interrupt).await;
     let end_ms = stage.now_ms();
     watch.record(end_ms).await;
     stage.finish();
@@ -196,7 +198,7 @@ async fn act<D: BotDriver>(
         tasks.shutdown().await;
     }
 
-    let outcome = stage.outcome(end_ms, interrupted);
+    let outcome = stage.outcome(end_ms, end != End::Time);
     let failures = checks::subscriptions(&outcome.expected, &outcome.samples);
     meta.people = outcome.people;
     let summary = summary::summarize(&Input {
@@ -209,7 +211,11 @@ async fn act<D: BotDriver>(
         faults: &outcome.faults,
         subscriptions: &failures,
         duration_s: end_ms as f64 / 1000.0,
-        interrupted,
+        interrupted: end == End::Interrupted,
+        aborted: match end {
+            End::Aborted(why) => Some(why),
+            _ => None,
+        },
         sockets: &socket_figures,
         expected: Some(&outcome.expected),
         networks: stage.networks.as_ref().map(Networks::summaries).unwrap_or_default(),

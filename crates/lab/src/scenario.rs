@@ -1,15 +1,18 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod events;
 mod executors;
 mod networks;
 mod rooms;
 
-use crate::bots::{AudioSource, BotCommand, Media, VideoSource};
+use crate::bots::{AudioSource, Media, VideoSource};
 use crate::link::networks::Network;
 use crate::metrics::NAMES;
-use crate::threshold::{Condition, Threshold};
+use crate::threshold::{self, Threshold};
+pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
 pub use rooms::{Role, RoomGroup};
+use serde_json::{Value, json};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
 };
@@ -153,17 +156,6 @@ impl std::fmt::Display for Url {
     }
 }
 
-/// What happens on the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScenarioEvent {
-    /// When, from the first join.
-    pub at: Duration,
-    /// Which bot, from 1 over all rooms.
-    pub bot: u32,
-    /// What it does.
-    pub what: BotCommand,
-}
-
 impl Scenario {
     /// Reads and checks a file.
     ///
@@ -183,6 +175,12 @@ impl Scenario {
         let mut scenario = settings::read(text, source, decode)?;
         scenario.text = text.to_owned();
         Ok(scenario)
+    }
+
+    /// The JSON Schema of scenarios, made by what reads them: keys, kinds of values and ranges. What
+    /// only the whole can tell stands in no schema.
+    pub fn schema() -> Value {
+        settings::schema("A scenario of moim load", decode)
     }
 
     /// Browsers in all, in rooms and on sockets alone.
@@ -208,21 +206,25 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
     let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
     let rooms = root.read("rooms", list_of(section(rooms::decode), 1..=1000));
-    let rooms = if sockets.is_empty() { rooms.required() } else { Some(rooms.or(vec![])) };
-    let media = root.section("media", |media| Media {
-        audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
-        video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
+    let has_rooms = root.has("rooms");
+    let rooms = rooms.optional().or((!has_rooms).then(Vec::new));
+    root.at_least_one(&["rooms", "sockets"], "write `rooms: [{ people: { bot: 8 } }]`");
+    let media = root.section("media", |media| {
+        media.read("transport", transport()).or(());
+        Media {
+            audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
+            video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
+        }
     });
     let each = list_of(section(networks::decode), 0..=16);
     let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
     let canary_show = root.section("canary", |canary| canary.read("show", number(0..=100)).or(4));
-    let condition = || parsed(Condition::EXPECTED, Condition::parse);
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
-    let conditions = list_of(condition(), 1..=20);
+    let conditions = list_of(threshold::shape(), 1..=20);
     let thresholds = root.read("thresholds", map_of(one_of(&metrics), conditions)).or(vec![]);
-    let events = root.read("events", list_of(section(decode_event), 0..=1000)).or(vec![]);
+    let events = root.read("events", list_of(section(events::decode), 0..=1000)).or(vec![]);
 
     let mut scenario = Scenario {
         name: name?,
@@ -237,7 +239,11 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         thresholds: thresholds
             .into_iter()
             .flat_map(|(metric, list)| {
-                list.into_iter().map(move |condition| Threshold { metric, condition })
+                list.into_iter().map(move |(condition, abort)| Threshold {
+                    metric,
+                    condition,
+                    abort,
+                })
             })
             .collect(),
         events,
@@ -245,8 +251,6 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     };
     scenario.events.sort_by_key(|event| event.at);
     check_whole(root, &scenario);
-    rooms::check(root, &scenario);
-    networks::check(root, &scenario);
     Some(scenario)
 }
 
@@ -259,6 +263,16 @@ const VIDEO_SOURCES: [(&str, VideoSource); 4] = [
     ("none", VideoSource::None),
 ];
 
+/// What the packets of bots go by.
+fn transport() -> impl settings::Shape<Value = ()> {
+    parsed("udp", |text: &str| match text {
+        "udp" => Ok(()),
+        "tcp" => Err("the server has no ICE-TCP yet, so that bots cannot use tcp".to_owned()),
+        _ => Err(format!("{text:?} is no transport")),
+    })
+    .like(json!({ "enum": ["udp"] }))
+}
+
 fn name() -> impl settings::Shape<Value = String> {
     let expected = "a name of 1 to 40 of a–z 0–9 - _ ., such as first-room";
     parsed(expected, |text: &str| {
@@ -268,15 +282,17 @@ fn name() -> impl settings::Shape<Value = String> {
         }
         Ok(text.to_owned())
     })
+    .like(json!({ "type": ["string", "number"], "pattern": "^[a-z0-9_-][a-z0-9._-]{0,39}$" }))
 }
 
 fn decode_target(root: &mut Section<'_>) -> Option<Target> {
-    let (has_target, has_serve) = (root.has("target"), root.has("serve"));
     let url = root.read(
         "target",
         section(|target| {
             target.read("adapter", one_of(&[("moim", ())])).or(());
-            target.read("url", parsed(Url::EXPECTED, Url::parse)).required()
+            target
+                .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^http://[^/?#@ ]+/?$"))
+                .required()
         }),
     );
     let url = url.optional();
@@ -284,19 +300,12 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
         shards: serve.read("shards", number(1..=64)).or(1),
         cpus: decode_cpus(serve),
     });
-    match (has_target, has_serve) {
+    let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \
+                runs, or `serve: {}` to have one started";
+    match (root.exactly_one(&["target", "serve"], cure), root.has("serve")) {
+        (false, _) => None,
         (true, false) => url.map(Target::Running),
-        (false, true) => Some(Target::Serve(serve)),
-        (true, true) => {
-            root.fault("serve", "both target and serve are given", "keep one of them");
-            None
-        }
-        (false, false) => {
-            let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a \
-                        server that runs, or `serve: {}` to have one started";
-            root.fault("target", "the key is missing", cure);
-            None
-        }
+        (true, true) => Some(Target::Serve(serve)),
     }
 }
 
@@ -309,6 +318,8 @@ fn decode_cpus(serve: &mut Section<'_>) -> Cpus {
             _ => Err(format!("{text:?} is no CPU")),
         },
     });
+    let cpu = json!({ "type": "integer", "minimum": 0, "maximum": 1023 });
+    let word = word.like(json!({ "anyOf": [{ "const": "shared" }, cpu] }));
     let words: Vec<Option<usize>> = serve.read("cpus", one_or_many(word, 1024)).or(vec![]);
     match words.iter().copied().collect::<Option<Vec<usize>>>() {
         None => Cpus::Shared,
@@ -329,22 +340,6 @@ fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {
     })
 }
 
-fn decode_event(event: &mut Section<'_>) -> Option<ScenarioEvent> {
-    let day = Duration::from_secs(24 * 3600);
-    let at = event.read("at", duration(Duration::ZERO..=day)).required();
-    let bot = event.read("bot", number(1..=MAX_PEOPLE)).required();
-    let what = event.read(
-        "do",
-        one_of(&[
-            ("stop_video", BotCommand::StopVideo),
-            ("stop_audio", BotCommand::StopAudio),
-            ("leave", BotCommand::Leave),
-        ]),
-    );
-    let what = what.required();
-    Some(ScenarioEvent { at: at?, bot: bot?, what: what? })
-}
-
 /// What only the whole can tell.
 fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     let people = |room: &RoomGroup| u64::from(room.count) * u64::from(room.bots + room.chromium);
@@ -354,17 +349,9 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         root.fault("rooms", what, format!("write rooms of at most {MAX_PEOPLE} people in all"));
         return;
     }
-    let bots = scenario.bots();
-    for event in &scenario.events {
-        if event.bot > bots {
-            let what = format!("there is no bot {}", event.bot);
-            root.fault("events", what, format!("bots are numbered 1 to {bots} over all rooms"));
-        }
-        if event.at >= scenario.duration {
-            let what = format!("an event at {:?} comes after the end", event.at);
-            root.fault("events", what, "choose a time before `duration`");
-        }
-    }
+    events::check(root, scenario);
+    rooms::check(root, scenario);
+    networks::check(root, scenario);
 }
 
 #[cfg(test)]

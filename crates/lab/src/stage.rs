@@ -2,7 +2,7 @@
 
 use crate::bots::BotCommand;
 use crate::checks::{Expected, Listener};
-use crate::link::networks::{Network, Networks};
+use crate::link::networks::{Change, Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
 use crate::scenario::Url;
@@ -41,6 +41,8 @@ struct Kept {
     join_to_connected_ms: Vec<(String, f64)>,
     samples: Vec<SampleRecord>,
     faults: Vec<String>,
+    /// When the server was ended as planned: what people lack from then on is no fault.
+    server_ended_ms: Option<u64>,
     /// Lines to show that have not been shown yet.
     notes: Vec<String>,
 }
@@ -81,15 +83,19 @@ impl Stage {
             tasks.spawn(async move {
                 for change in &network.changes {
                     sleep_until(begin + change.at).await;
-                    if let Some(networks) = &stage.networks {
-                        networks.change(index, change);
-                    }
-                    let text = format!("the network {} changes", network.name);
-                    stage.event(Level::Info, None, text);
+                    stage.change_network(index, &network.name, change);
                 }
             });
         }
         tasks
+    }
+
+    /// A network is something else from now on.
+    pub fn change_network(&self, index: usize, name: &str, change: &Change) {
+        if let Some(networks) = &self.networks {
+            networks.change(index, change);
+        }
+        self.event(Level::Info, None, format!("the network {name} changes"));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -132,9 +138,30 @@ impl Stage {
             return;
         }
         let text = text.into();
+        if person.is_some() && self.kept().server_ended_ms.is_some() {
+            return self.event(Level::Warn, person, text);
+        }
         let who = person.map(|name| format!("{name} ")).unwrap_or_default();
         self.kept().faults.push(format!("{who}{text}"));
         self.event(Level::Error, person, text);
+    }
+
+    /// The server is ended as planned, now.
+    pub fn server_ends(&self) {
+        let t_ms = self.now_ms();
+        self.kept().server_ended_ms.get_or_insert(t_ms);
+    }
+
+    /// Gives `work` the samples from the `samples`th on, and likewise the times from asking to join
+    /// until connected, by person.
+    pub fn since<T>(
+        &self,
+        (samples, joins): (usize, usize),
+        work: impl FnOnce(&[SampleRecord], &[(String, f64)]) -> T,
+    ) -> T {
+        let kept = self.kept();
+        let joins = kept.join_to_connected_ms.get(joins..).unwrap_or_default();
+        work(kept.samples.get(samples..).unwrap_or_default(), joins)
     }
 
     /// Works on the roster.
@@ -238,7 +265,9 @@ impl Stage {
             samples: std::mem::take(&mut kept.samples),
             faults: kept.faults.clone(),
             join_to_connected_ms: kept.join_to_connected_ms.clone(),
-            expected: kept.roster.expected(end_ms),
+            expected: kept
+                .roster
+                .expected(kept.server_ended_ms.map_or(end_ms, |at| at.min(end_ms))),
         }
     }
 }

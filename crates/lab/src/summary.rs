@@ -1,5 +1,7 @@
 //! The summary of a run: its verdict, and the figures that other programs read.
 
+mod quality;
+
 use crate::bot::hearing::MixWindows;
 use crate::checks::Expected;
 use crate::link::networks::NetworkSummary;
@@ -9,6 +11,7 @@ use crate::roster::Churn;
 use crate::sockets::SocketsSummary;
 use crate::study;
 use crate::threshold::{Threshold, ThresholdResult};
+pub use quality::Quality;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -150,6 +153,12 @@ pub struct Summary {
     pub verdict: Verdict,
     /// The command's exit code, one of [`exit`].
     pub exit_code: u8,
+    /// How good it was; null where that was not measured, or where the generator was the limit.
+    #[serde(default)]
+    pub quality: Option<Quality>,
+    /// Which threshold ended the run early, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
     /// People who joined.
     pub people: usize,
     /// Tracks received at once, over all people.
@@ -218,6 +227,8 @@ pub struct Input<'a> {
     pub duration_s: f64,
     /// Whether it was interrupted.
     pub interrupted: bool,
+    /// Which threshold ended it early, and when.
+    pub aborted: Option<String>,
     /// Groups of sockets without a room.
     pub sockets: &'a [SocketsSummary],
     /// What the links before people did.
@@ -248,6 +259,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         failures.push(format!("{} of {} joined", people, input.meta.people.len()));
     }
     let checks_failed = !failures.is_empty();
+    failures.extend(input.aborted.clone());
     for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
         failures.push(match threshold.value {
             Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
@@ -259,18 +271,22 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     if more > 0 {
         failures.push(format!("and {more} more"));
     }
+    let server = server(input.machine);
+    let quality = quality::judge(input, &metrics, &generator, server.as_ref());
     let (verdict, exit_code) = verdict(input, &generator, checks_failed, !failures.is_empty());
     Summary {
         schema: SCHEMA,
         verdict,
         exit_code,
+        quality,
+        aborted: input.aborted.clone(),
         people,
         subscriptions: usual_subscriptions(input.samples),
         duration_s: input.duration_s,
         metrics,
         thresholds,
         bottleneck: bottleneck(&generator),
-        server: server(input.machine),
+        server,
         generator,
         machine: input.meta.machine.clone(),
         checks,
@@ -511,11 +527,12 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
+        aborted: None,
         sockets: &[],
         networks: Vec::new(),
         expected: None,
     });
-    summary.verdict = Verdict::Inconclusive;
+    (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
     summary.checks.clear();
     summary
 }
@@ -533,6 +550,7 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         subscriptions: &[],
         duration_s,
         interrupted: false,
+        aborted: None,
         sockets: &[],
         networks: Vec::new(),
         expected: None,
@@ -552,6 +570,7 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
     rows.push(("people".into(), people));
     rows.push(("subscriptions".into(), summary.subscriptions.to_string()));
     rows.push(("duration".into(), format!("{:.0} s", summary.duration_s)));
+    rows.push(("quality".into(), summary.quality.map_or("unknown", Quality::as_str).into()));
     for (label, name, unit) in [
         ("loss", "loss_pct", "%"),
         ("jitter", "jitter_ms", "ms"),

@@ -238,7 +238,7 @@ async fn people_arrive_at_a_rate_and_who_finds_no_place_is_dropped() {
     let outcome = theatre.end();
     let churn = outcome.expected.churn;
     assert_eq!(outcome.faults, Vec::<String>::new());
-    assert!(churn.failures.is_empty() && churn.arrived > churn.dropped + churn.loops, "{churn:?}");
+    assert!(churn.failures.is_empty() && churn.arrived >= churn.dropped + churn.loops, "{churn:?}");
     let names: Vec<&str> = outcome.people.iter().map(|person| person.name.as_str()).collect();
     assert_eq!(names, ["bot-1"], "of two places one may be taken");
 }

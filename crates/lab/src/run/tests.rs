@@ -243,3 +243,76 @@ fn each_executor_has_its_own_way_of_coming() {
     ];
     assert_eq!(coming, want);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_threshold_that_fails_may_end_the_run() {
+    let server = FakeServer::start().await;
+    let rest = "duration: 1h\njoin: { per_second: 0.5 }\nrooms: [{ people: { bot: 40 } }]\n\
+                thresholds:\n  loss_pct: [{ threshold: \"max < 5\", abort_on_fail: true }]\n  \
+                jitter_ms: [{ threshold: \"max < 5\", abort_on_fail: true }]\n  \
+                rtt_ms: [\"p50 < 0.5\", { threshold: \"max < 1\", abortOnFail: true }]\n";
+    let bench = bench(&url(&server), rest);
+    let run = run_fake(&bench, FakeDriver::default()).await;
+    let summary = &run.summary;
+    let why = summary.aborted.as_ref().expect("ended early");
+    assert!(why.contains("by abort_on_fail: rtt_ms max < 1 did not hold, it was 1.00"), "{why}");
+    assert!(why.starts_with("ended at ") && summary.failures.contains(why));
+    let code = if summary.generator.healthy { 99 } else { 110 };
+    assert_eq!(summary.exit_code, code);
+    assert!(summary.duration_s < 600.0 && run.dir.join("report.html").exists());
+    assert!(run.meta.people.len() < 40, "who had not come yet is not missed");
+    assert!(summary.checks.iter().all(|check| check.ok), "{:?}", summary.checks);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn some_may_leave_at_once_and_a_network_change() {
+    let server = FakeServer::start().await;
+    let rest = "duration: 9s\njoin: { per_second: 50 }\nrooms: [{ people: { bot: 5 } }]\n\
+                networks: [{ name: far, delay: 1ms }]\nevents:\n\
+                - { at: 2s, do: change_network, network: far, delay: 5ms }\n\
+                - { at: 3s, do: leave, count: 3 }\n\
+                - { at: 4s, do: leave, count: 5 }\n";
+    let bench = bench(&url(&server), rest);
+    let run = run_fake(&bench, FakeDriver::default()).await;
+    let record = crate::record::read(&run.dir).expect("record");
+    let count = |text: &str, until_ms: u64| {
+        record.events.iter().filter(|e| e.text == text && e.t_ms < until_ms).count()
+    };
+    assert_eq!(count("the network far changes", 9_000), 1);
+    assert_eq!((count("leaves", 3_900), count("leaves", 6_000)), (3, 5));
+    let failures = &run.summary.failures;
+    assert_eq!(failures[..], ["5 bots should leave, and 2 are there"]);
+}
+
+/// A stand-in for `moim serve` that answers /healthz, with nobody there to miss more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_ended_as_planned_is_named_so() {
+    use std::os::unix::fs::PermissionsExt;
+    for (what, told, status) in
+        [("kill_server", "was killed at 1.", "signal: 9"), ("stop_server", "was stopped at 1.", "")]
+    {
+        let rest = format!(
+            "duration: 1h\nrooms: [{{ ramping: {{ stages: [{{ duration: 1h, people: 1 }}] }} }}]\n\
+             events: [{{ at: 1s, do: {what} }}]\n"
+        );
+        let mut bench = bench("http://127.0.0.1:1", "");
+        let text = format!("name: x\nserve: {{ cpus: shared }}\n{rest}");
+        fs::write(&bench.options.scenario, text).expect("write");
+        let program = "const fs = require('fs'), http = require('http');
+const port = +/127\\.0\\.0\\.1:([0-9]+)/.exec(fs.readFileSync(process.argv[2], 'utf8'))[1];
+const answer = (_, to) => to.writeHead(200, { connection: 'close' }).end('ok');
+http.createServer(answer).listen(port, '127.0.0.1');";
+        fs::write(bench.dir.path().join("server.cjs"), program).expect("write");
+        let exe = bench.dir.path().join("moim");
+        let script = "#!/bin/sh\nexec node \"$(dirname \"$0\")/server.cjs\" \"$3\"\n";
+        fs::write(&exe, script).expect("write");
+        fs::set_permissions(&exe, fs::Permissions::from_mode(0o755)).expect("chmod");
+        bench.options.server_exe = Some(exe);
+        let run = run_fake(&bench, FakeDriver::default()).await;
+        let failures = run.summary.failures.join("\n");
+        assert!(failures.starts_with("the server ") && failures.contains(told), "{failures}");
+        assert!(failures.contains("as planned (") && failures.contains(status), "{failures}");
+        assert_eq!((run.summary.failures.len(), run.summary.exit_code), (1, 99), "{failures}");
+        assert!(run.summary.duration_s < 600.0 && run.dir.join("report.html").exists());
+    }
+}

@@ -1,4 +1,7 @@
+mod schema;
+
 use super::*;
+use crate::bots::BotCommand;
 use wire::room::{AudioTopology, VideoTopology};
 
 const FIRST_ROOM: &str = include_str!("../../../../scenarios/first-room.yaml");
@@ -43,7 +46,10 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     assert_eq!(scenario.media.video, VideoSource::P480);
     assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));
     assert_eq!(scenario.thresholds.len(), 3);
-    let event = |at, bot, what| ScenarioEvent { at: Duration::from_secs(at), bot, what };
+    let event = |at, bot, command| {
+        let what = Happening::Bot { bot, command };
+        ScenarioEvent { at: Duration::from_secs(at), what }
+    };
     let want = [event(20, 3, BotCommand::StopVideo), event(30, 7, BotCommand::Leave)];
     assert_eq!(scenario.events, want, "in order of time");
 }
@@ -238,4 +244,52 @@ fn executors_and_the_people_they_need() {
         let found = problems(&text);
         assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
     }
+}
+
+#[test]
+fn events_of_all_kinds() {
+    let head = "name: x\nserve: {}\nduration: 60s\nrooms: [{ people: { bot: 4 } }]\n\
+                networks: [{ name: mobile, delay: 80ms }]\n";
+    let parse = |events: &str| Scenario::parse(&format!("{head}events: [{events}]\n"), "x.yaml");
+    let events = parse(
+        "{ at: 1s, do: stop_server }, { at: 2s, do: kill_server }, { at: 3s, do: leave, count: 4 }, \
+         { at: 4s, do: change_network, network: mobile, delay: 200ms, loss_pct: 100, way: down }",
+    );
+    let events = events.expect("valid").events;
+    let what: Vec<&Happening> = events.iter().map(|event| &event.what).collect();
+    let (server, kill, leave) =
+        (Happening::StopServer, Happening::KillServer, Happening::Leave { count: 4 });
+    assert_eq!(what[..3], [&server, &kill, &leave]);
+    let Happening::ChangeNetwork { network, change } = what[3] else { panic!("{what:?}") };
+    assert_eq!((network.as_str(), change.at.as_secs()), ("mobile", 4));
+    assert_eq!(change.up, crate::link::model::LinkSpec::default());
+    assert_eq!(change.down.delay, Duration::from_millis(200));
+    for (events, told) in [
+        ("{ at: 1s, do: stop_video }", "events[0].bot: the key is missing; write `bot: 3`"),
+        ("{ at: 1s, do: leave }", "write `bot: 3`, or `count: 10`"),
+        ("{ at: 1s, do: leave, bot: 1, count: 2 }", "both bot and count are given"),
+        ("{ at: 1s, do: leave, count: 5 }", "5 bots cannot leave: there are 4"),
+        ("{ at: 1s, do: kill_server, bot: 1 }", "events[0].bot: it does not belong"),
+        ("{ at: 1s, do: stop_audio, bot: 1, delay: 1s }", "only change_network says"),
+        ("{ at: 1s, do: change_network }", "events[0].network: the key is missing"),
+        ("{ at: 1s, do: change_network, network: mobil }", "there is no network \"mobil\""),
+        ("{ at: 61s, do: stop_server }", "after the end"),
+    ] {
+        let problems = parse(events).expect_err(events).to_string();
+        assert!(problems.contains(told), "{events}: {problems}");
+    }
+    let other = head.replace("serve: {}", "target: { url: \"http://127.0.0.1:1\" }");
+    let found = problems(&format!("{other}events: [{{ at: 1s, do: kill_server }}]\n"));
+    assert!(found[0].contains("only a server that it started"), "{found:?}");
+}
+
+#[test]
+fn bots_go_by_udp_so_far() {
+    let with = |transport: &str| {
+        let head = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
+        format!("{head}media: {{ transport: {transport} }}\n")
+    };
+    Scenario::parse(&with("udp"), "x").expect("valid");
+    let tcp = problems(&with("tcp"));
+    assert!(tcp[0].contains("no ICE-TCP yet") && tcp[0].contains("write udp"), "{tcp:?}");
 }
