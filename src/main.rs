@@ -50,7 +50,8 @@ enum Command {
     /// 110 the load generator was the limit (inconclusive), 111 the target is not there.
     Load {
         /// The scenario, such as scenarios/first-room.yaml.
-        scenario: PathBuf,
+        #[arg(required_unless_present = "schema")]
+        scenario: Option<PathBuf>,
         /// Where records go, each into a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         runs: PathBuf,
@@ -65,6 +66,9 @@ enum Command {
         /// Plain lines while it runs, instead of the view that a terminal gets.
         #[arg(long)]
         plain: bool,
+        /// Print the JSON Schema of scenarios, for editors, and do nothing else.
+        #[arg(long)]
+        schema: bool,
     },
     /// Run one of the four reference studies and put our figures beside its own.
     ///
@@ -138,8 +142,12 @@ fn main() -> ExitCode {
             lab::doctor::print();
             ExitCode::SUCCESS
         }
-        Command::Load { scenario, check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario, runs, check: false, prove, plain } => {
+        // The command line requires a scenario unless there is --schema.
+        Command::Load { schema: true, .. } | Command::Load { scenario: None, .. } => {
+            lab::print_schema().into()
+        }
+        Command::Load { scenario: Some(scenario), check: true, .. } => lab::check(&scenario).into(),
+        Command::Load { scenario: Some(scenario), runs, prove, plain, .. } => {
             let options = LoadOptions { scenario, runs_dir: runs, server_exe: None, prove, plain };
             lab::load(&options).into()
         }

@@ -5,6 +5,7 @@
 
 use crate::bot::hearing::MixWindows;
 use crate::bot::marks::MarkRole;
+use crate::bot::talk::TalkRole;
 use crate::bot::tones::ToneRole;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,7 +80,7 @@ pub struct Link {
 }
 
 /// What a bot is to be.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BotSpec {
     /// Its name, such as `bot-3`.
     pub name: String,
@@ -93,8 +94,10 @@ pub struct BotSpec {
     pub slots: SlotPool,
     /// Its part in the room's plan of tones, where it says [`AudioSource::Tone`].
     pub tones: Option<ToneRole>,
-    /// Its part in the marks of its room, where it speaks and the room mixes.
+    /// Its part in the marks of its room, where the room mixes.
     pub marks: Option<MarkRole>,
+    /// How much it speaks; none: all the time.
+    pub talk: Option<TalkRole>,
     /// Where it is one of a mesh's connections, and not one with the server.
     pub link: Option<Link>,
 }

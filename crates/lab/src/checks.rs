@@ -33,6 +33,11 @@ pub struct Span {
 }
 
 impl Span {
+    fn overlaps(&self, other: &Span) -> bool {
+        self.from_ms <= other.until_ms.unwrap_or(u64::MAX)
+            && other.from_ms <= self.until_ms.unwrap_or(u64::MAX)
+    }
+
     /// Whether a window lies in the span, after the time of grace.
     fn judges(&self, window: Window) -> bool {
         self.from_ms + GRACE_MS <= window.from_ms
@@ -224,6 +229,15 @@ impl Judging<'_> {
     /// Walks through the windows of one listener and collects what he lacked.
     fn listener(&mut self, index: usize, kind: MediaKind, samples: &[&SampleRecord]) {
         let listener = &self.expected.listeners[index];
+        // People who come and go leave many tracks behind: most were over before he came.
+        let met: Vec<&Track> = self
+            .expected
+            .tracks
+            .iter()
+            .filter(|t| t.kind == kind && t.room == listener.room)
+            .filter(|t| t.participant != listener.participant)
+            .filter(|t| t.on_air.iter().any(|span| span.overlaps(&listener.present)))
+            .collect();
         let mut open: BTreeMap<Lack, u64> = BTreeMap::new();
         for record in samples {
             let until_ms = record.t_ms;
@@ -232,7 +246,7 @@ impl Judging<'_> {
             if until_ms - from_ms < SHORTEST_WINDOW_MS || !listener.present.judges(window) {
                 continue;
             }
-            let lacks = self.lacks(index, kind, record, window);
+            let lacks = self.lacks(index, kind, &met, (record, window));
             // Whatever was open and is missing no more ended with this window's beginning.
             let ended: Vec<Lack> = open
                 .keys()
@@ -256,26 +270,20 @@ impl Judging<'_> {
         }
     }
 
-    /// What a listener lacks in one window, each with the time since when.
+    /// What a listener lacks in one window of the tracks that he met, each with the time since when.
     fn lacks(
         &mut self,
         index: usize,
         kind: MediaKind,
-        record: &SampleRecord,
-        window: Window,
+        met: &[&Track],
+        (record, window): (&SampleRecord, Window),
     ) -> Vec<(Lack, u64)> {
         let listener = &self.expected.listeners[index];
         if listener.mix && kind == MediaKind::Audio {
             return self.lacks_mix(index, record, window);
         }
-        let wanted: Vec<&Track> = self
-            .expected
-            .tracks
-            .iter()
-            .filter(|t| t.room == listener.room && t.kind == kind)
-            .filter(|t| t.participant != listener.participant)
-            .filter(|t| t.on_air.iter().any(|span| span.judges(window)))
-            .collect();
+        let wanted: Vec<&&Track> =
+            met.iter().filter(|t| t.on_air.iter().any(|span| span.judges(window))).collect();
         let rows = || record.sample.received.iter().filter(|row| row.kind == kind);
         let alive: BTreeSet<&str> =
             rows().filter(|row| row.packets_received > 0).map(|row| row.track.as_str()).collect();

@@ -91,6 +91,12 @@ pub fn check(path: &Path) -> u8 {
     }
 }
 
+/// Prints the JSON Schema of scenarios.
+pub fn print_schema() -> u8 {
+    println!("{:#}", scenario::Scenario::schema());
+    exit::PASS
+}
+
 /// Makes the report of a run again from its record.
 pub fn render(run_dir: &Path) -> u8 {
     let killed = !run_dir.join("summary.json").exists();

@@ -224,7 +224,8 @@ impl Collector {
         if self.estimated { "estimated" } else { "measured" }
     }
 
-    fn reduce_one(&self, name: &str) -> Option<Reduced> {
+    /// One metric; none where nobody could measure it.
+    pub fn reduce_one(&self, name: &str) -> Option<Reduced> {
         let people = self.values.get(name)?;
         let all = sorted(people.values().flat_map(|p| p.values.iter().copied()).collect());
         let users = sorted(people.values().filter_map(|p| p.reduce(within(name))).collect());

@@ -1,25 +1,29 @@
 //! The people of a run: a bot or a browser's page, from joining to leaving.
 
+mod arrivals;
 mod canary;
 mod churn;
 mod mesh;
 mod visit;
 
-use crate::bot::marks::MarkRole;
+use crate::bot::marks::{MarkRole, Turn};
+use crate::bot::talk::TalkRole;
 use crate::bot::tones::{LOUD, TonePlan, ToneRole};
-use crate::bots::{AudioSource, BotCommand, BotDriver, BotSpec, SlotPool};
+use crate::bots::{AudioSource, BotDriver, BotSpec, Media, SlotPool, VideoSource};
 use crate::checks::{Listener, Span};
-use crate::scenario::RoomGroup;
+use crate::record::{PersonKind, PersonMeta};
+use crate::scenario::{Role, RoomGroup, Stay};
 use crate::signaling::SignalingError;
 use crate::stage::Stage;
+pub use arrivals::arrivals;
 pub use canary::canary;
 pub use churn::churn;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
-use visit::{Until, Visit};
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use visit::{Until, Visit, Visited};
 use wire::quality::SAMPLE_INTERVAL_MS;
 use wire::room::{AudioTopology, VideoTopology};
 
@@ -36,15 +40,21 @@ async fn ended(end: &mut watch::Receiver<bool>) {
     let _ = end.wait_for(|end| *end).await;
 }
 
-/// Where someone goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where someone goes, and what for.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Place {
     /// The room's id.
     pub room: String,
     /// What kind of room it is.
     pub group: RoomGroup,
+    /// What this person is there for, where the room's bots have roles.
+    pub role: Option<Role>,
     /// Whether this person sends video, or only watches.
     pub sends_video: bool,
+    /// This person's turn to say marks, where the room's people do; see [`MarkRole`].
+    pub turn: Option<Turn>,
+    /// How many others of the room may be heard.
+    pub voices: u32,
     /// Which of the scenario's networks is before this person, if any.
     pub network: Option<usize>,
 }
@@ -75,6 +85,17 @@ impl Place {
         }
     }
 
+    /// Someone of this place, in the words of the record.
+    pub fn person(&self, name: &str, kind: PersonKind) -> PersonMeta {
+        PersonMeta {
+            name: name.to_owned(),
+            kind,
+            room: self.room.clone(),
+            role: self.role.as_ref().map(|role| role.name.clone()),
+            participant: None,
+        }
+    }
+
     /// A number of the room's own (FNV-1a).
     fn seed(&self) -> u64 {
         self.room.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -86,8 +107,26 @@ impl Place {
     fn marks(&self, spec: &BotSpec) -> Option<MarkRole> {
         let bots = self.group.bots.max(1);
         let place = spec.index.saturating_sub(1) % bots;
-        let mixed = self.group.audio == AudioTopology::Mcu;
-        mixed.then_some(MarkRole { room: self.seed(), bots, place })
+        let heard = self.turn.is_some() || self.voices > 0;
+        let mixed = self.group.audio == AudioTopology::Mcu && heard;
+        mixed.then_some(MarkRole { room: self.seed(), bots, place, turn: self.turn })
+    }
+
+    /// How much a bot speaks, where that is not all the time.
+    fn talk(&self, spec: &BotSpec, round: u64) -> Option<TalkRole> {
+        let speaks_pct = self.role.as_ref()?.speaks_pct;
+        let seed = u64::from(spec.index) << 32 ^ round;
+        (speaks_pct < 100.0).then_some(TalkRole { seed, speaks_pct })
+    }
+
+    /// What a bot sends of what the scenario's bots send.
+    pub fn media(&self, media: Media) -> Media {
+        let silent = self.role.as_ref().is_some_and(|role| !role.audio);
+        let hidden = !self.sends_video || self.group.video == VideoTopology::None;
+        Media {
+            audio: if silent { AudioSource::None } else { media.audio },
+            video: if hidden { VideoSource::None } else { media.video },
+        }
     }
 
     /// A bot's part in the room's plan of tones. The bots of a room have numbers that follow each
@@ -136,19 +175,71 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A bot, from joining to leaving. Every way in which it can fail is a fault of the run.
-pub async fn bot<D: BotDriver>(
-    stage: Arc<Stage>,
-    driver: Arc<D>,
-    spec: BotSpec,
-    place: Place,
-    commands: mpsc::Receiver<BotCommand>,
-) {
-    let name = spec.name.clone();
-    let session = format!("{}-{name}", place.room);
-    let visit = Visit { stage: Arc::clone(&stage), driver, spec, place, session };
-    if let Err(failure) = visit.make(commands, Until::default()).await {
-        stage.fault(Some(&name), failure.text);
+/// A bot that comes, once or more often.
+#[derive(Debug)]
+pub struct Guest<D> {
+    /// The run.
+    pub stage: Arc<Stage>,
+    /// Whose bot it is.
+    pub driver: Arc<D>,
+    /// What it is.
+    pub spec: BotSpec,
+    /// Where it goes.
+    pub place: Place,
+}
+
+impl<D: BotDriver> Guest<D> {
+    /// Its visit of this number, which begins now.
+    fn visit(&self, round: u64) -> Visit<D> {
+        let Self { stage, driver, spec, place } = self;
+        stage.comes(&place.person(&spec.name, PersonKind::Bot));
+        let session = format!("{}-{}-{round}", place.room, spec.name);
+        let (spec, place) = (spec.clone(), place.clone());
+        Visit { stage: Arc::clone(stage), driver: Arc::clone(driver), spec, place, session, round }
+    }
+
+    /// Counts a visit, and makes a failure a fault.
+    fn note(&self, visit: Result<Visited, Failure>) {
+        // What the end of the run cut is no failure, and no whole visit.
+        let cut = self.stage.finished();
+        match visit {
+            Ok(visited) => self.stage.roster(|roster| {
+                let churn = roster.churn();
+                churn.loops += u64::from(visited.whole);
+                churn.join_to_first_audio_ms.extend(visited.first_audio_ms);
+            }),
+            Err(_) if cut => {}
+            Err(failure) => {
+                self.stage.roster(|roster| {
+                    *roster.churn().failures.entry(failure.reason.to_owned()).or_default() += 1;
+                });
+                self.stage.fault(Some(&self.spec.name), failure.text);
+            }
+        }
+    }
+}
+
+/// A bot that is there for given times, counted from `begin`. Every way in which it can fail is a
+/// fault of the run.
+pub async fn bot<D: BotDriver>(guest: Guest<D>, begin: Instant, stays: Vec<Stay>) {
+    let mut end = guest.stage.end();
+    for (round, stay) in (1..).zip(stays) {
+        tokio::select! {
+            () = ended(&mut end) => return,
+            () = sleep_until(begin + stay.from) => {}
+        }
+        let leave_at = stay.until.map(|until| begin + until);
+        if leave_at.is_some_and(|at| at <= Instant::now()) {
+            continue; // The visit before took until after this one.
+        }
+        let visited = guest.visit(round).make(Until { leave_at, ..Until::default() }).await;
+        match visited {
+            Err(failure) if stay.until.is_none() => {
+                guest.stage.fault(Some(&guest.spec.name), failure.text);
+            }
+            Ok(_) if stay.until.is_none() => {}
+            visited => guest.note(visited),
+        }
     }
 }
 

@@ -75,6 +75,9 @@ pub struct PersonMeta {
     pub kind: PersonKind,
     /// The room's id.
     pub room: String,
+    /// What he was there for, where the room's bots have roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// The participant id; none for one who could not join.
     pub participant: Option<String>,
 }
@@ -329,6 +332,7 @@ pub(crate) mod tests {
                 name: "bot-1".into(),
                 kind: PersonKind::Bot,
                 room: "r".into(),
+                role: None,
                 participant: None,
             }],
             machine: MachineMeta { cores: 2, ..Default::default() },

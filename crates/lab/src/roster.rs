@@ -26,6 +26,10 @@ pub struct Churn {
     /// Visits that failed, by reason: an error code of the server, or `no_connection`,
     /// `socket_closed`, `no_answer`, `negotiation`, `ice_dtls`, `no_audio`, `lost`.
     pub failures: BTreeMap<String, u64>,
+    /// People who came at a rate, whether there was a place for them or not…
+    pub arrived: u64,
+    /// …and those of them for whom there was none.
+    pub dropped: u64,
     /// From asking to join until the first audio packet, of each visit that heard one, in ms.
     pub join_to_first_audio_ms: Vec<f64>,
 }

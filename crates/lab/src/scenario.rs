@@ -1,25 +1,26 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod events;
+mod executors;
 mod networks;
+mod rooms;
 
-use crate::bots::{AudioSource, BotCommand, Media, VideoSource};
+use crate::bots::{AudioSource, Media, VideoSource};
 use crate::link::networks::Network;
 use crate::metrics::NAMES;
-use crate::threshold::{Condition, Threshold};
+use crate::threshold::{self, Threshold};
+pub use events::{Happening, ScenarioEvent};
+pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
+pub use rooms::{Role, RoomGroup};
+use serde_json::{Value, json};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
 };
 use std::path::Path;
 use std::time::Duration;
-use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
 
 /// Most people of a scenario.
 pub const MAX_PEOPLE: u32 = 10_000;
-
-/// Most people of a mesh: each holds a connection with every other.
-const MAX_MESH: u32 = 16;
-/// How long someone who comes and goes stays, where the scenario does not say.
-const CHURN_STAY: Duration = Duration::from_secs(20);
 
 /// A checked scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,42 +156,6 @@ impl std::fmt::Display for Url {
     }
 }
 
-/// Some rooms that are alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoomGroup {
-    /// How many.
-    pub count: u32,
-    /// Audio topology.
-    pub audio: AudioTopology,
-    /// Video topology.
-    pub video: VideoTopology,
-    /// Video codec.
-    pub video_codec: VideoCodec,
-    /// Bots in each.
-    pub bots: u32,
-    /// Browsers in each.
-    pub chromium: u32,
-    /// How many of a room's people send video, counted as they join; the others only watch.
-    /// None: all do.
-    pub senders: Option<u32>,
-    /// Where bots say tones: every second one is loud in turn and the others check, so that over
-    /// two shards all who are heard are on the other one.
-    pub alternate: bool,
-    /// The bots come and go: each stays about so long, leaves and comes again.
-    pub churn: Option<Duration>,
-}
-
-/// What happens on the way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScenarioEvent {
-    /// When, from the first join.
-    pub at: Duration,
-    /// Which bot, from 1 over all rooms.
-    pub bot: u32,
-    /// What it does.
-    pub what: BotCommand,
-}
-
 impl Scenario {
     /// Reads and checks a file.
     ///
@@ -210,6 +175,12 @@ impl Scenario {
         let mut scenario = settings::read(text, source, decode)?;
         scenario.text = text.to_owned();
         Ok(scenario)
+    }
+
+    /// The JSON Schema of scenarios, made by what reads them: keys, kinds of values and ranges. What
+    /// only the whole can tell stands in no schema.
+    pub fn schema() -> Value {
+        settings::schema("A scenario of moim load", decode)
     }
 
     /// Browsers in all, in rooms and on sockets alone.
@@ -234,22 +205,26 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let seconds = |s| Duration::from_secs(s);
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
     let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
-    let rooms = root.read("rooms", list_of(section(decode_rooms), 1..=1000));
-    let rooms = if sockets.is_empty() { rooms.required() } else { Some(rooms.or(vec![])) };
-    let media = root.section("media", |media| Media {
-        audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
-        video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
+    let rooms = root.read("rooms", list_of(section(rooms::decode), 1..=1000));
+    let has_rooms = root.has("rooms");
+    let rooms = rooms.optional().or((!has_rooms).then(Vec::new));
+    root.at_least_one(&["rooms", "sockets"], "write `rooms: [{ people: { bot: 8 } }]`");
+    let media = root.section("media", |media| {
+        media.read("transport", transport()).or(());
+        Media {
+            audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
+            video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
+        }
     });
     let each = list_of(section(networks::decode), 0..=16);
     let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
     let canary_show = root.section("canary", |canary| canary.read("show", number(0..=100)).or(4));
-    let condition = || parsed(Condition::EXPECTED, Condition::parse);
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
-    let conditions = list_of(condition(), 1..=20);
+    let conditions = list_of(threshold::shape(), 1..=20);
     let thresholds = root.read("thresholds", map_of(one_of(&metrics), conditions)).or(vec![]);
-    let events = root.read("events", list_of(section(decode_event), 0..=1000)).or(vec![]);
+    let events = root.read("events", list_of(section(events::decode), 0..=1000)).or(vec![]);
 
     let mut scenario = Scenario {
         name: name?,
@@ -264,7 +239,11 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         thresholds: thresholds
             .into_iter()
             .flat_map(|(metric, list)| {
-                list.into_iter().map(move |condition| Threshold { metric, condition })
+                list.into_iter().map(move |(condition, abort)| Threshold {
+                    metric,
+                    condition,
+                    abort,
+                })
             })
             .collect(),
         events,
@@ -272,7 +251,6 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     };
     scenario.events.sort_by_key(|event| event.at);
     check_whole(root, &scenario);
-    networks::check(root, &scenario);
     Some(scenario)
 }
 
@@ -285,6 +263,16 @@ const VIDEO_SOURCES: [(&str, VideoSource); 4] = [
     ("none", VideoSource::None),
 ];
 
+/// What the packets of bots go by.
+fn transport() -> impl settings::Shape<Value = ()> {
+    parsed("udp", |text: &str| match text {
+        "udp" => Ok(()),
+        "tcp" => Err("the server has no ICE-TCP yet, so that bots cannot use tcp".to_owned()),
+        _ => Err(format!("{text:?} is no transport")),
+    })
+    .like(json!({ "enum": ["udp"] }))
+}
+
 fn name() -> impl settings::Shape<Value = String> {
     let expected = "a name of 1 to 40 of a–z 0–9 - _ ., such as first-room";
     parsed(expected, |text: &str| {
@@ -294,15 +282,17 @@ fn name() -> impl settings::Shape<Value = String> {
         }
         Ok(text.to_owned())
     })
+    .like(json!({ "type": ["string", "number"], "pattern": "^[a-z0-9_-][a-z0-9._-]{0,39}$" }))
 }
 
 fn decode_target(root: &mut Section<'_>) -> Option<Target> {
-    let (has_target, has_serve) = (root.has("target"), root.has("serve"));
     let url = root.read(
         "target",
         section(|target| {
             target.read("adapter", one_of(&[("moim", ())])).or(());
-            target.read("url", parsed(Url::EXPECTED, Url::parse)).required()
+            target
+                .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^http://[^/?#@ ]+/?$"))
+                .required()
         }),
     );
     let url = url.optional();
@@ -310,19 +300,12 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
         shards: serve.read("shards", number(1..=64)).or(1),
         cpus: decode_cpus(serve),
     });
-    match (has_target, has_serve) {
+    let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \
+                runs, or `serve: {}` to have one started";
+    match (root.exactly_one(&["target", "serve"], cure), root.has("serve")) {
+        (false, _) => None,
         (true, false) => url.map(Target::Running),
-        (false, true) => Some(Target::Serve(serve)),
-        (true, true) => {
-            root.fault("serve", "both target and serve are given", "keep one of them");
-            None
-        }
-        (false, false) => {
-            let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a \
-                        server that runs, or `serve: {}` to have one started";
-            root.fault("target", "the key is missing", cure);
-            None
-        }
+        (true, true) => Some(Target::Serve(serve)),
     }
 }
 
@@ -335,6 +318,8 @@ fn decode_cpus(serve: &mut Section<'_>) -> Cpus {
             _ => Err(format!("{text:?} is no CPU")),
         },
     });
+    let cpu = json!({ "type": "integer", "minimum": 0, "maximum": 1023 });
+    let word = word.like(json!({ "anyOf": [{ "const": "shared" }, cpu] }));
     let words: Vec<Option<usize>> = serve.read("cpus", one_or_many(word, 1024)).or(vec![]);
     match words.iter().copied().collect::<Option<Vec<usize>>>() {
         None => Cpus::Shared,
@@ -355,62 +340,6 @@ fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {
     })
 }
 
-fn decode_rooms(room: &mut Section<'_>) -> Option<RoomGroup> {
-    let presets = Preset::ALL.map(|preset| (preset_name(preset), preset));
-    let preset = room.read("preset", one_of(&presets)).or(Preset::SmallCall).topologies();
-    let audio =
-        [("mesh", AudioTopology::Mesh), ("sfu", AudioTopology::Sfu), ("mcu", AudioTopology::Mcu)];
-    let audio = room.read("audio", one_of(&audio)).or(preset.0);
-    let video =
-        [("none", VideoTopology::None), ("mesh", VideoTopology::Mesh), ("sfu", VideoTopology::Sfu)];
-    let video = room.read("video", one_of(&video)).or(preset.1);
-    let codecs = [("vp8", VideoCodec::Vp8), ("h264", VideoCodec::H264)];
-    let video_codec = room.read("video_codec", one_of(&codecs)).or(VideoCodec::Vp8);
-    let count = room.read("count", number(1..=MAX_PEOPLE)).or(1);
-    let has_people = room.has("people");
-    let (bots, chromium) = room.section("people", |people| {
-        let bots = people.read("bot", number(0..=MAX_PEOPLE)).or(0);
-        (bots, people.read("chromium", number(0..=100)).or(0))
-    });
-    if !has_people || bots + chromium == 0 {
-        room.fault("people", "nobody comes", "write `people: { bot: 8, chromium: 2 }`");
-    }
-    let senders = room.read("senders", number(0..=MAX_PEOPLE)).optional();
-    let loud = [("anyone", false), ("every_second", true)];
-    let alternate = room.read("loud", one_of(&loud)).or(false);
-    let stay = duration(Duration::from_secs(1)..=Duration::from_secs(3600));
-    let has_churn = room.has("churn");
-    let churn = room.section("churn", |churn| churn.read("stay", stay).or(CHURN_STAY));
-    let churn = has_churn.then_some(churn);
-    Some(RoomGroup { count, audio, video, video_codec, bots, chromium, senders, alternate, churn })
-}
-
-/// A preset's name in scenarios, as in `wire`.
-fn preset_name(preset: Preset) -> &'static str {
-    match preset {
-        Preset::SmallCall => "small_call",
-        Preset::Mesh => "mesh",
-        Preset::AudioRoom => "audio_room",
-        Preset::AudioMixWithCameras => "audio_mix_with_cameras",
-    }
-}
-
-fn decode_event(event: &mut Section<'_>) -> Option<ScenarioEvent> {
-    let day = Duration::from_secs(24 * 3600);
-    let at = event.read("at", duration(Duration::ZERO..=day)).required();
-    let bot = event.read("bot", number(1..=MAX_PEOPLE)).required();
-    let what = event.read(
-        "do",
-        one_of(&[
-            ("stop_video", BotCommand::StopVideo),
-            ("stop_audio", BotCommand::StopAudio),
-            ("leave", BotCommand::Leave),
-        ]),
-    );
-    let what = what.required();
-    Some(ScenarioEvent { at: at?, bot: bot?, what: what? })
-}
-
 /// What only the whole can tell.
 fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     let people = |room: &RoomGroup| u64::from(room.count) * u64::from(room.bots + room.chromium);
@@ -420,193 +349,10 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         root.fault("rooms", what, format!("write rooms of at most {MAX_PEOPLE} people in all"));
         return;
     }
-    let bots = scenario.bots();
-    for event in &scenario.events {
-        if event.bot > bots {
-            let what = format!("there is no bot {}", event.bot);
-            root.fault("events", what, format!("bots are numbered 1 to {bots} over all rooms"));
-        }
-        if event.at >= scenario.duration {
-            let what = format!("an event at {:?} comes after the end", event.at);
-            root.fault("events", what, "choose a time before `duration`");
-        }
-    }
-    for (index, room) in scenario.rooms.iter().enumerate() {
-        if room.churn.is_some() && room.chromium > 0 {
-            let what = format!("rooms[{index}].churn: browsers do not come and go");
-            root.fault("rooms", what, "give the browsers a room of their own, without churn");
-        }
-        if (room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh)
-            && room.bots + room.chromium > MAX_MESH
-        {
-            let what = format!("rooms[{index}]: a mesh of {} people", room.bots + room.chromium);
-            root.fault("rooms", what, format!("write at most {MAX_MESH} people a mesh"));
-        }
-    }
-    let h264 = |room: &RoomGroup| room.bots > 0 && room.video_codec == VideoCodec::H264;
-    if scenario.media.video != VideoSource::None && scenario.rooms.iter().any(h264) {
-        let cure =
-            "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
-        root.fault("rooms", "bots send VP8 only", cure);
-    }
+    events::check(root, scenario);
+    rooms::check(root, scenario);
+    networks::check(root, scenario);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FIRST_ROOM: &str = include_str!("../../../scenarios/first-room.yaml");
-
-    fn problems(text: &str) -> Vec<String> {
-        let problems = Scenario::parse(text, "x.yaml").expect_err("should be refused");
-        problems.to_string().lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn the_first_room() {
-        let scenario = Scenario::parse(FIRST_ROOM, "first-room.yaml").expect("valid");
-        assert_eq!(scenario.name, "first-room");
-        assert_eq!((scenario.bots(), scenario.chromium()), (8, 2));
-        assert_eq!(scenario.duration, Duration::from_secs(60));
-        assert_eq!(scenario.thresholds[0].metric, "loss_pct");
-        assert!(matches!(scenario.target, Target::Serve(_)));
-        assert_eq!((scenario.join_per_second, scenario.canary_show), (10.0, 4));
-        assert_eq!(scenario.text, FIRST_ROOM);
-    }
-
-    #[test]
-    fn every_key() {
-        let text = "
-name: all
-target: { adapter: moim, url: \"http://[::1]:7880\" }
-duration: 1m
-rooms:
-  - { count: 2, audio: sfu, video: sfu, video_codec: vp8, people: { bot: 3, chromium: 1 } }
-  - { video: none, people: { bot: 1 } }
-media: { audio: speech, video: 480p }
-join: { per_second: 2.5 }
-canary: { show: 2 }
-thresholds: { loss_pct: [\"user_p95 < 1\", \"max < 5\"], mos_lq: [\"user_p5 > 4\"] }
-events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
-";
-        let scenario = Scenario::parse(text, "all.yaml").expect("valid");
-        let url = Url { host: "[::1]".into(), port: 7880 };
-        assert_eq!(url.socket(), "ws://[::1]:7880/socketcluster/");
-        assert_eq!(scenario.target, Target::Running(url));
-        assert_eq!((scenario.bots(), scenario.chromium()), (7, 2));
-        assert_eq!(scenario.media.video, VideoSource::P480);
-        assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));
-        assert_eq!(scenario.thresholds.len(), 3);
-        let event = |at, bot, what| ScenarioEvent { at: Duration::from_secs(at), bot, what };
-        let want = [event(20, 3, BotCommand::StopVideo), event(30, 7, BotCommand::Leave)];
-        assert_eq!(scenario.events, want, "in order of time");
-    }
-
-    #[test]
-    fn sockets_without_rooms_and_kinds_by_preset() {
-        let text = "
-name: sockets
-serve: { shards: 2, cpus: [1] }
-duration: 30s
-sockets: [{ connections: 100, arrival_per_second: 50, rate_per_second: 425, chromium: 1 }]
-";
-        let scenario = Scenario::parse(text, "x.yaml").expect("valid");
-        assert_eq!((scenario.rooms.len(), scenario.browsers(), scenario.chromium()), (0, 1, 0));
-        let cpus = Cpus::Server(vec![1]);
-        assert_eq!(scenario.target, Target::Serve(ServeOptions { shards: 2, cpus }));
-        let group = scenario.sockets[0];
-        assert_eq!((group.connections, group.rate_per_second, group.batch_ms), (100, 425.0, 5));
-
-        let text = "
-name: mixed
-serve: { cpus: shared }
-duration: 30s
-rooms:
-  - { preset: audio_room, churn: { stay: 5s }, people: { bot: 3 } }
-  - { preset: mesh, video: none, senders: 1, people: { bot: 3 } }
-";
-        let scenario = Scenario::parse(text, "x.yaml").expect("valid");
-        let kinds = |room: &RoomGroup| (room.audio, room.video, room.senders, room.churn);
-        let stay = Some(Duration::from_secs(5));
-        let (mcu, none) = (AudioTopology::Mcu, VideoTopology::None);
-        assert_eq!(kinds(&scenario.rooms[0]), (mcu, none, None, stay));
-        assert_eq!(kinds(&scenario.rooms[1]), (AudioTopology::Mesh, none, Some(1), None));
-        for (text, part) in [
-            ("rooms: []", "rooms"),
-            ("rooms: [{ audio: mesh, people: { bot: 17 } }]", "a mesh of 17 people"),
-            ("rooms: [{ churn: {}, people: { chromium: 1 } }]", "do not come and go"),
-            ("sockets: [{}]", "connections: the key is missing"),
-        ] {
-            let found = problems(&format!("name: x\nserve: {{}}\nduration: 5s\n{text}\n"));
-            assert!(found.iter().any(|problem| problem.contains(part)), "{part}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn all_errors_at_once_with_line_cure_and_nearest_key() {
-        let text = "\
-nam: x
-serve: {}
-duration: soon
-rooms:
-  - { audoi: sfu, video: hologram, people: { bto: 2 } }
-media: { video: 4k }
-thresholds:
-  los_pct: [\"user_p95 < 1\"]
-  loss_pct: [\"user_p90 < 1\"]
-events: [{ at: 5s, bot: 0, do: stopvideo }]
-";
-        let problems = problems(text);
-        for (line, parts) in [
-            (1, ["nam: unknown key", "did you mean \"name\"?"]),
-            (1, ["name: the key is missing", "such as first-room"]),
-            (3, ["duration: ", "soon"]),
-            (5, ["rooms[0].audoi: unknown key", "did you mean \"audio\"?"]),
-            (5, ["rooms[0].video: ", "none, mesh or sfu"]),
-            (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
-            (5, ["rooms[0].people: nobody comes", "bot: 8"]),
-            (6, ["media.video: ", "360p, 480p, 1080p or none"]),
-            (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
-            (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
-            (10, ["events[0].bot: 0 is out of range", "from 1"]),
-            (10, ["events[0].do: ", "did you mean \"stop_video\"?"]),
-        ] {
-            let place = format!("x.yaml:{line}:");
-            let found = problems
-                .iter()
-                .any(|p| p.starts_with(&place) && parts.iter().all(|part| p.contains(part)));
-            assert!(found, "line {line} {parts:?} in\n{}", problems.join("\n"));
-        }
-        assert_eq!(problems.len(), 12, "{}", problems.join("\n"));
-    }
-
-    #[test]
-    fn what_only_the_whole_can_tell() {
-        let with = |head: &str, tail: &str| {
-            let rooms = "rooms: [{ video_codec: h264, people: { bot: 2 } }]";
-            format!("name: x\n{head}\nduration: 10s\n{rooms}\n{tail}\n")
-        };
-        let target = "target: { url: \"http://127.0.0.1:1\" }";
-        for (text, want) in [
-            (with("", ""), "target: the key is missing; write `target"),
-            (with(&format!("serve: {{}}\n{target}"), ""), "both target and serve are given"),
-            (with("serve: {}", ""), "bots send VP8 only"),
-            (with("serve: {}", "events: [{ at: 5s, bot: 3, do: leave }]"), "there is no bot 3"),
-            (with("serve: {}", "events: [{ at: 10s, bot: 1, do: leave }]"), "after the end"),
-            (with("target: { url: \"https://x\" }", ""), "is no http:// address"),
-            (with("target: { url: \"http://x:y\" }", ""), "\"y\" is no port"),
-            (with("target: { adapter: moin }", ""), "did you mean \"moim\"?"),
-        ] {
-            let problems = problems(&text);
-            assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
-        }
-        Scenario::parse(&with("serve: {}", "media: { video: none }"), "x").expect("no video sent");
-    }
-
-    #[test]
-    fn a_missing_file_and_broken_yaml_are_told() {
-        let missing = Scenario::read(Path::new("/nowhere/x.yaml")).expect_err("missing");
-        assert!(missing.to_string().contains("/nowhere/x.yaml"), "{missing}");
-        assert!(problems("rooms: [")[0].starts_with("x.yaml:"), "with a line");
-    }
-}
+mod tests;

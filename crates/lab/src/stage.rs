@@ -1,14 +1,16 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
+use crate::bots::BotCommand;
 use crate::bottleneck::Join;
 use crate::checks::{Expected, Listener};
-use crate::link::networks::{Network, Networks};
+use crate::link::networks::{Change, Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
 use crate::scenario::Url;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use wire::{EventEnvelope, QualitySample};
@@ -32,11 +34,17 @@ pub struct Stage {
 struct Kept {
     roster: Roster,
     people: Vec<PersonMeta>,
+    /// Names of those who have come so far.
+    came: BTreeSet<String>,
+    /// Where bots that are there, or on their way, take orders, by number.
+    orders: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     connected: usize,
     joins: Vec<Join>,
     first_fault: Option<(u64, String)>,
     samples: Vec<Arc<SampleRecord>>,
     faults: Vec<String>,
+    /// When the server was ended as planned: what people lack from then on is no fault.
+    server_ended_ms: Option<u64>,
     /// Lines to show that have not been shown yet.
     notes: Vec<String>,
 }
@@ -103,15 +111,19 @@ impl Stage {
             tasks.spawn(async move {
                 for change in &network.changes {
                     sleep_until(begin + change.at).await;
-                    if let Some(networks) = &stage.networks {
-                        networks.change(index, change);
-                    }
-                    let text = format!("the network {} changes", network.name);
-                    stage.event(Level::Info, None, text);
+                    stage.change_network(index, &network.name, change);
                 }
             });
         }
         tasks
+    }
+
+    /// A network is something else from now on.
+    pub fn change_network(&self, index: usize, name: &str, change: &Change) {
+        if let Some(networks) = &self.networks {
+            networks.change(index, change);
+        }
+        self.event(Level::Info, None, format!("the network {name} changes"));
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -154,6 +166,9 @@ impl Stage {
             return;
         }
         let text = text.into();
+        if person.is_some() && self.kept().server_ended_ms.is_some() {
+            return self.event(Level::Warn, person, text);
+        }
         let who = person.map(|name| format!("{name} ")).unwrap_or_default();
         let (t_ms, sentence) = (self.now_ms(), format!("{who}{text}"));
         let mut kept = self.kept();
@@ -161,6 +176,24 @@ impl Stage {
         kept.faults.push(sentence);
         drop(kept);
         self.event(Level::Error, person, text);
+    }
+
+    /// The server is ended as planned, now.
+    pub fn server_ends(&self) {
+        let t_ms = self.now_ms();
+        self.kept().server_ended_ms.get_or_insert(t_ms);
+    }
+
+    /// Gives `work` the samples from the `samples`th on, and likewise everyone who was
+    /// connected since.
+    pub fn since<T>(
+        &self,
+        (samples, joins): (usize, usize),
+        work: impl FnOnce(&[Arc<SampleRecord>], &[Join]) -> T,
+    ) -> T {
+        let kept = self.kept();
+        let joins = kept.joins.get(joins..).unwrap_or_default();
+        work(kept.samples.get(samples..).unwrap_or_default(), joins)
     }
 
     /// Works on the roster.
@@ -172,6 +205,36 @@ impl Stage {
     pub fn room_event(&self, room: &str, event: &EventEnvelope) {
         let t_ms = self.now_ms();
         self.roster(|roster| roster.event(room, event, t_ms));
+    }
+
+    /// Someone comes now, whether the plan of people knew him from the first or not.
+    pub fn comes(&self, person: &PersonMeta) {
+        let mut kept = self.kept();
+        let new = kept.came.insert(person.name.clone());
+        if new && !kept.people.iter().any(|known| known.name == person.name) {
+            kept.people.push(person.clone());
+        }
+    }
+
+    /// A bot is on its way, and takes orders from now on.
+    pub fn attends(&self, bot: u32, orders: mpsc::Sender<BotCommand>) {
+        self.kept().orders.insert(bot, orders);
+    }
+
+    /// A bot is gone, and takes orders no more.
+    pub fn attended(&self, bot: u32) {
+        self.kept().orders.remove(&bot);
+    }
+
+    /// Numbers of the bots that take orders, rising.
+    pub fn attending(&self) -> Vec<u32> {
+        self.kept().orders.keys().copied().collect()
+    }
+
+    /// Makes a bot do something; whether it is there to do it.
+    pub fn order(&self, bot: u32, command: BotCommand) -> bool {
+        let orders = self.kept().orders.get(&bot).cloned();
+        orders.is_some_and(|orders| orders.try_send(command).is_ok())
     }
 
     /// Someone's participant id became known: he joined.
@@ -235,17 +298,21 @@ impl Stage {
         news
     }
 
-    /// What the verdict needs, up to `end_ms`.
-    pub fn outcome(&self, end_ms: u64) -> Outcome {
+    /// What the verdict needs, up to `end_ms`. Of a run that was `cut`, those who had not come yet
+    /// are left out.
+    pub fn outcome(&self, end_ms: u64, cut: bool) -> Outcome {
         let mut kept = self.kept();
         let samples = std::mem::take(&mut kept.samples);
+        let mut people = kept.people.clone();
+        people.retain(|person| !cut || kept.came.contains(&person.name));
+        let until_ms = kept.server_ended_ms.map_or(end_ms, |at| at.min(end_ms));
         Outcome {
-            people: kept.people.clone(),
+            people,
             samples: samples.into_iter().map(Arc::unwrap_or_clone).collect(),
             faults: kept.faults.clone(),
             first_fault: kept.first_fault.clone(),
             joins: kept.joins.clone(),
-            expected: kept.roster.expected(end_ms),
+            expected: kept.roster.expected(until_ms),
         }
     }
 }

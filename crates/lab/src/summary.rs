@@ -1,5 +1,7 @@
 //! The summary of a run: its verdict, and the figures that other programs read.
 
+mod quality;
+
 use crate::bot::hearing::MixWindows;
 pub use crate::bottleneck::Bottleneck;
 use crate::bottleneck::{self, GeneratorHealth, Join};
@@ -11,6 +13,7 @@ use crate::roster::Churn;
 use crate::sockets::SocketsSummary;
 use crate::study;
 use crate::threshold::{Threshold, ThresholdResult};
+pub use quality::Quality;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -131,6 +134,12 @@ pub struct ChurnSummary {
     pub loops: u64,
     /// Visits that failed, by reason.
     pub failures: BTreeMap<String, u64>,
+    /// People who came at a rate; null where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<u64>,
+    /// Those of them for whom no place was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
     /// From asking to join until the first audio packet: median over all visits.
     pub join_to_first_audio_ms_p50: Option<f64>,
     /// The same: largest.
@@ -146,6 +155,12 @@ pub struct Summary {
     pub verdict: Verdict,
     /// The command's exit code, one of [`exit`].
     pub exit_code: u8,
+    /// How good it was; null where that was not measured, or where the generator was the limit.
+    #[serde(default)]
+    pub quality: Option<Quality>,
+    /// Which threshold ended the run early, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
     /// People who joined.
     pub people: usize,
     /// Tracks received at once, over all people.
@@ -219,6 +234,8 @@ pub struct Input<'a> {
     pub duration_s: f64,
     /// Whether it was interrupted.
     pub interrupted: bool,
+    /// Which threshold ended it early, and when.
+    pub aborted: Option<String>,
     /// Groups of sockets without a room.
     pub sockets: &'a [SocketsSummary],
     /// What the links before people did.
@@ -250,6 +267,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         failures.push(format!("{} of {} joined", people, input.meta.people.len()));
     }
     let checks_failed = !failures.is_empty();
+    failures.extend(input.aborted.clone());
     for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
         failures.push(match threshold.value {
             Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
@@ -262,12 +280,16 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         failures.push(format!("and {more} more"));
     }
     let failed = !failures.is_empty();
+    let server = server(input.machine);
+    let quality = quality::judge(input, &metrics, &generator, server.as_ref());
     let (verdict, exit_code) = verdict(input, &health, checks_failed, failed);
     let bottleneck = bottleneck(input, &health, &thresholds, failed);
     Summary {
         schema: SCHEMA,
         verdict,
         exit_code,
+        quality,
+        aborted: input.aborted.clone(),
         people,
         subscriptions: usual_subscriptions(input.samples),
         duration_s: input.duration_s,
@@ -275,7 +297,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         thresholds,
         bottleneck,
         delivery: delivery(input),
-        server: server(input.machine),
+        server,
         generator,
         machine: input.meta.machine.clone(),
         checks,
@@ -297,14 +319,18 @@ fn mix_windows(input: &Input<'_>, pick: impl Fn(&MixWindows) -> u64) -> Option<u
 }
 
 fn churn(churn: &Churn) -> Option<ChurnSummary> {
-    if churn.loops == 0 && churn.failures.is_empty() && churn.join_to_first_audio_ms.is_empty() {
+    let nobody = churn.arrived == 0 && churn.loops == 0 && churn.failures.is_empty();
+    if nobody && churn.join_to_first_audio_ms.is_empty() {
         return None;
     }
+    let arrived = |count: u64| (churn.arrived > 0).then_some(count);
     let mut ms = churn.join_to_first_audio_ms.clone();
     ms.sort_by(f64::total_cmp);
     Some(ChurnSummary {
         loops: churn.loops,
         failures: churn.failures.clone(),
+        arrived: arrived(churn.arrived),
+        dropped: arrived(churn.dropped),
         join_to_first_audio_ms_p50: percentile(&ms, 50.0),
         join_to_first_audio_ms_max: percentile(&ms, 100.0),
     })
@@ -554,11 +580,12 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
+        aborted: None,
         sockets: &[],
         networks: Vec::new(),
         expected: None,
     });
-    summary.verdict = Verdict::Inconclusive;
+    (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
     summary.checks.clear();
     summary
 }
@@ -577,6 +604,7 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         subscriptions: &[],
         duration_s,
         interrupted: false,
+        aborted: None,
         sockets: &[],
         networks: Vec::new(),
         expected: None,
@@ -596,6 +624,7 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
     rows.push(("people".into(), people));
     rows.push(("subscriptions".into(), summary.subscriptions.to_string()));
     rows.push(("duration".into(), format!("{:.0} s", summary.duration_s)));
+    rows.push(("quality".into(), summary.quality.map_or("unknown", Quality::as_str).into()));
     for (label, name, unit) in [
         ("loss", "loss_pct", "%"),
         ("jitter", "jitter_ms", "ms"),
@@ -635,6 +664,13 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
             );
             rows.push(("network".into(), text));
         }
+    }
+    if let Some(churn) = &summary.churn {
+        let arrived = churn.arrived.map_or(String::new(), |arrived| {
+            format!("{arrived} arrived, {} dropped  ", churn.dropped.unwrap_or(0))
+        });
+        let failed: u64 = churn.failures.values().sum();
+        rows.push(("visits".into(), format!("{arrived}{} whole, {failed} failed", churn.loops)));
     }
     rows.extend(usage_rows(summary));
     rows.extend(bottleneck_rows(&summary.bottleneck));

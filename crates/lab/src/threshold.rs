@@ -2,7 +2,9 @@
 
 use crate::metrics::{REDUCTIONS, Reduced};
 use serde::{Deserialize, Serialize};
+use settings::{Section, Shape, boolean, duration, either, parsed, section};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,36 @@ pub struct Threshold {
     pub metric: &'static str,
     /// What must hold.
     pub condition: Condition,
+    /// Where the run ends as soon as it does not: never before so long after the first join.
+    pub abort: Option<Duration>,
+}
+
+/// A threshold's right side in a scenario: `"user_p95 < 1"`, or a mapping that says too whether the
+/// run ends where it fails, in k6's words.
+pub(crate) fn shape() -> impl Shape<Value = (Condition, Option<Duration>)> {
+    let plain = parsed(Condition::EXPECTED, |text| Condition::parse(text).map(|c| (c, None)));
+    either(plain.pattern(PATTERN), section(decode))
+}
+
+/// What a condition looks like.
+const PATTERN: &str =
+    r"^\s*(p50|p95|p99|max|user_p1|user_p5|user_p95|n)\s*(<=|>=|==|!=|<|>)\s*[-+0-9.eE]+\s*$";
+
+fn decode(threshold: &mut Section<'_>) -> Option<(Condition, Option<Duration>)> {
+    let condition = parsed(Condition::EXPECTED, Condition::parse).pattern(PATTERN);
+    let condition = threshold.read("threshold", condition).required();
+    let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
+    // Both ways to write them: those of scenarios and those of k6.
+    let fails = || boolean().about("End the run as soon as it fails");
+    let delay = || duration(day.clone()).about("Not before so long after the first join");
+    let aborts = threshold.read("abort_on_fail", fails()).optional();
+    let aborts = aborts.or(threshold.read("abortOnFail", fails()).optional());
+    let after = threshold.read("delay_abort_eval", delay()).optional();
+    let after = after.or(threshold.read("delayAbortEval", delay()).optional());
+    threshold.at_most_one(&["abort_on_fail", "abortOnFail"]);
+    threshold.at_most_one(&["delay_abort_eval", "delayAbortEval"]);
+    let abort = aborts.unwrap_or(false).then(|| after.unwrap_or_default());
+    Some((condition?, abort))
 }
 
 /// How a threshold came out, as the summary shows it.
@@ -145,11 +177,43 @@ mod tests {
         ] {
             let condition = Condition::parse(text).expect(text);
             let result =
-                Threshold { metric: "loss_pct", condition: condition.clone() }.judge(&metrics);
+                Threshold { metric: "loss_pct", condition: condition.clone(), abort: None }
+                    .judge(&metrics);
             assert_eq!(result.ok, ok, "{text}");
             assert!(result.value.is_some());
-            let nobody = Threshold { metric: "rtt_ms", condition }.judge(&metrics);
+            let nobody = Threshold { metric: "rtt_ms", condition, abort: None }.judge(&metrics);
             assert_eq!((nobody.ok, nobody.value), (false, None), "no sample fails: {text}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_may_end_the_run_in_k6s_words_too() {
+        let read = |text: &str| {
+            settings::read(&format!("t: {text}"), "x", |root| root.read("t", shape()).required())
+                .map_err(|problems| problems.to_string())
+        };
+        let condition = Condition::parse("user_p95 < 1").expect("a condition");
+        for (text, abort) in [
+            ("\"user_p95 < 1\"", None),
+            ("{ threshold: \"user_p95 < 1\" }", None),
+            ("{ threshold: \"user_p95 < 1\", abort_on_fail: false, delay_abort_eval: 10s }", None),
+            ("{ threshold: \"user_p95 < 1\", abort_on_fail: true }", Some(0)),
+            ("{ threshold: \"user_p95 < 1\", abortOnFail: true, delayAbortEval: 10s }", Some(10)),
+        ] {
+            assert_eq!(
+                read(text),
+                Ok((condition.clone(), abort.map(Duration::from_secs))),
+                "{text}"
+            );
+        }
+        for (text, told) in [
+            ("{ abort_on_fail: true }", "threshold: the key is missing"),
+            ("{ threshold: \"p90 < 1\" }", "no known reduction"),
+            ("{ threshold: \"max < 1\", abortOnFail: true, abort_on_fail: true }", "both abort"),
+            ("{ threshold: \"max < 1\", abort_on_fial: true }", "did you mean \"abort_on_fail\""),
+        ] {
+            let problems = read(text).expect_err(text);
+            assert!(problems.contains(told), "{problems}");
         }
     }
 

@@ -28,20 +28,23 @@
 //!
 //! A [`Shape`] says what a value looks like; shapes nest ([`list_of`], [`map_of`], [`section`]).
 //! [`Section::read`] reads a key by a shape, [`Field`] decides what an absent key means.
+//! [`schema()`] makes the JSON Schema of a document from its decoder.
 //! Not taken: aliases, tags, several documents in one file, text over [`MAX_BYTES`].
 
 mod problem;
+mod schema;
 mod section;
 mod shape;
 mod tree;
 mod units;
 
 pub use problem::{Problem, Problems};
+pub use schema::schema;
 pub use section::{Field, Section, read, read_file};
 pub use shape::{
-    Boolean, Found, ListOf, MapOf, Number, NumberShape, OneOf, OneOrMany, Parsed, SectionShape,
-    Shape, TextShape, boolean, ip_address, list_of, map_of, number, one_of, one_or_many, parsed,
-    section, socket_address, text,
+    About, Boolean, Either, Found, ListOf, MapOf, Number, NumberShape, OneOf, OneOrMany, Parsed,
+    SectionShape, Shape, TextShape, boolean, either, ip_address, list_of, map_of, number, one_of,
+    one_or_many, parsed, section, socket_address, text,
 };
 pub use tree::{MAX_BYTES, MAX_DEPTH};
 pub use units::{duration, size};

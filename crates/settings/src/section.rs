@@ -1,10 +1,12 @@
 //! Reading the keys of a mapping.
 
 use crate::problem::{MAX_PROBLEMS, Position, Problem, Problems};
+use crate::schema::{Keys, of_section};
 use crate::shape::{Found, Shape};
 use crate::tree::{Entry, Kind, Node, parse};
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Where the problems of one document are collected.
 #[derive(Debug, Default)]
@@ -100,6 +102,8 @@ pub struct Section<'a> {
     at: Position,
     path: String,
     asked: Vec<&'static str>,
+    /// Where a schema is made, and nothing read.
+    keys: Option<Rc<RefCell<Keys>>>,
 }
 
 impl<'a> Section<'a> {
@@ -109,12 +113,30 @@ impl<'a> Section<'a> {
         at: Position,
         path: String,
     ) -> Self {
-        Self { context, entries, at, path, asked: Vec::new() }
+        Self { context, entries, at, path, asked: Vec::new(), keys: None }
+    }
+
+    /// An empty one that writes down what it is asked for.
+    pub(crate) fn recording(context: &'a Context, at: Position) -> Self {
+        let keys = Some(Rc::new(RefCell::new(Keys::default())));
+        Self { keys, ..Self::new(context, &[], at, String::new()) }
+    }
+
+    /// What it was asked for.
+    pub(crate) fn into_keys(self) -> Keys {
+        self.keys.map(|keys| keys.take()).unwrap_or_default()
+    }
+
+    fn record(&self, work: impl FnOnce(&mut Keys)) {
+        if let Some(keys) = &self.keys {
+            work(&mut keys.borrow_mut());
+        }
     }
 
     /// Reads a key by its shape; the [`Field`] says what it means if the key is not there.
     pub fn read<S: Shape>(&mut self, key: &'static str, shape: S) -> Field<'a, S::Value> {
         self.ask(key);
+        self.record(|keys| keys.property(key, shape.schema()));
         let path = self.path_of(key);
         let outcome = match self.entry(key) {
             None => Outcome::Absent,
@@ -131,7 +153,8 @@ impl<'a> Section<'a> {
                 }
             }
         };
-        Field { outcome, context: self.context, at: self.at, path, expected: shape.expected() }
+        let (expected, keys) = (shape.expected(), self.keys.clone().map(|keys| (keys, key)));
+        Field { outcome, context: self.context, at: self.at, path, expected, keys }
     }
 
     /// Reads a mapping under a key, or, if the key is absent or has no value, an empty one: the
@@ -142,6 +165,13 @@ impl<'a> Section<'a> {
         decode: impl FnOnce(&mut Section<'_>) -> T,
     ) -> T {
         self.ask(key);
+        if let Some(keys) = &self.keys {
+            let mut value = None;
+            let mut schema = of_section(|inner| value = Some(decode(inner)));
+            schema["type"] = serde_json::json!(["object", "null"]);
+            keys.borrow_mut().property(key, schema);
+            return value.expect("the decoder was just called");
+        }
         let path = self.path_of(key);
         match self.entry(key).map(|entry| &entry.value) {
             Some(Node { at, kind: Kind::Map(entries) }) => {
@@ -174,6 +204,40 @@ impl<'a> Section<'a> {
     pub fn fault(&mut self, key: &str, what: impl Into<String>, cure: impl Into<String>) {
         let at = self.entry(key).map_or(self.at, |entry| entry.value.at);
         self.context.push(Problem::at(at, &self.path_of(key), what, cure));
+    }
+
+    /// Exactly one of these keys must stand there; whether that is so. `cure` is for none.
+    pub fn exactly_one(&mut self, keys: &[&'static str], cure: &str) -> bool {
+        self.record(|of| of.together("oneOf", keys));
+        self.one_at_most(keys) && self.one_at_least(keys, cure)
+    }
+
+    /// One of these keys, or more, must stand there; whether that is so. `cure` is for none.
+    pub fn at_least_one(&mut self, keys: &[&'static str], cure: &str) -> bool {
+        self.record(|of| of.together("anyOf", keys));
+        self.one_at_least(keys, cure)
+    }
+
+    /// No two of these keys may stand there; whether that is so.
+    pub fn at_most_one(&mut self, keys: &[&'static str]) -> bool {
+        self.record(|of| of.apart(keys));
+        self.one_at_most(keys)
+    }
+
+    fn one_at_least(&mut self, keys: &[&'static str], cure: &str) -> bool {
+        let there = keys.iter().any(|key| self.has(key));
+        if let (false, Some(first)) = (there, keys.first()) {
+            self.fault(first, "the key is missing", cure);
+        }
+        there
+    }
+
+    fn one_at_most(&mut self, keys: &[&'static str]) -> bool {
+        let there: Vec<&'static str> = keys.iter().copied().filter(|key| self.has(key)).collect();
+        if let [first, second, ..] = there[..] {
+            self.fault(second, format!("both {first} and {second} are given"), "keep one of them");
+        }
+        there.len() < 2
     }
 
     pub(crate) fn close(&self) {
@@ -243,6 +307,8 @@ pub struct Field<'a, T> {
     at: Position,
     path: String,
     expected: String,
+    /// Where a schema is made: of which key.
+    keys: Option<(Rc<RefCell<Keys>>, &'static str)>,
 }
 
 impl<T> Field<'_, T> {
@@ -266,6 +332,9 @@ impl<T> Field<'_, T> {
 
     /// The value; its absence is a problem.
     pub fn required(self) -> Option<T> {
+        if let Some((keys, key)) = &self.keys {
+            keys.borrow_mut().require(key);
+        }
         if let Outcome::Absent = self.outcome {
             let cure = format!("write {}", self.expected);
             self.context.push(Problem::at(self.at, &self.path, "the key is missing", cure));

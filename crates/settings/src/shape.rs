@@ -1,8 +1,10 @@
 //! What values look like.
 
 use crate::problem::Problem;
+use crate::schema::of_section;
 use crate::section::{Context, Section, join, nearest};
 use crate::tree::{Kind, Node};
+use serde_json::{Value, json};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -15,6 +17,42 @@ pub trait Shape {
     fn expected(&self) -> String;
     /// Reads a value that is there and not null; `None` after having told the problem.
     fn read(&self, found: Found<'_>) -> Option<Self::Value>;
+    /// The JSON Schema of such a value: it takes all that is read, and may take more.
+    fn schema(&self) -> Value;
+
+    /// The same, with what it is for as the schema's description.
+    fn about(self, text: &'static str) -> About<Self>
+    where
+        Self: Sized,
+    {
+        About { shape: self, text }
+    }
+}
+
+/// See [`Shape::about`].
+#[derive(Debug, Clone)]
+pub struct About<S> {
+    shape: S,
+    text: &'static str,
+}
+
+impl<S: Shape> Shape for About<S> {
+    type Value = S::Value;
+    fn expected(&self) -> String {
+        self.shape.expected()
+    }
+    fn read(&self, found: Found<'_>) -> Option<S::Value> {
+        self.shape.read(found)
+    }
+    fn schema(&self) -> Value {
+        let mut schema = self.shape.schema();
+        let text = match schema["description"].as_str() {
+            Some(expected) => format!("{}: {expected}", self.text),
+            None => self.text.to_owned(),
+        };
+        schema["description"] = text.into();
+        schema
+    }
 }
 
 /// A value in the document, with its place.
@@ -79,19 +117,30 @@ impl Shape for Boolean {
             }
         }
     }
+    fn schema(&self) -> Value {
+        json!({ "type": "boolean" })
+    }
 }
 
 /// The number types that [`number`] reads.
 pub trait Number: Copy + PartialOrd + Display + std::str::FromStr {
     /// What such a number is called in messages.
     const NAME: &'static str;
+    /// Whether it has no fraction.
+    const WHOLE: bool;
 }
-macro_rules! numbers {
-    ($($type:ty: $name:literal),*) => { $(impl Number for $type { const NAME: &'static str = $name; })* };
+macro_rules! whole_numbers {
+    ($($type:ty),*) => { $(impl Number for $type {
+        const NAME: &'static str = "a whole number";
+        const WHOLE: bool = true;
+    })* };
 }
-numbers!(u8: "a whole number", u16: "a whole number", u32: "a whole number",
-    u64: "a whole number", usize: "a whole number", i32: "a whole number",
-    i64: "a whole number", f64: "a number");
+whole_numbers!(u8, u16, u32, u64, usize, i32, i64);
+
+impl Number for f64 {
+    const NAME: &'static str = "a number";
+    const WHOLE: bool = false;
+}
 
 /// See [`number`].
 #[derive(Debug, Clone)]
@@ -126,6 +175,11 @@ impl<N: Number> Shape for NumberShape<N> {
             }
         }
     }
+    fn schema(&self) -> Value {
+        let bound = |bound: &N| serde_json::from_str::<Value>(&bound.to_string()).ok();
+        let kind = if N::WHOLE { "integer" } else { "number" };
+        json!({ "type": kind, "minimum": bound(self.0.start()), "maximum": bound(self.0.end()) })
+    }
 }
 
 /// See [`text`].
@@ -151,6 +205,10 @@ impl Shape for TextShape {
             return None;
         }
         Some(text.to_owned())
+    }
+    fn schema(&self) -> Value {
+        // A plain number is text too; YAML calls it a number.
+        json!({ "type": ["string", "number"], "minLength": self.0.start(), "maxLength": self.0.end() })
     }
 }
 
@@ -185,6 +243,10 @@ impl<T: Clone> Shape for OneOf<'_, T> {
         found.fail(format!("{} is not known here", found.node.describe()), cure);
         None
     }
+    fn schema(&self) -> Value {
+        let names: Vec<&str> = self.0.iter().map(|(name, _)| *name).collect();
+        json!({ "enum": names })
+    }
 }
 
 /// See [`parsed`].
@@ -192,6 +254,19 @@ impl<T: Clone> Shape for OneOf<'_, T> {
 pub struct Parsed<F> {
     expected: String,
     parse: F,
+    schema: Option<Value>,
+}
+
+impl<F> Parsed<F> {
+    /// The same, with a JSON Schema narrower than any text or number; it must take all that is read.
+    pub fn like(self, schema: Value) -> Self {
+        Self { schema: Some(schema), ..self }
+    }
+
+    /// The same, with a regular expression for its JSON Schema that all that is read matches.
+    pub fn pattern(self, pattern: &str) -> Self {
+        self.like(json!({ "type": "string", "pattern": pattern }))
+    }
 }
 
 /// A scalar with a grammar of its own. `expected` stands after "write "; the parser's error says
@@ -200,7 +275,7 @@ pub fn parsed<T, F: Fn(&str) -> Result<T, String>>(
     expected: impl Into<String>,
     parse: F,
 ) -> Parsed<F> {
-    Parsed { expected: expected.into(), parse }
+    Parsed { expected: expected.into(), parse, schema: None }
 }
 
 impl<T, F: Fn(&str) -> Result<T, String>> Shape for Parsed<F> {
@@ -217,6 +292,11 @@ impl<T, F: Fn(&str) -> Result<T, String>> Shape for Parsed<F> {
                 None
             }
         }
+    }
+    fn schema(&self) -> Value {
+        let mut schema = self.schema.clone().unwrap_or(json!({ "type": ["string", "number"] }));
+        schema["description"] = self.expected.clone().into();
+        schema
     }
 }
 
@@ -279,6 +359,11 @@ impl<S: Shape> Shape for ListOf<S> {
         let values: Option<Vec<S::Value>> = values.into_iter().collect();
         values.filter(|_| right_length)
     }
+    fn schema(&self) -> Value {
+        let (least, most) = (self.length.start(), self.length.end());
+        let item = self.item.schema();
+        json!({ "type": "array", "minItems": least, "maxItems": most, "items": item })
+    }
 }
 
 /// See [`one_or_many`].
@@ -300,6 +385,37 @@ impl<S: Shape> Shape for OneOrMany<S> {
             Kind::List(_) => self.0.read(found),
             _ => Some(vec![self.0.item.read(found)?]),
         }
+    }
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [self.0.item.schema(), self.0.schema()] })
+    }
+}
+
+/// See [`either`].
+#[derive(Debug, Clone)]
+pub struct Either<A, B> {
+    scalar: A,
+    mapping: B,
+}
+
+/// A short form (a scalar) or a long one (a mapping) of the same.
+pub fn either<A: Shape, B: Shape<Value = A::Value>>(scalar: A, mapping: B) -> Either<A, B> {
+    Either { scalar, mapping }
+}
+
+impl<A: Shape, B: Shape<Value = A::Value>> Shape for Either<A, B> {
+    type Value = A::Value;
+    fn expected(&self) -> String {
+        format!("{}, or {}", self.scalar.expected(), self.mapping.expected())
+    }
+    fn read(&self, found: Found<'_>) -> Option<Self::Value> {
+        match found.node.kind {
+            Kind::Map(_) => self.mapping.read(found),
+            _ => self.scalar.read(found),
+        }
+    }
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [self.scalar.schema(), self.mapping.schema()] })
     }
 }
 
@@ -340,6 +456,10 @@ impl<K: Shape, V: Shape> Shape for MapOf<K, V> {
             .collect();
         pairs.into_iter().collect()
     }
+    fn schema(&self) -> Value {
+        let (key, value) = (self.key.schema(), self.value.schema());
+        json!({ "type": "object", "propertyNames": key, "additionalProperties": value })
+    }
 }
 
 /// See [`section`].
@@ -369,5 +489,8 @@ impl<T, F: Fn(&mut Section<'_>) -> Option<T>> Shape for SectionShape<F> {
         let value = (self.0)(&mut section);
         section.close();
         value
+    }
+    fn schema(&self) -> Value {
+        of_section(&self.0)
     }
 }

@@ -17,6 +17,7 @@ pub fn duration(
         let value = parse_duration(text)?;
         if range.contains(&value) { Ok(value) } else { Err(format!("{text} is out of range")) }
     })
+    .pattern(r"^\s*([0-9.]+(ms|us|h|m|s|d))+\s*$")
 }
 
 /// A size in bytes within limits, such as `65536`, `64KiB` or `1MB`.

@@ -1,8 +1,9 @@
 //! What readers of a settings file see: values, and all problems at once.
 
 use settings::{
-    Problems, boolean, duration, format_duration, ip_address, list_of, map_of, number, one_of,
-    one_or_many, parse_duration, parse_size, parsed, section, size, socket_address, text,
+    Problems, Shape, boolean, duration, either, format_duration, ip_address, list_of, map_of,
+    number, one_of, one_or_many, parse_duration, parse_size, parsed, section, size, socket_address,
+    text,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -328,4 +329,74 @@ fn mutated_and_random_documents_never_panic() {
         }
     }
     assert!(good > 100 && bad > 10_000, "the mutations are too weak or too strong: {good}, {bad}");
+}
+
+#[test]
+fn the_decoder_makes_its_own_schema() {
+    let text_or_mapping = || {
+        let short = parsed("a word", |text: &str| Ok(text.to_owned())).pattern("^[a-z]+$");
+        let long = section(|long| long.read("word", text(1..=9)).required());
+        either(short, long)
+    };
+    let decode = |root: &mut settings::Section<'_>| {
+        let name = root.read("name", text_or_mapping().about("What it is called")).required();
+        root.read("share", number(0.5..=1.0)).optional();
+        root.read("count", number(1..=9u8)).optional();
+        root.read("stay", duration(Duration::from_secs(1)..=HOUR)).optional();
+        root.section("inner", |inner| inner.read("loud", boolean()).or(false));
+        root.exactly_one(&["count", "share"], "write `count: 1`");
+        root.at_most_one(&["stay", "inner"]);
+        name
+    };
+    let expected = serde_json::json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "x",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["name"],
+        "allOf": [
+            { "oneOf": [{ "required": ["count"] }, { "required": ["share"] }] },
+            { "not": { "required": ["stay", "inner"] } },
+        ],
+        "properties": {
+            "name": {
+                "description": "What it is called",
+                "anyOf": [
+                    { "type": "string", "pattern": "^[a-z]+$", "description": "a word" },
+                    {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "required": ["word"],
+                        "properties": { "word": {
+                            "type": ["string", "number"], "minLength": 1, "maxLength": 9
+                        } },
+                    },
+                ],
+            },
+            "share": { "type": "number", "minimum": 0.5, "maximum": 1 },
+            "count": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "stay": {
+                "type": "string",
+                "pattern": r"^\s*([0-9.]+(ms|us|h|m|s|d))+\s*$",
+                "description": "a duration from 1s to 1h, such as 60s, 1m30s or 500ms",
+            },
+            "inner": {
+                "type": ["object", "null"],
+                "additionalProperties": false,
+                "properties": { "loud": { "type": "boolean" } },
+            },
+        },
+    });
+    assert_eq!(settings::schema("x", decode), expected);
+    let read = |text: &str| settings::read(text, "x", decode).map_err(|wrong| wrong.to_string());
+    assert_eq!(read("name: ada\ncount: 1"), Ok("ada".to_owned()));
+    assert_eq!(read("name: { word: ada }\nshare: 0.5"), Ok("ada".to_owned()));
+    for (text, told) in [
+        ("name: ada", "x:1:1 count: the key is missing; write `count: 1`"),
+        ("name: ada\ncount: 1\nshare: 1", "x:3:8 share: both count and share are given; keep one"),
+        ("name: ada\ncount: 1\nstay: 1s\ninner: {}", "both stay and inner are given"),
+    ] {
+        let problems = read(text).expect_err(text);
+        assert!(problems.contains(told), "{problems}");
+    }
 }

@@ -336,7 +336,8 @@ impl BotDriver for Driver {
             ));
         }
         let role = spec.tones.unwrap_or_default();
-        let marks = spec.marks.filter(|_| spec.media.audio == AudioSource::Speech);
+        // Who only listens hears the marks of others.
+        let marks = spec.marks.filter(|_| spec.media.audio != AudioSource::Tone);
         let marks = marks.map(|role| self.common.marks(role)).transpose()?;
         let tone = match spec.media.audio {
             AudioSource::Tone => Some(self.common.tone(role)?),

@@ -101,6 +101,7 @@ impl Clip {
 pub struct Fixtures {
     voices: Vec<Arc<Voice>>,
     clips: [Arc<Clip>; 3],
+    silence: Arc<OpusPacket>,
 }
 
 impl Fixtures {
@@ -136,12 +137,18 @@ impl Fixtures {
             let (name, data): &(&str, Vec<u8>) = &clips[at];
             read_clip(name, data).map(Arc::new)
         };
-        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?] })
+        let silence = Arc::new(silence().map_err(|why| FixtureError::new("silence", why))?);
+        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?], silence })
     }
 
     /// The voice of a bot.
     pub fn voice(&self, bot: u32) -> Arc<Voice> {
         self.voices[bot as usize % self.voices.len()].clone()
+    }
+
+    /// 20 ms of silence.
+    pub fn silence(&self) -> Arc<OpusPacket> {
+        self.silence.clone()
     }
 
     /// The clip of a source; none where nothing is shown.
@@ -154,6 +161,21 @@ impl Fixtures {
         };
         Some(self.clips[at].clone())
     }
+}
+
+/// Silence as an encoder codes it once it has been silent for a while. In low delay (CELT) it does
+/// not depend on what was decoded before.
+fn silence() -> Result<OpusPacket, audio::opus::OpusError> {
+    use audio::opus::{Application, Encoder, EncoderOptions, MAX_PACKET};
+    let application = Application::LowDelay;
+    let mut encoder = Encoder::new(EncoderOptions { application, ..EncoderOptions::default() })?;
+    let samples = [0.0; audio::FRAME_SAMPLES];
+    let mut packet = [0; MAX_PACKET];
+    let mut len = 0;
+    for _ in 0..50 {
+        len = encoder.encode(&samples, &mut packet)?;
+    }
+    Ok(OpusPacket { data: packet[..len].to_vec(), level_dbov: audio::level_dbov(&samples) })
 }
 
 /// Reads Opus in Ogg (RFC 7845): identification header, comment header, then packets of 20 ms.
@@ -248,6 +270,15 @@ mod tests {
             assert!(keyframes >= 2, "{source:?} has {keyframes} keyframes");
         }
         assert!(fixtures.clip(VideoSource::None).is_none());
+        // Silence is heard as such after speech, too.
+        let (voice, silence) = (fixtures.voice(0), fixtures.silence());
+        let mut decoder = audio::opus::Decoder::new(audio::Channels::Mono).unwrap();
+        let mut samples = [0.0; audio::FRAME_SAMPLES];
+        for packet in voice.packets[..100].iter().chain(std::iter::repeat_n(&*silence, 10)) {
+            decoder.decode(Some(&packet.data), &mut samples).unwrap();
+        }
+        let (level, len) = (audio::level_dbov(&samples), silence.data.len());
+        assert!(level > 80 && silence.level_dbov == 127, "silence of {len} bytes at -{level} dBov");
     }
 
     #[test]

@@ -41,16 +41,27 @@ const PACKET: Duration = Duration::from_millis(FRAME_MS as u64);
 pub struct MarkRole {
     /// Which room.
     pub room: u64,
-    /// How many take turns.
+    /// How many bots the room has; ten at a time listen.
     pub bots: u32,
     /// Its place among them, from 0.
     pub place: u32,
+    /// Its turn to say marks; none where it only listens.
+    pub turn: Option<Turn>,
+}
+
+/// A place among those who say marks in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The place, from 0.
+    pub place: u32,
+    /// How many they are.
+    pub of: u32,
 }
 
 impl MarkRole {
     /// Whether it says the mark of a period.
     fn speaks(&self, period: u64) -> bool {
-        period % u64::from(self.bots.max(1)) == u64::from(self.place)
+        self.turn.is_some_and(|turn| period % u64::from(turn.of.max(1)) == u64::from(turn.place))
     }
 
     /// Whether it listens: ten do at once, who take turns.
@@ -269,13 +280,14 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn marks(place: u32, bots: u32, said: &Arc<Said>, origin: Instant) -> Marks {
-        let role = MarkRole { room: 4, bots, place };
+        let role = MarkRole { room: 4, bots, place, turn: Some(Turn { place, of: bots }) };
         Marks { role, origin, burst: Arc::new(Burst::encode().unwrap()), said: said.clone() }
     }
 
     #[test]
     fn each_has_its_turn_to_speak_and_to_listen() {
-        let role = |place| MarkRole { room: 1, bots: 37, place };
+        let role =
+            |place| MarkRole { room: 1, bots: 37, place, turn: Some(Turn { place, of: 37 }) };
         for period in 0..100 {
             let speakers = (0..37).filter(|place| role(*place).speaks(period));
             assert_eq!(speakers.count(), 1);

@@ -15,6 +15,7 @@ use super::outgoing::{Outgoing, Sending, Source};
 use super::rtcp::Compounds;
 use super::slot::Slot;
 use super::source::{AudioSource, VideoSource};
+use super::talk::Talk;
 use super::tones::Tone;
 use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
 use rtp::rtcp;
@@ -141,6 +142,8 @@ pub struct BotMedia {
     tone: Option<Tone>,
     /// The marks in what it says, and in what it hears of a mix.
     marks: Option<Marks>,
+    /// When it speaks, where that is not all the time.
+    talk: Option<Talk>,
     /// Its ears for marks, while it is its turn to listen.
     ears: Option<Ears>,
     /// Its ears, while it is its turn to check the mix.
@@ -197,6 +200,7 @@ impl BotMedia {
             own_ssrc,
             tone: None,
             marks: None,
+            talk: None,
             ears: None,
             hearing: None,
             windows: Vec::new(),
@@ -224,6 +228,11 @@ impl BotMedia {
     /// media begins.
     pub fn set_marks(&mut self, marks: Marks) {
         self.marks = Some(marks);
+    }
+
+    /// Speaks for a part of the time only. To be called before media begins.
+    pub fn set_talk(&mut self, talk: Talk) {
+        self.talk = Some(talk);
     }
 
     /// Begins the first sample's interval at `now`, for one who joined long before he was made.
@@ -290,10 +299,13 @@ impl BotMedia {
                     let Some(tone) = self.tone.clone() else { continue };
                     Source::Audio(AudioSource::tone(tone, random, now))
                 }
-                (Codec::Opus, Some(voice), _) => Source::Audio(match self.marks.clone() {
-                    Some(marks) => AudioSource::marked(voice.clone(), marks, random, now),
-                    None => AudioSource::speech(voice.clone(), random, now),
-                }),
+                (Codec::Opus, Some(voice), _) => {
+                    let source = match self.marks.clone() {
+                        Some(marks) => AudioSource::marked(voice.clone(), marks, random, now),
+                        None => AudioSource::speech(voice.clone(), random, now),
+                    };
+                    Source::Audio(source.with_talk(self.talk.clone()))
+                }
                 (Codec::Vp8, _, Some(clip)) => {
                     Source::Video(Box::new(VideoSource::new(clip.clone(), random, now)))
                 }

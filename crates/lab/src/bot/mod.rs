@@ -1,7 +1,7 @@
 //! The native bot: a participant without a browser.
 //!
 //! [`media`] is the core, sans-IO and in virtual time alike: what a bot sends ([`fixtures`],
-//! [`tones`], `source`, `outgoing`) and what it makes of what it receives (`slot`, `frames`, and
+//! [`tones`], [`talk`], `source`, `outgoing`) and what it makes of what it receives (`slot`, `frames`, and
 //! [`hearing`] for a room's mix). [`driver`] is
 //! its runtime: the threads that own the bots' sockets, ICE and DTLS.
 
@@ -15,6 +15,7 @@ mod outgoing;
 mod rtcp;
 mod slot;
 mod source;
+pub mod talk;
 #[cfg(test)]
 mod tests;
 pub mod tones;

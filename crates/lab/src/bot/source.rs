@@ -1,9 +1,10 @@
-//! When which media is sent: speech or a tone every 20 ms, frames at the clip's rate, their packets
+//! When which media is sent: speech, silence or a tone every 20 ms, frames at the clip's rate, their packets
 //! spread.
 
 use super::SplitMix;
 use super::fixtures::{Clip, OpusPacket, Voice};
 use super::marks::Marks;
+use super::talk::Talk;
 use super::tones::Tone;
 use rtp::vp8;
 use std::collections::VecDeque;
@@ -53,6 +54,8 @@ enum Said {
 #[derive(Debug)]
 pub(super) struct AudioSource {
     said: Said,
+    /// Where it speaks for a part of the time only.
+    talk: Option<Talk>,
     timeline: Timeline,
     next: Instant,
 }
@@ -81,7 +84,12 @@ impl AudioSource {
         let phase = Duration::from_micros(random.below(PACKET_TIME.as_micros() as u64));
         let next = now + phase;
         let timeline = Timeline { start: next, offset: random.next() as u32, clock_rate: 48_000 };
-        Self { said, timeline, next }
+        Self { said, talk: None, timeline, next }
+    }
+
+    /// The same, for one who speaks for a part of the time only.
+    pub(super) fn with_talk(self, talk: Option<Talk>) -> Self {
+        Self { talk, ..self }
     }
 
     pub(super) fn next_due(&self) -> Instant {
@@ -101,16 +109,21 @@ impl AudioSource {
         }
         let at = self.next;
         self.next += PACKET_TIME;
+        let silence = self.talk.as_mut().and_then(|talk| match talk.speaks(at) {
+            true => None,
+            false => Some(&*talk.silence),
+        });
         let packet = match &mut self.said {
             Said::Speech(voice, position) => {
                 let now = (*position + missed as usize) % voice.packets.len();
                 *position = now + 1;
-                &voice.packets[now]
+                silence.unwrap_or(&voice.packets[now])
             }
             Said::Marked(voice, position, marks) => {
                 let place = (*position + missed as usize) % voice.packets.len();
                 *position = place + 1;
-                marks.packet(at, now).unwrap_or(&voice.packets[place])
+                // A mark is said in silence too: the delay is measured all the time.
+                marks.packet(at, now).or(silence).unwrap_or(&voice.packets[place])
             }
             Said::Tone(tone, known) => {
                 let (plan, time) = (tone.role.plan, tone.at(at));

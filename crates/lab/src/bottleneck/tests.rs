@@ -192,14 +192,18 @@ fn quality_breaks_in_the_first_window_that_fails() {
     };
     let samples = [sample(2_900, 90), sample(5_900, 0), sample(8_900, 20), sample(11_900, 30)];
     let condition = |text| Condition::parse(text).expect(text);
-    let loss = Threshold { metric: "loss_pct", condition: condition("user_p95 < 1") };
+    let loss = Threshold { metric: "loss_pct", condition: condition("user_p95 < 1"), abort: None };
     let found = first_break(&samples, &[], &[&loss], None, &[]).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
 
     let join = |t_ms, took_ms| Join { person: "bot-1".into(), t_ms, took_ms };
     let joins = [join(1_000, 40.0), join(7_000, 2_500.0)];
-    let slow = Threshold { metric: "join_to_connected_ms", condition: condition("max < 1000") };
+    let slow = Threshold {
+        metric: "join_to_connected_ms",
+        condition: condition("max < 1000"),
+        abort: None,
+    };
     let found = first_break(&samples, &joins, &[&loss, &slow], None, &[]).expect("broke");
     assert_eq!(found.t_ms, 9_000);
     let found = first_break(&[], &joins, &[&slow], None, &[]).expect("broke");

@@ -52,6 +52,7 @@ pub async fn canary(
 ) {
     let mut end = stage.end();
     let asked_ms = stage.now_ms();
+    stage.comes(&place.person(&name, PersonKind::Chromium));
     let address = page_address(&stage, &name, &place, show);
     let page = tokio::select! {
         page = opened(&browser, &address, place.network.is_some()) => match page {

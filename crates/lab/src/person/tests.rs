@@ -1,9 +1,9 @@
 use super::*;
 use crate::bot::driver::{Driver, Options};
-use crate::bots::{Media, VideoSource};
+use crate::bots::{BotCommand, Media, VideoSource};
 use crate::checks;
-use crate::record::{PersonKind, PersonMeta, Writer};
-use crate::scenario::Scenario;
+use crate::record::Writer;
+use crate::scenario::{Arrival, Scenario};
 use crate::stage::Outcome;
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
@@ -31,6 +31,7 @@ impl Theatre {
             name: (*name).to_owned(),
             kind: PersonKind::Bot,
             room: "r".into(),
+            role: None,
             participant: None,
         };
         let stage = Stage::new(url, writer, names.iter().map(meta).collect());
@@ -46,10 +47,15 @@ impl Theatre {
         }
     }
 
+    fn guest<D: BotDriver>(&self, driver: &Arc<D>, spec: BotSpec, place: &Place) -> Guest<D> {
+        let (stage, driver) = (self.stage.clone(), driver.clone());
+        Guest { stage, driver, spec, place: place.clone() }
+    }
+
     fn end(&self) -> Outcome {
         let end_ms = self.stage.now_ms();
         self.stage.finish();
-        self.stage.outcome(end_ms)
+        self.stage.outcome(end_ms, false)
     }
 }
 
@@ -58,16 +64,17 @@ fn place(audio: AudioTopology, video: VideoTopology, bots: u32) -> Place {
     let text = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
     let scenario = Scenario::parse(text, "x").expect("valid");
     let group = RoomGroup { audio, video, bots, ..scenario.rooms[0].clone() };
-    Place { room: "r".into(), group, sends_video: true, network: None }
+    let (role, turn, voices) = (None, None, bots - 1);
+    Place { room: "r".into(), group, role, sends_video: true, turn, voices, network: None }
 }
 
 fn spec(index: u32, media: Media) -> BotSpec {
     BotSpec { name: format!("bot-{index}"), index, media, ..BotSpec::default() }
 }
 
-/// Nobody gives orders.
-fn no_orders() -> mpsc::Receiver<BotCommand> {
-    mpsc::channel(1).1
+/// From now on, to stay.
+fn always() -> Vec<Stay> {
+    vec![Stay { from: Duration::ZERO, until: None }]
 }
 
 const BOTH: Media = Media { audio: AudioSource::Speech, video: VideoSource::P360 };
@@ -78,12 +85,9 @@ async fn bots_in_a_mesh_see_and_hear_each_other() {
     let theatre = Theatre::open(&["bot-1", "bot-2", "bot-3"]).await;
     let driver = Arc::new(Driver::start(&Options::default()).expect("bots"));
     let place = place(AudioTopology::Mesh, VideoTopology::Mesh, 3);
-    let mut orders = Vec::new();
     for index in 1..=3 {
-        let (order, commands) = mpsc::channel(1);
-        orders.push(order);
-        let (stage, driver) = (theatre.stage.clone(), driver.clone());
-        tokio::spawn(bot(stage, driver, spec(index, BOTH), place.clone(), commands));
+        let guest = theatre.guest(&driver, spec(index, BOTH), &place);
+        tokio::spawn(bot(guest, Instant::now(), always()));
         theatre.until("bot connected", |stage| stage.standing().0 as u32 == index).await;
     }
     let all_seen = |samples: &[wire::QualitySample]| {
@@ -101,7 +105,7 @@ async fn bots_in_a_mesh_see_and_hear_each_other() {
             all_seen(&samples.collect::<Vec<_>>())
         })
         .await;
-    orders[1].send(BotCommand::Leave).await.expect("bot-2 is there");
+    assert!(theatre.stage.order(2, BotCommand::Leave), "bot-2 is there");
     theatre.until("bot-2 left", |stage| stage.standing().0 == 2).await;
     let later = theatre.stage.now_ms() + 3 * SAMPLE_INTERVAL_MS;
     theatre.until("two go on", |stage| stage.now_ms() > later).await;
@@ -132,8 +136,8 @@ async fn in_a_mixed_room_everyone_gets_the_mix_and_reports_what_he_hears() {
     let place = place(AudioTopology::Mcu, VideoTopology::None, 2);
     let tone = Media { audio: AudioSource::Tone, video: VideoSource::None };
     for index in 1..=2 {
-        let (stage, driver) = (theatre.stage.clone(), driver.clone());
-        tokio::spawn(bot(stage, driver, spec(index, tone), place.clone(), no_orders()));
+        let guest = theatre.guest(&driver, spec(index, tone), &place);
+        tokio::spawn(bot(guest, Instant::now(), always()));
     }
     theatre
         .until("samples of both", |_| theatre.server.with(|world| world.samples.len() >= 6))
@@ -156,8 +160,8 @@ async fn people_come_and_go_and_are_counted() {
     let tone = Media { audio: AudioSource::Tone, video: VideoSource::None };
     let stay = Duration::from_millis(300);
     for index in 1..=3 {
-        let (stage, driver) = (theatre.stage.clone(), driver.clone());
-        tokio::spawn(churn(stage, driver, spec(index, tone), place.clone(), stay));
+        let guest = theatre.guest(&driver, spec(index, tone), &place);
+        tokio::spawn(churn(guest, Instant::now(), stay));
     }
     theatre
         .until("three loops and failures of both kinds", |stage| {
@@ -182,15 +186,10 @@ async fn who_hears_nothing_is_a_failure() {
     let theatre = Theatre::open(&["bot-1"]).await;
     let driver = Arc::new(FakeDriver { silent: true, ..FakeDriver::default() });
     let place = place(AudioTopology::Mcu, VideoTopology::None, 1);
-    let visit = Visit {
-        stage: theatre.stage.clone(),
-        driver,
-        spec: spec(1, BOTH),
-        place,
-        session: "s".into(),
-    };
-    let until = Until { stay: Some(PATIENCE), audio_within: Some(Duration::from_millis(200)) };
-    let failure = visit.make(no_orders(), until).await.expect_err("silence");
+    let guest = theatre.guest(&driver, spec(1, BOTH), &place);
+    let audio_within = Some(Duration::from_millis(200));
+    let until = Until { stay: Some(PATIENCE), audio_within, ..Until::default() };
+    let failure = guest.visit(1).make(until).await.expect_err("silence");
     assert_eq!(failure.reason, "no_audio");
     assert_eq!(failure.text, "heard nothing within 0.2 s of connecting");
 }
@@ -218,4 +217,64 @@ fn a_room_of_tones_has_a_plan_and_a_place_for_each() {
     assert_eq!(slots(AudioTopology::Mcu, VideoTopology::Sfu), pool(1, 12));
     assert_eq!(slots(AudioTopology::Sfu, VideoTopology::None), pool(8, 0));
     assert_eq!(slots(AudioTopology::Mesh, VideoTopology::Mesh), pool(0, 0));
+}
+
+/// Five a second for a place that is free only every second or so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_arrive_at_a_rate_and_who_finds_no_place_is_dropped() {
+    let theatre = Theatre::open(&[]).await;
+    let driver = Arc::new(FakeDriver::default());
+    let place = place(AudioTopology::Mcu, VideoTopology::None, 2);
+    let guests =
+        (1..=2).map(|index| theatre.guest(&driver, spec(index, BOTH), &place)).collect::<Vec<_>>();
+    let arrival = Arrival { per_second: 5.0, stay: Duration::from_secs(1), max: 1 };
+    tokio::spawn(arrivals(guests, arrival, Instant::now()));
+    theatre
+        .until("two whole visits and somebody dropped", |stage| {
+            let churn = stage.roster(|roster| roster.churn().clone());
+            churn.loops >= 2 && churn.dropped >= 2
+        })
+        .await;
+    let outcome = theatre.end();
+    let churn = outcome.expected.churn;
+    assert_eq!(outcome.faults, Vec::<String>::new());
+    assert!(churn.failures.is_empty() && churn.arrived >= churn.dropped + churn.loops, "{churn:?}");
+    let names: Vec<&str> = outcome.people.iter().map(|person| person.name.as_str()).collect();
+    assert_eq!(names, ["bot-1"], "of two places one may be taken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_as_planned_is_no_fault_and_comes_again() {
+    let theatre = Theatre::open(&["bot-1"]).await;
+    let driver = Arc::new(FakeDriver::default());
+    let place = place(AudioTopology::Mcu, VideoTopology::None, 2);
+    let ms = Duration::from_millis;
+    let begin = Instant::now();
+    let stays = vec![
+        Stay { from: ms(0), until: Some(ms(800)) },
+        Stay { from: ms(1_000), until: Some(ms(1_001)) },
+        Stay { from: ms(1_500), until: None },
+    ];
+    let one = theatre.guest(&driver, spec(1, BOTH), &place);
+    let (guest, never) = (theatre.guest(&driver, spec(2, BOTH), &place), ms(3_600_000));
+    tokio::spawn(bot(one, begin, always()));
+    tokio::spawn(bot(guest, begin, stays));
+    let late = theatre.guest(&driver, spec(3, BOTH), &place);
+    tokio::spawn(bot(late, begin, vec![Stay { from: never, until: None }]));
+    let samples = |theatre: &Theatre| theatre.server.with(|world| world.samples.len());
+    theatre
+        .until("both are there again", |stage| stage.standing().0 == 2 && stage.now_ms() > 1_500)
+        .await;
+    let before = samples(&theatre);
+    theatre.until("samples of both", |_| samples(&theatre) >= before + 4).await;
+    assert_eq!(theatre.stage.attending(), [1, 2]);
+    let outcome = theatre.end();
+    assert_eq!(outcome.faults, Vec::<String>::new());
+    let failures = checks::subscriptions(&outcome.expected, &outcome.samples);
+    assert!(failures.is_empty(), "{failures:?}");
+    let visits = outcome.expected.listeners.iter().filter(|visit| visit.person == "bot-2");
+    assert!(visits.count() >= 2);
+    let names: Vec<&str> = outcome.people.iter().map(|person| person.name.as_str()).collect();
+    assert_eq!(names, ["bot-1", "bot-2"], "who did not come is not missed");
+    assert!(outcome.expected.churn.loops >= 1);
 }

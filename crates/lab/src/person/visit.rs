@@ -27,12 +27,16 @@ use wire::{ErrorCode, RoomError};
 const BOT_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// A lost socket is tried again for as long as the server keeps the participant.
 const RESUME_WITHIN: Duration = Duration::from_secs(60);
+/// Orders that wait for a bot.
+const MAX_ORDERS: usize = 8;
 
 /// How long a visit lasts, and what must happen in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Until {
-    /// It ends by itself so long after it was connected.
+    /// It ends by itself so long after it was connected…
     pub(super) stay: Option<Duration>,
+    /// …and then at the latest, connected or not.
+    pub(super) leave_at: Option<Instant>,
     /// Sound must have arrived so long after it was connected.
     pub(super) audio_within: Option<Duration>,
 }
@@ -52,11 +56,22 @@ pub(super) struct Visit<D: BotDriver> {
     pub(super) spec: BotSpec,
     pub(super) place: Place,
     pub(super) session: String,
+    /// Which of its bot's visits, from 1.
+    pub(super) round: u64,
 }
 
 impl<D: BotDriver> Visit<D> {
-    /// From joining to leaving.
-    pub(super) async fn make(
+    /// From joining to leaving, taking orders by the stage.
+    pub(super) async fn make(self, until: Until) -> Result<Visited, Failure> {
+        let (stage, bot) = (Arc::clone(&self.stage), self.spec.index);
+        let (orders, commands) = mpsc::channel(MAX_ORDERS);
+        stage.attends(bot, orders);
+        let visited = self.attend(commands, until).await;
+        stage.attended(bot);
+        visited
+    }
+
+    async fn attend(
         self,
         commands: mpsc::Receiver<BotCommand>,
         until: Until,
@@ -81,6 +96,7 @@ impl<D: BotDriver> Visit<D> {
         let group = self.place.group.clone();
         self.spec.tones = self.place.tones(&self.spec);
         self.spec.marks = self.place.marks(&self.spec);
+        self.spec.talk = self.place.talk(&self.spec, self.round);
         let by_mesh = mesh::kinds(&group);
         let by_server: Vec<MediaKind> = [MediaKind::Audio, MediaKind::Video]
             .into_iter()
@@ -284,7 +300,7 @@ impl<D: BotDriver> Bot<D> {
         let (mut connected, mut orders, mut whole) = (false, true, false);
         let mut ticks = sampling();
         let mut connect_by = Some(Instant::now() + BOT_CONNECT_TIMEOUT);
-        let (mut leave_at, mut audio_by) = (None, None);
+        let (mut leave_at, mut audio_by) = (until.leave_at, None);
         let lost = |cause| Failure::new("lost", cause);
         if self.server.is_some() {
             self.awaited.insert(String::new());
@@ -344,8 +360,10 @@ impl<D: BotDriver> Bot<D> {
                     self.check_audio(until.audio_within)?;
                 }
                 Turn::Left => {
-                    whole = true;
-                    self.sample().await.map_err(lost)?;
+                    if connected {
+                        whole = true;
+                        self.sample().await.map_err(lost)?;
+                    }
                     break;
                 }
                 Turn::Command(BotCommand::Leave) => break,
@@ -367,7 +385,8 @@ impl<D: BotDriver> Bot<D> {
         let took_ms = self.stage.now_ms().saturating_sub(self.asked_ms);
         self.stage.connected(listener, took_ms);
         let after = |span: Option<Duration>| span.map(|span| Instant::now() + span);
-        (after(until.stay), after(until.audio_within))
+        let leave_at = [after(until.stay), until.leave_at].into_iter().flatten().min();
+        (leave_at, after(until.audio_within))
     }
 
     /// A connection came up or failed; one with somebody who is gone is nothing.

@@ -9,7 +9,7 @@ use ratatui::style::Color;
 use wire::QualitySample;
 
 fn threshold(metric: &'static str, condition: &str) -> Threshold {
-    Threshold { metric, condition: Condition::parse(condition).expect(condition) }
+    Threshold { metric, condition: Condition::parse(condition).expect(condition), abort: None }
 }
 
 fn about() -> About {

@@ -37,8 +37,17 @@ fn decode_change(change: &mut Section<'_>) -> Option<Change> {
     Some(Change { at: at?, up, down })
 }
 
+/// The keys of a link.
+const LINK: [&str; 7] =
+    ["delay", "jitter", "loss_pct", "burst_packets", "rate_kbps", "queue", "way"];
+
+/// Whether a section says anything of a link.
+pub(super) fn has_link(section: &Section<'_>) -> bool {
+    LINK.iter().any(|key| section.has(key))
+}
+
 /// A link's two directions.
-fn decode_link(link: &mut Section<'_>) -> (LinkSpec, LinkSpec) {
+pub(super) fn decode_link(link: &mut Section<'_>) -> (LinkSpec, LinkSpec) {
     let minute = Duration::ZERO..=Duration::from_secs(60);
     let delay = link.read("delay", duration(minute.clone())).or(Duration::ZERO);
     let jitter = link.read("jitter", duration(minute.clone())).or(Duration::ZERO);

@@ -4,6 +4,7 @@
 use super::sockets::limits;
 use super::{About, Cell, Plot, Row, Session, Sessions, Table};
 use crate::metrics::Reduced;
+use crate::summary::Quality;
 
 /// One of the study's sessions.
 struct Plan {
@@ -152,9 +153,7 @@ fn tables() -> Vec<Table> {
         Table::new(
             "verdicts",
             "Verdict per resolution",
-            "By what was measured here: stable where loss stays under 1 % for 95 % of people and \
-             the server under 50 % of its CPUs, danger where loss is over 5 % or the server over \
-             90 %, caution between.",
+            &format!("By what was measured here: {}.", Quality::MEANING),
             &verdicts,
         ),
         Table::new(
@@ -222,7 +221,8 @@ pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
             of("mean_rate_mbit").unwrap_or(0.0),
             vec![of("server_cpu_pct"), of("busiest_thread_pct")],
         ));
-        rows.push(verdict_row(verdict, of("loss_pct"), of("server_cpu_pct")));
+        let figures = [of("loss_pct"), of("server_cpu_pct")];
+        rows.push(verdict_row(verdict, figures, session.summary.quality));
         signaling.push(signaling_row(plan, of("signaling_cpu_pct")));
         rows.push(row);
     }
@@ -296,17 +296,15 @@ fn studys_verdict(row: Row, plan: &Plan) -> Row {
     row.reference([(word, 1.0)])
 }
 
-fn verdict_row(row: Row, loss_pct: Option<f64>, server_cpu_pct: Option<f64>) -> Row {
-    let word = match (loss_pct, server_cpu_pct) {
-        (Some(loss), Some(cpu)) if loss > 5.0 || cpu > 90.0 => "danger",
-        (Some(loss), Some(cpu)) if loss < 1.0 && cpu < 50.0 => "stable",
-        (Some(_), Some(_)) => "caution",
-        _ => "",
-    };
+fn verdict_row(
+    row: Row,
+    [loss_pct, server_cpu_pct]: [Option<f64>; 2],
+    quality: Option<Quality>,
+) -> Row {
     let mut row = row.measured("loss_pct", loss_pct).measured("server_cpu_pct", server_cpu_pct);
-    for one in ["stable", "caution", "danger"] {
-        let value = (!word.is_empty()).then_some(f64::from(u8::from(one == word)));
-        row = row.measured(one, value);
+    for one in Quality::ALL {
+        let value = quality.map(|quality| f64::from(u8::from(quality == one)));
+        row = row.measured(one.as_str(), value);
     }
     row
 }

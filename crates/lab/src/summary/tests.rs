@@ -33,6 +33,7 @@ struct Case {
     dead: bool,
     limit: &'static str,
     interrupted: bool,
+    aborted: Option<String>,
 }
 
 impl Default for Case {
@@ -45,6 +46,7 @@ impl Default for Case {
             dead: false,
             limit,
             interrupted: false,
+            aborted: None,
         }
     }
 }
@@ -56,7 +58,7 @@ fn run(case: Case) -> Summary {
     samples[1].sample.received = vec![audio_row("p2", "t", 10), audio_row("p3", "u", 0)];
     let machine = [window(9.0, 1.0), window(case.thread_cores, 100_000.0)];
     let condition = Condition::parse(case.limit).expect("condition");
-    let thresholds = [Threshold { metric: "rtt_ms", condition }];
+    let thresholds = [Threshold { metric: "rtt_ms", condition, abort: None }];
     let dead = Failure {
         listeners: vec![],
         publisher: None,
@@ -78,6 +80,7 @@ fn run(case: Case) -> Summary {
         subscriptions: &dead,
         duration_s: 6.0,
         interrupted: case.interrupted,
+        aborted: case.aborted,
         sockets: &[],
         networks: Vec::new(),
         expected: None,
@@ -165,4 +168,43 @@ pub(crate) fn a_summary() -> Summary {
 fn what_came_through_in_the_second_half() {
     let delivery = run(Case::default()).delivery.expect("received");
     assert_eq!((delivery.packets_per_s, delivery.missing_share), (10.0 / 3.0, 0.0));
+}
+
+#[test]
+fn a_run_that_a_threshold_ended_says_which_and_when() {
+    let text = "ended at 12.0 s by abort_on_fail: rtt_ms max < 1 did not hold, it was 1.50";
+    let summary = run(Case { aborted: Some(text.into()), ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Fail, 99));
+    assert_eq!(summary.failures, [text]);
+    assert!(summary.checks.iter().all(|check| check.ok), "nobody's fault");
+    assert!(table(&summary, &meta()).contains(&format!("  - {text}")));
+}
+
+#[test]
+fn the_words_for_how_good_it_was() {
+    let (stable, caution, danger) =
+        (Some(Quality::Stable), Some(Quality::Caution), Some(Quality::Danger));
+    for (loss_pct, server_cpu_pct, word) in [
+        (Some(0.0), Some(49.9), stable),
+        (Some(1.0), Some(10.0), caution),
+        (Some(0.0), Some(50.0), caution),
+        (Some(5.0), Some(90.0), caution),
+        (Some(5.1), Some(10.0), danger),
+        (Some(0.0), Some(90.1), danger),
+        (Some(5.1), None, danger),
+        (None, Some(95.0), danger),
+        (Some(0.0), None, None),
+        (None, Some(10.0), None),
+        (None, None, None),
+    ] {
+        assert_eq!(Quality::of(loss_pct, server_cpu_pct), word, "{loss_pct:?} {server_cpu_pct:?}");
+    }
+    let dead = run(Case { dead: true, ..Case::default() });
+    assert_eq!(dead.quality, danger, "media that is gone is no loss of packets");
+    assert_eq!(run(Case { lag_ms: 9.0, ..Case::default() }).quality, None, "it proves nothing");
+    let unknown = run(Case::default());
+    assert_eq!(unknown.quality, None, "nobody measured loss");
+    assert!(table(&unknown, &meta()).contains("quality        unknown"));
+    let json = serde_json::to_value(&dead).expect("JSON");
+    assert_eq!((&json["quality"], json.get("aborted")), (&"danger".into(), None));
 }

@@ -2,7 +2,9 @@
 
 use crate::bot::hearing::MixWindows;
 use crate::bot::media::MIX;
-use crate::bots::{BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec};
+use crate::bots::{
+    AudioSource, BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, VideoSource,
+};
 use crate::testing::row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -70,7 +72,12 @@ impl FakeBot {
 impl BotHandle for FakeBot {
     async fn offer(&self) -> Result<BotOffer, BotError> {
         let track = |mid: &str, kind| OfferedTrack { mid: mid.into(), kind, name: String::new() };
-        let tracks = vec![track("0", MediaKind::Audio), track("1", MediaKind::Video)];
+        let mut tracks = vec![track("0", MediaKind::Audio), track("1", MediaKind::Video)];
+        let media = self.spec.media;
+        tracks.retain(|track| match track.kind {
+            MediaKind::Audio => media.audio != AudioSource::None,
+            MediaKind::Video => media.video != VideoSource::None,
+        });
         Ok(BotOffer { sdp: format!("v=0\r\ns={}\r\n", self.spec.name), tracks })
     }
 

@@ -4,6 +4,7 @@ use super::port::{Port, Work};
 use super::{Common, Health, Reply, Says};
 use crate::bot::hearing::MixWindows;
 use crate::bot::media::{BotMedia, Config, Opening};
+use crate::bot::talk::Talk;
 use crate::bot::tones::Tone;
 use crate::bots::{AudioSource, BotCommand, BotError, BotOffer, BotSpec, SlotPool, VideoSource};
 use net::{Datagram, RecvBatch};
@@ -91,6 +92,9 @@ impl Peer {
         media.begin_sample(now);
         if let Some(marks) = marks {
             media.set_marks(marks);
+        }
+        if let Some(talk) = spec.talk {
+            media.set_talk(Talk::new(talk, common.fixtures.silence(), now));
         }
         if let Some(tone) = &tone {
             media.set_tone(tone.clone());

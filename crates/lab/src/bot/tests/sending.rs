@@ -1,6 +1,7 @@
 //! What a bot sends, byte by byte.
 
 use super::*;
+use crate::bot::talk::{Talk, TalkRole};
 use rtp::vp8;
 
 /// A bot that is alone: its packets are opened by plain SRTP, feedback is written by hand.
@@ -54,6 +55,35 @@ fn speech_goes_out_every_20_ms_with_levels() {
     let levels: BTreeSet<u8> =
         packets.iter().map(|(_, h, p, _)| h.find_extension(p, 1).unwrap()[0]).collect();
     assert!(levels.len() > 10, "levels do not vary: {levels:?}");
+}
+
+#[test]
+fn between_spurts_of_talk_packets_of_silence_go_out() {
+    let role = TalkRole { seed: 5, speaks_pct: 40.0 };
+    let silence = Fixtures::embedded().unwrap().silence();
+    let mut world = World::prepared(
+        9,
+        |_| {},
+        |bots, now| bots[0].set_talk(Talk::new(role, silence.clone(), now)),
+    );
+    world.fate = Box::new(|_, _| true);
+    world.run(60 * S);
+    let opened = world.opened(0);
+    let packets = opened.of(own_ssrc(&world, "a").0);
+    assert!((2998..=3001).contains(&packets.len()), "one every 20 ms: {}", packets.len());
+    let mut stretches: Vec<(bool, usize)> = Vec::new();
+    for (_, header, packet, _) in &packets {
+        let level = header.find_extension(packet, 1).unwrap()[0];
+        let silent = packet[header.header_len..] == silence.data;
+        assert!(!silent || level == 127, "level {level} and no voice");
+        match stretches.last_mut() {
+            Some((same, count)) if *same == silent => *count += 1,
+            _ => stretches.push((silent, 1)),
+        }
+    }
+    let spoken: usize = stretches.iter().filter(|(silent, _)| !silent).map(|(_, n)| n).sum();
+    assert!((900..1500).contains(&spoken), "{spoken} of 3000 packets of speech");
+    assert!(stretches.len() > 10 && stretches.len() < 30, "spurts of seconds: {stretches:?}");
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! What is started for a run and ended after it: server, bots, browser.
+
+use super::{LoadOptions, NoRun};
+use crate::bots::{BotDriver, BotError};
+use crate::canary::Browser;
+use crate::cpus::{self, CpuSets};
+use crate::kernel;
+use crate::proc;
+use crate::scenario::{Scenario, Target, Url};
+use crate::serve::{Limits, OwnServer};
+use crate::sockets;
+use crate::summary::exit;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is started for a run and ended after it.
+pub(super) struct House<D> {
+    pub(super) url: Url,
+    pub(super) server: Option<OwnServer>,
+    /// None where the scenario has none, or why they are missing.
+    pub(super) bots: Option<Result<Arc<D>, String>>,
+    pub(super) browser: Option<Result<Arc<Browser>, String>>,
+    /// Where the server is on this machine.
+    pub(super) cpus: Option<CpuSets>,
+    /// What this process might use before.
+    all_cpus: Vec<usize>,
+}
+
+impl<D: BotDriver> House<D> {
+    pub(super) async fn open(
+        scenario: &Scenario,
+        options: &LoadOptions,
+        dir: &Path,
+        start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
+    ) -> Result<Self, NoRun> {
+        let all_cpus = net::thread::current_thread_cpus()?;
+        let (url, server, cpus) = match &scenario.target {
+            Target::Running(url) => {
+                let pid = proc::listener(&url.host, url.port);
+                let server = pid.map(kernel::affinity).unwrap_or_default();
+                let sets = cpus::beside(&all_cpus, server, scenario.browsers() > 0);
+                if let Some(sets) = &sets {
+                    if sets.disjoint {
+                        cpus::pin_process(&sets.generator);
+                    }
+                    eprintln!("{sets}");
+                }
+                (url.clone(), None, sets)
+            }
+            Target::Serve(serve) => {
+                let sets = cpus::divide(&all_cpus, &serve.cpus, scenario.browsers() > 0)?;
+                let exe = options.server_exe.clone().map_or_else(std::env::current_exe, Ok)?;
+                sockets::raise_file_limit();
+                let server =
+                    OwnServer::start(&exe, serve, Limits::of(scenario), &sets.server, dir).await;
+                let server = server.map_err(|error| {
+                    let text = format!("the server could not be started: {error}");
+                    NoRun::new(exit::TARGET_UNREACHABLE, text)
+                })?;
+                if sets.disjoint {
+                    cpus::pin_process(&sets.generator);
+                }
+                eprintln!("{sets}");
+                (server.url.clone(), Some(server), Some(sets))
+            }
+        };
+        let bots = (scenario.bots() > 0)
+            .then(|| start_bots(&url).map(Arc::new).map_err(|error| error.to_string()));
+        let browser = match scenario.browsers() {
+            0 => None,
+            _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
+        };
+        Ok(Self { url, server, bots, browser, cpus, all_cpus })
+    }
+
+    pub(super) fn server_pid(&self) -> Option<u32> {
+        let own = self.server.as_ref().map(OwnServer::pid);
+        own.or_else(|| proc::listener(&self.url.host, self.url.port))
+    }
+
+    /// How late the bots' own timers were (p99), in ms.
+    pub(super) fn bots_lag_ms(&self) -> f64 {
+        let bots = self.bots.as_ref().and_then(|bots| bots.as_ref().ok());
+        bots.and_then(|bots| bots.timer_lag_ms_p99()).unwrap_or(0.0)
+    }
+
+    pub(super) fn browser(&self) -> Option<&Arc<Browser>> {
+        self.browser.as_ref()?.as_ref().ok()
+    }
+
+    pub(super) async fn close(self) {
+        if let Some(Ok(browser)) = self.browser
+            && let Some(mut browser) = Arc::into_inner(browser)
+        {
+            browser.stop().await;
+        }
+        if let Some(mut server) = self.server {
+            server.stop().await;
+        }
+        if self.cpus.is_some_and(|sets| sets.disjoint) {
+            cpus::pin_process(&self.all_cpus);
+        }
+    }
+}

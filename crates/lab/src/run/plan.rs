@@ -1,0 +1,226 @@
+//! Who comes when, and goes where.
+
+use super::house::House;
+use crate::bot::marks::Turn;
+use crate::bots::{AudioSource, BotDriver, BotSpec, SlotPool};
+use crate::link::networks::network_of;
+use crate::person::{self, Guest, Place};
+use crate::proc;
+use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
+use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
+use crate::stage::Stage;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// One person of the plan.
+#[derive(Debug, Clone)]
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) kind: PersonKind,
+    /// Number among its kind, from 1.
+    pub(super) index: u32,
+    pub(super) place: Place,
+    pub(super) coming: Coming,
+}
+
+/// When somebody comes, from the first join on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Coming {
+    /// Once, then, to stay.
+    At(Duration),
+    /// Then for the first time; he stays about so long, leaves and comes again.
+    Churn(Duration, Duration),
+    /// For these times.
+    Stays(Vec<Stay>),
+    /// When it is his turn among those of his group who arrive at a rate.
+    Arriving(usize, Arrival),
+}
+
+/// Everyone in the order of joining: in each room browsers first, since a page takes longest.
+pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> {
+    // Two runs on one server must not meet in a room.
+    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mark = since_epoch.as_millis() as u32 & 0xff_ffff;
+    let everyone = scenario.bots() + scenario.chromium();
+    let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
+    let mut queue =
+        (0u32..).map(|nth| Duration::from_secs_f64(f64::from(nth) / scenario.join_per_second));
+    let mut next = || queue.next().unwrap_or_default();
+    for (number_of_group, group) in scenario.rooms.iter().enumerate() {
+        let mut stays = match &group.executor {
+            Executor::Ramping { stages } => ramp(stages, group.count * group.bots),
+            _ => Vec::new(),
+        }
+        .into_iter();
+        for _ in 0..group.count {
+            rooms += 1;
+            let id = format!("{}-{rooms}-{mark:06x}", scenario.name);
+            let room = Room::new(scenario, group, id, rooms);
+            let before = people.len() as u32;
+            let network = |number| network_of(&scenario.networks, before + number, everyone);
+            for number in 0..group.chromium {
+                pages += 1;
+                let (name, kind) = (format!("chromium-{pages}"), PersonKind::Chromium);
+                let (place, coming) = (room.page(number, network(number)), Coming::At(next()));
+                people.push(Planned { name, kind, index: pages, place, coming });
+            }
+            for number in 0..group.bots {
+                bots += 1;
+                let (name, kind) = (format!("bot-{bots}"), PersonKind::Bot);
+                let place = room.bot(number, network(group.chromium + number));
+                let coming = match &group.executor {
+                    Executor::Constant => Coming::At(next()),
+                    Executor::Churn { stay } => Coming::Churn(next(), *stay),
+                    Executor::Ramping { .. } => Coming::Stays(stays.next().unwrap_or_default()),
+                    Executor::Arrival(arrival) => Coming::Arriving(number_of_group, *arrival),
+                };
+                people.push(Planned { name, kind, index: bots, place, coming });
+            }
+        }
+    }
+    people
+}
+
+/// A room that is being filled.
+struct Room<'a> {
+    id: String,
+    group: &'a RoomGroup,
+    /// The role of each bot; empty without roles.
+    roles: Vec<&'a Role>,
+    /// Which bots say something, by number.
+    speakers: Vec<u32>,
+}
+
+impl<'a> Room<'a> {
+    /// The `seed` repeats from run to run, unlike the id.
+    fn new(scenario: &Scenario, group: &'a RoomGroup, id: String, seed: u32) -> Self {
+        let roles = group.deal(u64::from(seed));
+        let speaks = |number: &u32| {
+            let role = roles.get(*number as usize);
+            role.is_none_or(|role| role.audio && role.speaks_pct > 0.0)
+        };
+        let bots = if scenario.media.audio == AudioSource::None { 0 } else { group.bots };
+        let speakers = (0..bots).filter(speaks).collect();
+        Self { id, group, roles, speakers }
+    }
+
+    fn place(&self, number: u32, network: Option<usize>) -> Place {
+        Place {
+            room: self.id.clone(),
+            group: self.group.clone(),
+            role: None,
+            sends_video: number < self.group.senders.unwrap_or(u32::MAX),
+            turn: None,
+            voices: self.speakers.len() as u32 + self.group.chromium,
+            network,
+        }
+    }
+
+    /// A browser's place; `number` counts the room's browsers.
+    fn page(&self, number: u32, network: Option<usize>) -> Place {
+        let place = self.place(number, network);
+        Place { voices: place.voices - 1, ..place }
+    }
+
+    /// A bot's place; `number` counts the room's bots.
+    fn bot(&self, number: u32, network: Option<usize>) -> Place {
+        let place = self.place(self.group.chromium + number, network);
+        let role = self.roles.get(number as usize).map(|role| (*role).clone());
+        let of = self.speakers.len() as u32;
+        let turn = self.speakers.binary_search(&number).ok();
+        let turn = turn.map(|turn| Turn { place: turn as u32, of });
+        Place {
+            sends_video: role.as_ref().map_or(place.sends_video, |role| role.video),
+            voices: place.voices - u32::from(turn.is_some()),
+            role,
+            turn,
+            ..place
+        }
+    }
+}
+
+pub(super) fn meta<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    plan: &[Planned],
+    started_at: SystemTime,
+) -> Meta {
+    let mut machine = proc::machine();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    machine.versions.insert("moim".into(), version.clone());
+    if let Some(browser) = house.browser() {
+        machine.versions.insert("chromium".into(), browser.version().to_owned());
+    }
+    // Of the others it is not known yet whether they come at all.
+    let sure = |planned: &&Planned| matches!(planned.coming, Coming::At(_) | Coming::Churn(..));
+    let people = plan.iter().filter(sure);
+    let people = people.map(|planned| planned.place.person(&planned.name, planned.kind));
+    Meta {
+        schema: SCHEMA,
+        name: scenario.name.clone(),
+        started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
+        duration_s: scenario.duration.as_secs_f64(),
+        target: TargetMeta { adapter: "moim".into(), url: house.url.to_string() },
+        version,
+        scenario: scenario.text.clone(),
+        people: people.collect(),
+        machine,
+        cpus: house.cpus.clone(),
+    }
+}
+
+/// Starts everyone's task at his time.
+pub(super) fn invite<D: BotDriver>(
+    scenario: &Scenario,
+    house: &House<D>,
+    stage: &Arc<Stage>,
+    plan: Vec<Planned>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let begin = Instant::now();
+    let mut arriving: BTreeMap<usize, (Arrival, Vec<Guest<D>>)> = BTreeMap::new();
+    for planned in plan {
+        let Planned { name, kind, index, place, coming } = planned;
+        let stage = Arc::clone(stage);
+        if kind == PersonKind::Chromium {
+            let Some(browser) = house.browser().cloned() else { continue };
+            let (show, Coming::At(at)) = (scenario.canary_show, coming) else { continue };
+            tasks.spawn(async move {
+                sleep_until(begin + at).await;
+                person::canary(stage, browser, name, place, show).await;
+            });
+            continue;
+        }
+        let Some(Ok(driver)) = house.bots.clone() else { continue };
+        let spec = BotSpec {
+            name,
+            index,
+            media: place.media(scenario.media),
+            video_codec: place.group.video_codec,
+            slots: SlotPool::default(),
+            ..BotSpec::default()
+        };
+        let guest = Guest { stage, driver, spec, place };
+        match coming {
+            Coming::At(from) => {
+                tasks.spawn(person::bot(guest, begin, vec![Stay { from, until: None }]));
+            }
+            Coming::Churn(from, stay) => {
+                tasks.spawn(person::churn(guest, begin + from, stay));
+            }
+            Coming::Stays(stays) => {
+                tasks.spawn(person::bot(guest, begin, stays));
+            }
+            Coming::Arriving(group, arrival) => {
+                arriving.entry(group).or_insert((arrival, Vec::new())).1.push(guest);
+            }
+        }
+    }
+    for (arrival, guests) in arriving.into_values() {
+        tasks.spawn(person::arrivals(guests, arrival, begin));
+    }
+    tasks
+}

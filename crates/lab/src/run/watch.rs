@@ -1,0 +1,180 @@
+//! Watches a run from the first join to its end.
+
+use super::abort::Abort;
+use crate::bot::SplitMix;
+use crate::bots::BotCommand;
+use crate::monitor::Monitor;
+use crate::progress::{Phase, Progress};
+use crate::record::{Level, MachineRecord, Meta};
+use crate::scenario::{Happening, Scenario};
+use crate::serve::OwnServer;
+use crate::sockets;
+use crate::stage::{Stage, Told};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use wire::quality::SAMPLE_INTERVAL_MS;
+
+/// How often it is looked whether a server has ended that should.
+const ENDING_EVERY: Duration = Duration::from_millis(50);
+/// How often the progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// Watches the run: machine, progress, the scenario's events, and its end.
+pub(super) struct Watch<'a> {
+    /// What the bots have sent and received so far.
+    pub(super) datagrams: &'a (dyn Fn() -> Option<(u64, u64)> + Sync),
+    pub(super) scenario: &'a Scenario,
+    pub(super) stage: &'a Stage,
+    pub(super) monitor: &'a mut Monitor,
+    pub(super) server: Option<&'a mut OwnServer>,
+    pub(super) machine: Vec<MachineRecord>,
+    pub(super) meta: &'a mut Meta,
+    pub(super) sockets: &'a [sockets::Load],
+    pub(super) progress: Progress,
+    pub(super) told: Told,
+    /// How the server is being ended as planned, and when.
+    pub(super) ending: Option<String>,
+}
+
+/// Why a run is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its time is.
+    Time,
+    /// Somebody interrupted it.
+    Interrupted,
+    /// The server ended.
+    Server,
+    /// A threshold failed that ends it, in words.
+    Aborted(String),
+}
+
+impl Watch<'_> {
+    /// Why it is over.
+    pub(super) async fn until_the_end(&mut self, interrupt: impl Future<Output = ()>) -> End {
+        let begin = Instant::now();
+        let end = begin + self.scenario.duration;
+        let mut interrupt = std::pin::pin!(interrupt);
+        let scenario = self.scenario;
+        let mut events = scenario.events.iter().zip(1..).peekable();
+        let mut abort = Abort::new(scenario);
+        let mut next_record = begin + Duration::from_millis(SAMPLE_INTERVAL_MS);
+        let mut next_progress = begin;
+        loop {
+            let next_event = events.peek().map_or(end, |(event, _)| begin + event.at);
+            let next_look = self.ending.as_ref().map_or(end, |_| Instant::now() + ENDING_EVERY);
+            let wake = end.min(next_record).min(next_progress).min(next_event).min(next_look);
+            tokio::select! {
+                () = &mut interrupt => {
+                    self.stage.event(Level::Warn, None, "interrupted");
+                    return End::Interrupted;
+                }
+                () = sleep_until(wake) => {}
+            }
+            let now = Instant::now();
+            if now >= next_progress {
+                self.show(Phase::Under);
+                next_progress = now + PROGRESS_EVERY;
+            }
+            while let Some((event, number)) = events.next_if(|(event, _)| begin + event.at <= now) {
+                self.happens(&event.what, number);
+            }
+            // The last window is recorded by itself, at the end.
+            if now >= next_record && now < end {
+                self.record(self.stage.now_ms()).await;
+                next_record += Duration::from_millis(SAMPLE_INTERVAL_MS);
+                if let Some(why) = abort.look(self.stage, now - begin) {
+                    self.stage.event(Level::Error, None, why.clone());
+                    self.show(Phase::Under);
+                    return End::Aborted(why);
+                }
+            }
+            if let Some(status) = self.server.as_mut().and_then(|server| server.ended()) {
+                let text = match &self.ending {
+                    Some(how) => format!("the server {how} as planned ({status})"),
+                    None => format!("the server ended in the middle ({status})"),
+                };
+                self.stage.fault(None, text);
+                self.show(Phase::Under);
+                return End::Server;
+            }
+            if now >= end {
+                if let Some(how) = &self.ending {
+                    let text = format!("the server {how} as planned, and had not ended by the end");
+                    self.stage.fault(None, text);
+                }
+                self.show(Phase::Under);
+                return End::Time;
+            }
+        }
+    }
+
+    pub(super) fn show(&mut self, phase: Phase) {
+        let sockets = self.sockets.iter().map(sockets::Load::live).sum();
+        let news = self.stage.news(&mut self.told);
+        self.progress.update(Duration::from_millis(self.stage.now_ms()), phase, sockets, news);
+    }
+
+    /// Something of the scenario happens; `number` counts its events from 1.
+    fn happens(&mut self, what: &Happening, number: u64) {
+        match what {
+            Happening::Bot { bot, command } => self.command(*bot, *command),
+            Happening::Leave { count } => {
+                let mut there = self.stage.attending();
+                if (there.len() as u32) < *count {
+                    let text = format!("{count} bots should leave, and {} are there", there.len());
+                    self.stage.fault(None, text);
+                }
+                let mut random = SplitMix(number);
+                for _ in 0..(*count).min(there.len() as u32) {
+                    let at = random.below(there.len() as u64) as usize;
+                    self.command(there.swap_remove(at), BotCommand::Leave);
+                }
+            }
+            Happening::StopServer => self.end_server(Signal::INT, "was stopped"),
+            Happening::KillServer => self.end_server(Signal::KILL, "was killed"),
+            Happening::ChangeNetwork { network, change } => {
+                let networks = &self.scenario.networks;
+                if let Some(index) = networks.iter().position(|known| known.name == *network) {
+                    self.stage.change_network(index, network, change);
+                }
+            }
+        }
+    }
+
+    /// Ends our own server; that it did is told once it has.
+    fn end_server(&mut self, signal: Signal, how: &str) {
+        let group = self.server.as_ref().and_then(|server| Pid::from_raw(server.pid() as i32));
+        let Some(group) = group else { return };
+        self.stage.server_ends();
+        let at_s = self.stage.now_ms() as f64 / 1000.0;
+        self.ending = Some(format!("{how} at {at_s:.1} s"));
+        self.stage.event(Level::Warn, None, format!("the server {how} as planned"));
+        if let Err(error) = kill_process_group(group, signal) {
+            self.stage.fault(None, format!("the server could not be ended: {error}"));
+        }
+    }
+
+    fn command(&self, bot: u32, what: BotCommand) {
+        if !self.stage.order(bot, what) {
+            let text = format!("{what:?} could not be done: the bot is not there");
+            self.stage.fault(Some(&format!("bot-{bot}")), text);
+        }
+    }
+
+    pub(super) async fn record(&mut self, t_ms: u64) {
+        let record = self.monitor.record(t_ms, (self.datagrams)()).await;
+        self.stage.writer.machine(&record);
+        self.progress.machine(&record);
+        self.machine.push(record);
+        // A run that is killed should know who had joined.
+        let people = self.stage.people();
+        if people != self.meta.people {
+            self.meta.people = people;
+            if let Err(error) = self.stage.writer.meta(self.meta) {
+                self.stage.event(Level::Error, None, format!("meta.json: {error}"));
+            }
+        }
+    }
+}

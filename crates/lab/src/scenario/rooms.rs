@@ -1,0 +1,177 @@
+//! The `rooms` of a scenario: who meets where, and who sends what.
+
+use super::executors::{self, Executor};
+use super::{MAX_PEOPLE, Scenario};
+use crate::bot::SplitMix;
+use crate::bots::{AudioSource, VideoSource};
+use settings::{Section, boolean, format_duration, list_of, number, one_of, section, text};
+use std::time::Duration;
+use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
+
+/// Most people of a mesh: each holds a connection with every other.
+const MAX_MESH: u32 = 16;
+
+/// Some rooms that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoomGroup {
+    /// How many.
+    pub count: u32,
+    /// Audio topology.
+    pub audio: AudioTopology,
+    /// Video topology.
+    pub video: VideoTopology,
+    /// Video codec.
+    pub video_codec: VideoCodec,
+    /// Bots in each.
+    pub bots: u32,
+    /// Browsers in each.
+    pub chromium: u32,
+    /// How many of a room's people send video, counted as they join; the others only watch.
+    /// None: all do.
+    pub senders: Option<u32>,
+    /// What a room's bots are there for, by weight; none: all are alike.
+    pub roles: Vec<Role>,
+    /// Where bots say tones: every second one is loud in turn and the others check, so that over
+    /// two shards all who are heard are on the other one.
+    pub alternate: bool,
+    /// How the bots come and go.
+    pub executor: Executor,
+}
+
+/// What some of a room's bots are there for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Role {
+    /// Its name in the record.
+    pub name: String,
+    /// Its share of the bots, against the weights of the other roles.
+    pub weight: u32,
+    /// Whether they send the scenario's audio.
+    pub audio: bool,
+    /// Whether they send the scenario's video.
+    pub video: bool,
+    /// Share of the time in which they speak, in percent; in the rest they send silence.
+    pub speaks_pct: f64,
+}
+
+impl RoomGroup {
+    /// The role of each bot of a room, in the order of joining: by weight, with the largest
+    /// remainders (of equals the first) rounded up, and shuffled by the seed. Empty without roles.
+    pub fn deal(&self, seed: u64) -> Vec<&Role> {
+        let weights: u64 = self.roles.iter().map(|role| u64::from(role.weight)).sum();
+        let bots = u64::from(self.bots);
+        let share = |role: &Role| bots * u64::from(role.weight);
+        let mut counts: Vec<u64> =
+            self.roles.iter().map(|role| share(role) / weights.max(1)).collect();
+        let mut order: Vec<usize> = (0..self.roles.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(share(&self.roles[*at]) % weights.max(1)));
+        let missing = bots.saturating_sub(counts.iter().sum()) as usize;
+        order.iter().take(missing).for_each(|at| counts[*at] += 1);
+        let mut dealt: Vec<&Role> = (self.roles.iter().zip(&counts))
+            .flat_map(|(role, count)| std::iter::repeat_n(role, *count as usize))
+            .collect();
+        let mut random = SplitMix(seed);
+        for at in (1..dealt.len()).rev() {
+            dealt.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        dealt
+    }
+}
+
+fn decode_role(role: &mut Section<'_>) -> Option<Role> {
+    let name = role.read("name", text(1..=40)).required();
+    let weight = role.read("weight", number(1..=MAX_PEOPLE)).or(1);
+    let audio = role.read("audio", boolean()).or(true);
+    let video = role.read("video", boolean()).or(true);
+    let speaks_pct = role.read("speaks_pct", number(0.0..=100.0)).or(100.0);
+    if role.has("speaks_pct") && !audio {
+        role.fault("speaks_pct", "who sends no audio says nothing", "write `audio: true`");
+    }
+    Some(Role { name: name?, weight, audio, video, speaks_pct })
+}
+
+pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
+    let presets = Preset::ALL.map(|preset| (preset_name(preset), preset));
+    let preset = room.read("preset", one_of(&presets)).or(Preset::SmallCall).topologies();
+    let audio =
+        [("mesh", AudioTopology::Mesh), ("sfu", AudioTopology::Sfu), ("mcu", AudioTopology::Mcu)];
+    let audio = room.read("audio", one_of(&audio)).or(preset.0);
+    let video =
+        [("none", VideoTopology::None), ("mesh", VideoTopology::Mesh), ("sfu", VideoTopology::Sfu)];
+    let video = room.read("video", one_of(&video)).or(preset.1);
+    let codecs = [("vp8", VideoCodec::Vp8), ("h264", VideoCodec::H264)];
+    let video_codec = room.read("video_codec", one_of(&codecs)).or(VideoCodec::Vp8);
+    let count = room.read("count", number(1..=MAX_PEOPLE)).or(1);
+    let (asked, chromium) = room.section("people", |people| {
+        let bots = people.read("bot", number(0..=MAX_PEOPLE)).optional();
+        (bots, people.read("chromium", number(0..=100)).or(0))
+    });
+    let (executor, bots) = executors::decode(room, count, asked);
+    let cure = "write `people: { bot: 8, chromium: 2 }`";
+    let come = room.at_least_one(&["people", "ramping", "arrival"], cure);
+    if come && bots + chromium == 0 {
+        room.fault("people", "nobody comes", cure);
+    }
+    let senders = room.read("senders", number(0..=MAX_PEOPLE)).optional();
+    let roles = room.read("roles", list_of(section(decode_role), 1..=16)).or(vec![]);
+    room.at_most_one(&["senders", "roles"]);
+    let loud = [("anyone", false), ("every_second", true)];
+    let alternate = room.read("loud", one_of(&loud)).or(false);
+    Some(RoomGroup {
+        count,
+        audio,
+        video,
+        video_codec,
+        bots,
+        chromium,
+        senders,
+        roles,
+        alternate,
+        executor,
+    })
+}
+
+/// A preset's name in scenarios, as in `wire`.
+fn preset_name(preset: Preset) -> &'static str {
+    match preset {
+        Preset::SmallCall => "small_call",
+        Preset::Mesh => "mesh",
+        Preset::AudioRoom => "audio_room",
+        Preset::AudioMixWithCameras => "audio_mix_with_cameras",
+    }
+}
+
+/// What only the whole can tell.
+pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
+    for (index, room) in scenario.rooms.iter().enumerate() {
+        if room.executor != Executor::Constant && room.chromium > 0 {
+            let what = format!("rooms[{index}]: browsers do not come and go");
+            let cure = "give the browsers a room of their own, without churn, ramping or arrival";
+            root.fault("rooms", what, cure);
+        }
+        if let Executor::Ramping { stages } = &room.executor {
+            let length: Duration = stages.iter().map(|stage| stage.duration).sum();
+            if length > scenario.duration {
+                let what = format!("rooms[{index}].ramping: its stages last {length:?}");
+                let cure = format!("write `duration: {}` or more", format_duration(length));
+                root.fault("rooms", what, cure);
+            }
+        }
+        if (room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh)
+            && room.bots + room.chromium > MAX_MESH
+        {
+            let what = format!("rooms[{index}]: a mesh of {} people", room.bots + room.chromium);
+            root.fault("rooms", what, format!("write at most {MAX_MESH} people a mesh"));
+        }
+    }
+    let tones = scenario.media.audio == AudioSource::Tone;
+    if tones && scenario.rooms.iter().any(|room| !room.roles.is_empty()) {
+        let cure = "leave out the roles, or write `media: { audio: speech }`";
+        root.fault("rooms", "bots that say tones have a plan of their own for who is loud", cure);
+    }
+    let h264 = |room: &RoomGroup| room.bots > 0 && room.video_codec == VideoCodec::H264;
+    if scenario.media.video != VideoSource::None && scenario.rooms.iter().any(h264) {
+        let cure =
+            "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
+        root.fault("rooms", "bots send VP8 only", cure);
+    }
+}

@@ -1,0 +1,295 @@
+mod schema;
+
+use super::*;
+use crate::bots::BotCommand;
+use wire::room::{AudioTopology, VideoTopology};
+
+const FIRST_ROOM: &str = include_str!("../../../../scenarios/first-room.yaml");
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = Scenario::parse(text, "x.yaml").expect_err("should be refused");
+    problems.to_string().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_first_room() {
+    let scenario = Scenario::parse(FIRST_ROOM, "first-room.yaml").expect("valid");
+    assert_eq!(scenario.name, "first-room");
+    assert_eq!((scenario.bots(), scenario.chromium()), (8, 2));
+    assert_eq!(scenario.duration, Duration::from_secs(60));
+    assert_eq!(scenario.thresholds[0].metric, "loss_pct");
+    assert!(matches!(scenario.target, Target::Serve(_)));
+    assert_eq!((scenario.join_per_second, scenario.canary_show), (10.0, 4));
+    assert_eq!(scenario.text, FIRST_ROOM);
+}
+
+#[test]
+fn every_key() {
+    let text = "
+name: all
+target: { adapter: moim, url: \"http://[::1]:7880\" }
+duration: 1m
+rooms:
+  - { count: 2, audio: sfu, video: sfu, video_codec: vp8, people: { bot: 3, chromium: 1 } }
+  - { video: none, people: { bot: 1 } }
+media: { audio: speech, video: 480p }
+join: { per_second: 2.5 }
+canary: { show: 2 }
+thresholds: { loss_pct: [\"user_p95 < 1\", \"max < 5\"], mos_lq: [\"user_p5 > 4\"] }
+events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
+";
+    let scenario = Scenario::parse(text, "all.yaml").expect("valid");
+    let url = Url { host: "[::1]".into(), port: 7880 };
+    assert_eq!(url.socket(), "ws://[::1]:7880/socketcluster/");
+    assert_eq!(scenario.target, Target::Running(url));
+    assert_eq!((scenario.bots(), scenario.chromium()), (7, 2));
+    assert_eq!(scenario.media.video, VideoSource::P480);
+    assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));
+    assert_eq!(scenario.thresholds.len(), 3);
+    let event = |at, bot, command| {
+        let what = Happening::Bot { bot, command };
+        ScenarioEvent { at: Duration::from_secs(at), what }
+    };
+    let want = [event(20, 3, BotCommand::StopVideo), event(30, 7, BotCommand::Leave)];
+    assert_eq!(scenario.events, want, "in order of time");
+}
+
+#[test]
+fn sockets_without_rooms_and_kinds_by_preset() {
+    let text = "
+name: sockets
+serve: { shards: 2, cpus: [1] }
+duration: 30s
+sockets: [{ connections: 100, arrival_per_second: 50, rate_per_second: 425, chromium: 1 }]
+";
+    let scenario = Scenario::parse(text, "x.yaml").expect("valid");
+    assert_eq!((scenario.rooms.len(), scenario.browsers(), scenario.chromium()), (0, 1, 0));
+    let cpus = Cpus::Server(vec![1]);
+    assert_eq!(scenario.target, Target::Serve(ServeOptions { shards: 2, cpus }));
+    let group = scenario.sockets[0];
+    assert_eq!((group.connections, group.rate_per_second, group.batch_ms), (100, 425.0, 5));
+
+    let text = "
+name: mixed
+serve: { cpus: shared }
+duration: 30s
+rooms:
+  - { preset: audio_room, churn: { stay: 5s }, people: { bot: 3 } }
+  - { preset: mesh, video: none, senders: 1, people: { bot: 3 } }
+";
+    let scenario = Scenario::parse(text, "x.yaml").expect("valid");
+    let kinds = |room: &RoomGroup| (room.audio, room.video, room.senders, room.executor.clone());
+    let stay = Executor::Churn { stay: Duration::from_secs(5) };
+    let (mcu, none) = (AudioTopology::Mcu, VideoTopology::None);
+    assert_eq!(kinds(&scenario.rooms[0]), (mcu, none, None, stay));
+    assert_eq!(kinds(&scenario.rooms[1]), (AudioTopology::Mesh, none, Some(1), Executor::Constant));
+    for (text, part) in [
+        ("rooms: []", "rooms"),
+        ("rooms: [{ audio: mesh, people: { bot: 17 } }]", "a mesh of 17 people"),
+        ("rooms: [{ churn: {}, people: { chromium: 1 } }]", "do not come and go"),
+        ("sockets: [{}]", "connections: the key is missing"),
+    ] {
+        let found = problems(&format!("name: x\nserve: {{}}\nduration: 5s\n{text}\n"));
+        assert!(found.iter().any(|problem| problem.contains(part)), "{part}: {found:?}");
+    }
+}
+
+#[test]
+fn all_errors_at_once_with_line_cure_and_nearest_key() {
+    let text = "\
+nam: x
+serve: {}
+duration: soon
+rooms:
+  - { audoi: sfu, video: hologram, people: { bto: 2 } }
+media: { video: 4k }
+thresholds:
+  los_pct: [\"user_p95 < 1\"]
+  loss_pct: [\"user_p90 < 1\"]
+events: [{ at: 5s, bot: 0, do: stopvideo }]
+";
+    let problems = problems(text);
+    for (line, parts) in [
+        (1, ["nam: unknown key", "did you mean \"name\"?"]),
+        (1, ["name: the key is missing", "such as first-room"]),
+        (3, ["duration: ", "soon"]),
+        (5, ["rooms[0].audoi: unknown key", "did you mean \"audio\"?"]),
+        (5, ["rooms[0].video: ", "none, mesh or sfu"]),
+        (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
+        (5, ["rooms[0].people: nobody comes", "bot: 8"]),
+        (6, ["media.video: ", "360p, 480p, 1080p or none"]),
+        (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
+        (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
+        (10, ["events[0].bot: 0 is out of range", "from 1"]),
+        (10, ["events[0].do: ", "did you mean \"stop_video\"?"]),
+    ] {
+        let place = format!("x.yaml:{line}:");
+        let found = problems
+            .iter()
+            .any(|p| p.starts_with(&place) && parts.iter().all(|part| p.contains(part)));
+        assert!(found, "line {line} {parts:?} in\n{}", problems.join("\n"));
+    }
+    assert_eq!(problems.len(), 12, "{}", problems.join("\n"));
+}
+
+#[test]
+fn what_only_the_whole_can_tell() {
+    let with = |head: &str, tail: &str| {
+        let rooms = "rooms: [{ video_codec: h264, people: { bot: 2 } }]";
+        format!("name: x\n{head}\nduration: 10s\n{rooms}\n{tail}\n")
+    };
+    let target = "target: { url: \"http://127.0.0.1:1\" }";
+    for (text, want) in [
+        (with("", ""), "target: the key is missing; write `target"),
+        (with(&format!("serve: {{}}\n{target}"), ""), "both target and serve are given"),
+        (with("serve: {}", ""), "bots send VP8 only"),
+        (with("serve: {}", "events: [{ at: 5s, bot: 3, do: leave }]"), "there is no bot 3"),
+        (with("serve: {}", "events: [{ at: 10s, bot: 1, do: leave }]"), "after the end"),
+        (with("target: { url: \"https://x\" }", ""), "is no http:// address"),
+        (with("target: { url: \"http://x:y\" }", ""), "\"y\" is no port"),
+        (with("target: { adapter: moin }", ""), "did you mean \"moim\"?"),
+    ] {
+        let problems = problems(&text);
+        assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
+    }
+    Scenario::parse(&with("serve: {}", "media: { video: none }"), "x").expect("no video sent");
+}
+
+#[test]
+fn a_missing_file_and_broken_yaml_are_told() {
+    let missing = Scenario::read(Path::new("/nowhere/x.yaml")).expect_err("missing");
+    assert!(missing.to_string().contains("/nowhere/x.yaml"), "{missing}");
+    assert!(problems("rooms: [")[0].starts_with("x.yaml:"), "with a line");
+}
+
+#[test]
+fn roles_are_dealt_by_weight_and_repeat() {
+    let roles = "[{ name: speaker, weight: 2, speaks_pct: 40 }, \
+                 { name: listener, weight: 8, audio: false, video: false }]";
+    let group = |bots: u32, roles: &str| {
+        let rooms = format!("rooms: [{{ people: {{ bot: {bots} }}, roles: {roles} }}]");
+        let text = format!("name: x\nserve: {{}}\nduration: 5s\n{rooms}\n");
+        Scenario::parse(&text, "x.yaml").expect("valid").rooms.remove(0)
+    };
+    let counts = |bots: u32, roles: &str| {
+        let group = group(bots, roles);
+        let dealt = group.deal(1);
+        assert_eq!(dealt.len(), bots as usize);
+        let count = |role: &Role| dealt.iter().filter(|dealt| **dealt == role).count();
+        group.roles.iter().map(count).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(10, roles), [2, 8]);
+    assert_eq!(counts(3, roles), [1, 2], "0.6 and 2.4: the largest remainder is rounded up");
+    assert_eq!(counts(7, "[{ name: a }, { name: b }, { name: c }]"), [3, 2, 2]);
+    assert_eq!(counts(1, "[{ name: a }, { name: b, weight: 10000 }]"), [0, 1]);
+    let group = group(50, roles);
+    let names = |seed| group.deal(seed).iter().map(|role| role.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(1), names(1));
+    assert_ne!(names(1), names(2), "another room's bots are shuffled otherwise");
+    assert_eq!(group.roles[0].speaks_pct, 40.0);
+    let known = (group.roles[1].audio, group.roles[1].video, group.roles[0].video);
+    assert_eq!(known, (false, false, true));
+}
+
+#[test]
+fn roles_that_contradict_are_told() {
+    let with = |room: &str, tail: &str| {
+        format!(
+            "name: x\nserve: {{}}\nduration: 5s\nrooms: [{{ people: {{ bot: 2 }}, {room} }}]\n{tail}"
+        )
+    };
+    for (text, told) in [
+        (with("senders: 1, roles: [{ name: a }]", ""), "both senders and roles are given"),
+        (with("roles: [{ weight: 1 }]", ""), "roles[0].name: the key is missing"),
+        (with("roles: [{ name: a, weight: 0 }]", ""), "0 is out of range"),
+        (with("roles: [{ name: a, audio: false, speaks_pct: 5 }]", ""), "says nothing"),
+        (with("roles: [{ name: a }]", "media: { audio: tone }\n"), "a plan of their own"),
+    ] {
+        let found = problems(&text);
+        assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
+    }
+}
+
+#[test]
+fn executors_and_the_people_they_need() {
+    let of = |room: &str| {
+        let text = format!("name: x\nserve: {{}}\nduration: 60s\nrooms: [{{ {room} }}]\n");
+        let group = Scenario::parse(&text, "x.yaml").expect(room).rooms.remove(0);
+        (group.bots, group.executor)
+    };
+    let stage = |seconds, people| RampStage { duration: Duration::from_secs(seconds), people };
+    let stages = "stages: [{ duration: 20s, people: 10 }, { duration: 10s, people: 0 }]";
+    let ramping = Executor::Ramping { stages: vec![stage(20, 10), stage(10, 0)] };
+    assert_eq!(of(&format!("count: 3, ramping: {{ {stages} }}")), (4, ramping.clone()));
+    assert_eq!(of(&format!("people: {{ bot: 12 }}, ramping: {{ {stages} }}")), (12, ramping));
+    let arrival =
+        |max| Executor::Arrival(Arrival { per_second: 0.5, stay: Duration::from_secs(20), max });
+    assert_eq!(of("arrival: { rate_per_second: 0.5, stay: 20s, max: 7 }"), (7, arrival(7)));
+    let room = "count: 2, people: { bot: 5 }, arrival: { rate_per_second: 0.5, stay: 20s }";
+    assert_eq!(of(room), (5, arrival(10)));
+    for (room, told) in [
+        ("churn: {}, ramping: { stages: [{ duration: 1s, people: 1 }] }", "both churn and ramping"),
+        ("ramping: { stages: [] }", "a list of 0 entries"),
+        ("ramping: { stages: [{ duration: 1s, people: 0 }] }", "nobody comes"),
+        ("ramping: { stages: [{ duration: 2m, people: 1 }] }", "write `duration: 2m` or more"),
+        (
+            "people: { bot: 2 }, ramping: { stages: [{ duration: 1s, people: 3 }] }",
+            "3 people in 1 rooms of 2 bots; write `people: { bot: 3 }`",
+        ),
+        ("arrival: { rate_per_second: 1, stay: 5s }", "how many places there are"),
+        ("arrival: { stay: 5s, max: 1 }", "rate_per_second: the key is missing"),
+        ("people: { chromium: 1 }, arrival: { rate_per_second: 1, stay: 5s, max: 1 }", "browsers"),
+    ] {
+        let text = format!("name: x\nserve: {{}}\nduration: 60s\nrooms: [{{ {room} }}]\n");
+        let found = problems(&text);
+        assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
+    }
+}
+
+#[test]
+fn events_of_all_kinds() {
+    let head = "name: x\nserve: {}\nduration: 60s\nrooms: [{ people: { bot: 4 } }]\n\
+                networks: [{ name: mobile, delay: 80ms }]\n";
+    let parse = |events: &str| Scenario::parse(&format!("{head}events: [{events}]\n"), "x.yaml");
+    let events = parse(
+        "{ at: 1s, do: stop_server }, { at: 2s, do: kill_server }, { at: 3s, do: leave, count: 4 }, \
+         { at: 4s, do: change_network, network: mobile, delay: 200ms, loss_pct: 100, way: down }",
+    );
+    let events = events.expect("valid").events;
+    let what: Vec<&Happening> = events.iter().map(|event| &event.what).collect();
+    let (server, kill, leave) =
+        (Happening::StopServer, Happening::KillServer, Happening::Leave { count: 4 });
+    assert_eq!(what[..3], [&server, &kill, &leave]);
+    let Happening::ChangeNetwork { network, change } = what[3] else { panic!("{what:?}") };
+    assert_eq!((network.as_str(), change.at.as_secs()), ("mobile", 4));
+    assert_eq!(change.up, crate::link::model::LinkSpec::default());
+    assert_eq!(change.down.delay, Duration::from_millis(200));
+    for (events, told) in [
+        ("{ at: 1s, do: stop_video }", "events[0].bot: the key is missing; write `bot: 3`"),
+        ("{ at: 1s, do: leave }", "write `bot: 3`, or `count: 10`"),
+        ("{ at: 1s, do: leave, bot: 1, count: 2 }", "both bot and count are given"),
+        ("{ at: 1s, do: leave, count: 5 }", "5 bots cannot leave: there are 4"),
+        ("{ at: 1s, do: kill_server, bot: 1 }", "events[0].bot: it does not belong"),
+        ("{ at: 1s, do: stop_audio, bot: 1, delay: 1s }", "only change_network says"),
+        ("{ at: 1s, do: change_network }", "events[0].network: the key is missing"),
+        ("{ at: 1s, do: change_network, network: mobil }", "there is no network \"mobil\""),
+        ("{ at: 61s, do: stop_server }", "after the end"),
+    ] {
+        let problems = parse(events).expect_err(events).to_string();
+        assert!(problems.contains(told), "{events}: {problems}");
+    }
+    let other = head.replace("serve: {}", "target: { url: \"http://127.0.0.1:1\" }");
+    let found = problems(&format!("{other}events: [{{ at: 1s, do: kill_server }}]\n"));
+    assert!(found[0].contains("only a server that it started"), "{found:?}");
+}
+
+#[test]
+fn bots_go_by_udp_so_far() {
+    let with = |transport: &str| {
+        let head = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
+        format!("{head}media: {{ transport: {transport} }}\n")
+    };
+    Scenario::parse(&with("udp"), "x").expect("valid");
+    let tcp = problems(&with("tcp"));
+    assert!(tcp[0].contains("no ICE-TCP yet") && tcp[0].contains("write udp"), "{tcp:?}");
+}

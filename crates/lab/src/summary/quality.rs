@@ -1,0 +1,70 @@
+//! A word for how good a run was.
+
+use super::{GeneratorSummary, Input, ServerSummary};
+use crate::metrics::Reduced;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How good a run was, in the words of study A ([`Quality::MEANING`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// Recommended.
+    Stable,
+    /// Between the two.
+    Caution,
+    /// Not to be used so.
+    Danger,
+}
+
+impl Quality {
+    /// What the words mean.
+    pub const MEANING: &'static str = "stable where loss stays under 1 % for 95 % of people and the server under 50 % of its \
+         CPUs, danger where loss is over 5 %, the server over 90 %, or a subscription was dead for a \
+         window, caution between";
+    /// All, from good to bad.
+    pub const ALL: [Self; 3] = [Self::Stable, Self::Caution, Self::Danger];
+
+    /// By loss (95th percentile over people) and the share that the server used of its CPUs, both
+    /// in percent; none where what is known does not tell.
+    pub(super) fn of(loss_pct: Option<f64>, server_cpu_pct: Option<f64>) -> Option<Self> {
+        if loss_pct.is_some_and(|loss| loss > 5.0) || server_cpu_pct.is_some_and(|cpu| cpu > 90.0) {
+            return Some(Self::Danger);
+        }
+        match (loss_pct?, server_cpu_pct?) {
+            (loss, cpu) if loss < 1.0 && cpu < 50.0 => Some(Self::Stable),
+            _ => Some(Self::Caution),
+        }
+    }
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stable => "stable",
+            Self::Caution => "caution",
+            Self::Danger => "danger",
+        }
+    }
+}
+
+/// The word of a run; none where the generator was the limit: it proves nothing.
+pub(super) fn judge(
+    input: &Input<'_>,
+    metrics: &BTreeMap<String, Option<Reduced>>,
+    generator: &GeneratorSummary,
+    server: Option<&ServerSummary>,
+) -> Option<Quality> {
+    if !generator.healthy {
+        return None;
+    }
+    // Media that is gone is in no loss of packets.
+    if !input.subscriptions.is_empty() {
+        return Some(Quality::Danger);
+    }
+    let loss_pct = metrics.get("loss_pct").and_then(|loss| Some(loss.as_ref()?.user_p95));
+    // Of the CPUs that the server was given, or of all.
+    let meta = input.meta;
+    let cpus = meta.cpus.as_ref().map_or(meta.machine.cores, |sets| sets.server.len());
+    let cores = server.and_then(|server| server.cpu_cores);
+    Quality::of(loss_pct, cores.map(|cores| cores * 100.0 / cpus.max(1) as f64))
+}
