@@ -171,7 +171,7 @@ fn serve(path: Option<PathBuf>, shards: Option<u16>, faults: &[String]) -> ExitC
     if let Some(shards) = shards {
         config.media.shards = shards.into();
     }
-    match faults.iter().try_fold(Faults::default(), |known, text| known.add(text)) {
+    match faults.iter().try_fold(Faults::default(), |known, text| known.with(text)) {
         Ok(faults) => config.faults = faults,
         Err(why) => {
             eprintln!("moim: {why}");

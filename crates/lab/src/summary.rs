@@ -363,8 +363,8 @@ fn verdict(
     checks_failed: bool,
     failed: bool,
 ) -> (Verdict, u8) {
-    let little = input.timer_lag_ms_p99 < LAG_THAT_EXPLAINS_MS;
-    let saturated = !generator.reasons.is_empty() && !(generator.only_late_timers && little);
+    let a_little_late = generator.only_late_timers && input.timer_lag_ms_p99 < LAG_THAT_EXPLAINS_MS;
+    let saturated = !generator.reasons.is_empty() && !a_little_late;
     if input.interrupted {
         let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
         (verdict, exit::INTERRUPTED)

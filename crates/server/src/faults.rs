@@ -24,7 +24,7 @@ impl Faults {
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    pub fn add(mut self, text: &str) -> Result<Self, String> {
+    pub fn with(mut self, text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is no fault; write {}", Self::EXPECTED);
         let (name, value) = text.split_once('=').ok_or_else(bad)?;
         match name {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn reads_faults_and_says_what_is_wrong() {
         let all = ["hot_thread=40us", "stalled_signaling=800ms/3s", "receive_buffer=4096"];
-        let faults = all.iter().try_fold(Faults::default(), |faults, text| faults.add(text));
+        let faults = all.iter().try_fold(Faults::default(), |faults, text| faults.with(text));
         let want = Faults {
             hot_thread: Some(Duration::from_micros(40)),
             stalled_signaling: Some((Duration::from_millis(800), Duration::from_secs(3))),
@@ -99,15 +99,15 @@ mod tests {
         assert_eq!(faults, Ok(want));
         assert!(Faults::default().is_empty() && !want.is_empty());
         for text in ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"] {
-            let error = Faults::default().add(text).expect_err(text);
+            let error = Faults::default().with(text).expect_err(text);
             assert!(error.contains("receive_buffer=4096"), "{error}");
         }
     }
 
     #[test]
     fn a_stall_holds_up_every_thread() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
-        let runtime = { runtime }.build().expect("runtime");
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(2).enable_all().build().expect("runtime");
         let latest = runtime.block_on(async {
             stall(Duration::from_millis(300), Duration::from_millis(400));
             tokio::spawn(async {
