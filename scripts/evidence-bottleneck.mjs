@@ -24,6 +24,8 @@ import { BINARY, finish, load, loadavg } from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
 const SECONDS = 33;
+/** A run whose generator was not healthy says nothing: it is repeated so often. */
+const TRIES = 3;
 const KEPT = "target/evidence/bottleneck.jsonl";
 /** What the lab must say of each kind. */
 const NAMES = {
@@ -137,7 +139,7 @@ const THRESHOLDS = `thresholds:
   loss_pct: ["user_p95 < 2"]
   jitter_ms: ["user_p95 < 30"]
   mos_cq: ["user_p5 > 3.8"]
-  join_to_first_audio_ms: ["p95 < 1500"]
+  join_to_first_audio_ms: ["p95 < 800"]
 `;
 const SOUND = { rooms: 20, size: 6 };
 
@@ -154,11 +156,16 @@ join: { per_second: 30 }
 ${THRESHOLDS}`;
 }
 
-/** Rooms that mix sound: much work for the server, little for the bots. */
+/**
+ * Rooms that mix sound: much work for the server, little for the bots; and some that forward it, so that
+ * the generator's CPU does not fall asleep between two packets.
+ */
 const mixed = (url, rooms) => `name: bottleneck
 target: { url: "${url}" }
 duration: ${SECONDS}s
-rooms: [{ count: ${rooms}, audio: mcu, video: none, people: { bot: 3 } }]
+rooms:
+  - { count: ${rooms}, audio: mcu, video: none, people: { bot: 3 } }
+  - { count: 6, audio: sfu, video: none, people: { bot: 6 } }
 media: { audio: speech, video: none }
 join: { per_second: 30 }
 ${THRESHOLDS}`;
@@ -173,13 +180,17 @@ async function calibrate() {
   const mix = await load(mixed(server.url, 10));
   await server.stop();
   const used = forward.summary.server;
+  const mixers = Object.entries(mix.summary.server.threads);
+  const mixing = mixers
+    .filter(([name]) => name.startsWith("mix-"))
+    .reduce((sum, [, cores]) => sum + cores, 0);
   const out = used.cpu_cores / (used.us_per_packet_out / 1e6);
   return {
     server_cores: used.cpu_cores,
     generator_cores: forward.summary.generator.cpu_cores,
     // Speech of 32 kbit/s and its headers: 170 bytes a packet, as tbf counts them.
     mbit: (out * 170 * 8) / 1e6,
-    mix_room_cores: mix.summary.server.cpu_cores / 10,
+    mix_room_cores: mixing / 10,
     packets_in: SOUND.rooms * SOUND.size * 50,
   };
 }
@@ -327,21 +338,24 @@ function plan(kinds) {
     for (let nth = 0; nth < (kind === "healthy" ? 10 : 3); nth++)
       all.push({ kind, nth, x: draw(), order: draw() });
   all.sort((a, b) => a.order - b.order);
-  return all.filter(({ kind }) => kinds.length === 0 || kinds.includes(kind));
+  return all.filter(
+    ({ kind, nth }) =>
+      (kinds.length === 0 || kinds.includes(kind)) &&
+      (process.env.NTH === undefined || nth === Number(process.env.NTH)),
+  );
 }
 
-/** A run; once more where the generator was at its limit and should not have been. */
+/** A run; again where the generator was at its limit and should not have been: its host takes CPU. */
 async function measure({ kind, nth, x }, known) {
   const proves = nth === 0 && (kind === "quota" || kind === "link");
   const options = { nth, flags: proves ? ["--prove"] : [] };
   let run = await KINDS[kind](x, known, options);
   let tries = 1;
-  if (run.code === 110 && kind !== "generator") {
-    console.error(
-      `the generator was at its limit: ${run.summary?.generator?.reasons}; once more`,
-    );
+  while (run.code === 110 && kind !== "generator" && tries < TRIES) {
+    const reasons = run.summary?.generator?.reasons;
+    console.error(`the generator was at its limit: ${reasons}; once more`);
     run = await KINDS[kind](x, known, options);
-    tries = 2;
+    tries++;
   }
   const found = run.summary?.bottleneck ?? {};
   const named = found.first ?? "nothing";

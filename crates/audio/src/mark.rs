@@ -57,7 +57,9 @@ pub struct MarkFinder {
     first: u64,
     /// Samples at 48 kHz that make no whole one of 12 kHz yet.
     rest: Vec<f32>,
-    scratch: Vec<f32>,
+    /// What the matched filter says of each of them, as far as it has come: a little with each call, so
+    /// that none takes long.
+    scores: Vec<f32>,
     found: Vec<Found>,
 }
 
@@ -78,7 +80,7 @@ impl MarkFinder {
             samples: Vec::with_capacity(2 * (HOP + 2 * MARGIN + TEMPLATE)),
             first: 0,
             rest: Vec::new(),
-            scratch: Vec::new(),
+            scores: Vec::with_capacity(2 * (HOP + 2 * MARGIN)),
             found: Vec::new(),
         }
     }
@@ -90,9 +92,13 @@ impl MarkFinder {
         let average = |four: &[f32]| four.iter().sum::<f32>() / DECIMATION as f32;
         self.samples.extend(self.rest[..whole].chunks_exact(DECIMATION).map(average));
         self.rest.drain(..whole);
-        while self.samples.len() >= HOP + 2 * MARGIN + TEMPLATE {
+        let places = (self.samples.len() + 1).saturating_sub(TEMPLATE);
+        let new = self.scores.len()..places;
+        self.scores.extend(new.map(|place| dot(&self.samples[place..], &self.template)));
+        while self.scores.len() >= HOP + 2 * MARGIN {
             self.search();
             self.samples.drain(..HOP);
+            self.scores.drain(..HOP);
             self.first += HOP as u64;
         }
     }
@@ -104,9 +110,7 @@ impl MarkFinder {
 
     fn search(&mut self) {
         let places = HOP + 2 * MARGIN;
-        let mut scores = std::mem::take(&mut self.scratch);
-        scores.clear();
-        scores.extend((0..places).map(|place| dot(&self.samples[place..], &self.template)));
+        let scores = &self.scores[..places];
         let height = |place: usize| scores[place].abs();
         let peak = (0..places).max_by(|a, b| height(*a).total_cmp(&height(*b))).unwrap_or(0);
         if (MARGIN..MARGIN + HOP).contains(&peak) {
@@ -124,7 +128,6 @@ impl MarkFinder {
                 self.found.push(Found { at: place * DECIMATION as f64, over_db });
             }
         }
-        self.scratch = scores;
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Place {
     pub sends_video: bool,
     /// This person's turn to say marks, where the room's people do; see [`MarkRole`].
     pub turn: Option<Turn>,
+    /// This person's place among the bots of all rooms that mix, who listen for marks in turn.
+    pub listening: Turn,
     /// How many others of the room may be heard.
     pub voices: u32,
     /// Which of the scenario's networks is before this person, if any.
@@ -109,7 +111,8 @@ impl Place {
         let place = spec.index.saturating_sub(1) % bots;
         let heard = self.turn.is_some() || self.voices > 0;
         let mixed = self.group.audio == AudioTopology::Mcu && heard;
-        mixed.then_some(MarkRole { room: self.seed(), bots, place, turn: self.turn })
+        let (listening, turn) = (self.listening, self.turn);
+        mixed.then_some(MarkRole { room: self.seed(), place, listening, turn })
     }
 
     /// How much a bot speaks, where that is not all the time.

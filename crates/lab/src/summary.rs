@@ -99,7 +99,8 @@ pub struct ServerSummary {
 /// What people received in the second half of a run, when everybody is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Packets a second, over all people.
+    /// Datagrams a second that came to the bots, those sent again included; of people without bots
+    /// the packets of their tracks.
     pub packets_per_s: f64,
     /// Share of what was sent to them that did not come, 0 to 1.
     pub missing_share: f64,
@@ -442,8 +443,11 @@ fn delivery(input: &Input<'_>) -> Option<Delivery> {
     let (received, lost) = rows.fold((0, 0), |(received, lost), row| {
         (received + row.packets_received, lost + row.packets_lost)
     });
+    let windows = input.machine.iter().filter(|record| record.t_ms > half_ms);
+    let came = mean(windows.filter_map(|record| record.generator.packets_in_per_s));
+    let tracks = received as f64 / (input.duration_s / 2.0);
     (received > 0).then(|| Delivery {
-        packets_per_s: received as f64 / (input.duration_s / 2.0),
+        packets_per_s: came.filter(|came| *came > 0.0).unwrap_or(tracks),
         missing_share: lost as f64 / (received + lost) as f64,
     })
 }

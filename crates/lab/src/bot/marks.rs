@@ -41,15 +41,16 @@ const PACKET: Duration = Duration::from_millis(FRAME_MS as u64);
 pub struct MarkRole {
     /// Which room.
     pub room: u64,
-    /// How many bots the room has; ten at a time listen.
-    pub bots: u32,
-    /// Its place among them, from 0.
+    /// Its place in the room, from 0.
     pub place: u32,
+    /// Its place among the bots of all rooms that mix: ten of them at a time listen, so that many
+    /// rooms cost no more than one.
+    pub listening: Turn,
     /// Its turn to say marks; none where it only listens.
     pub turn: Option<Turn>,
 }
 
-/// A place among those who say marks in turn.
+/// A place among those who take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// The place, from 0.
@@ -66,10 +67,10 @@ impl MarkRole {
 
     /// Whether it listens: ten do at once, who take turns.
     fn listens(&self, at: Duration) -> bool {
-        let bots = u64::from(self.bots.max(1));
+        let bots = u64::from(self.listening.of.max(1));
         let turn = (at.as_nanos() / LISTENING.as_nanos()) as u64;
         let first = turn.wrapping_mul(u64::from(LISTENERS)) % bots;
-        (u64::from(self.place) + bots - first) % bots < u64::from(LISTENERS)
+        (u64::from(self.listening.place) + bots - first) % bots < u64::from(LISTENERS)
     }
 }
 
@@ -280,14 +281,17 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn marks(place: u32, bots: u32, said: &Arc<Said>, origin: Instant) -> Marks {
-        let role = MarkRole { room: 4, bots, place, turn: Some(Turn { place, of: bots }) };
+        let turn = Turn { place, of: bots };
+        let role = MarkRole { room: 4, place, listening: turn, turn: Some(turn) };
         Marks { role, origin, burst: Arc::new(Burst::encode().unwrap()), said: said.clone() }
     }
 
     #[test]
     fn each_has_its_turn_to_speak_and_to_listen() {
-        let role =
-            |place| MarkRole { room: 1, bots: 37, place, turn: Some(Turn { place, of: 37 }) };
+        let role = |place| {
+            let turn = Turn { place, of: 37 };
+            MarkRole { room: 1, place, listening: turn, turn: Some(turn) }
+        };
         for period in 0..100 {
             let speakers = (0..37).filter(|place| role(*place).speaks(period));
             assert_eq!(speakers.count(), 1);

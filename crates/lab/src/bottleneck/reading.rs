@@ -102,8 +102,10 @@ impl Reading {
 
 /// CPUs busy from this share on are full.
 const CPU_BUSY: f64 = 0.9;
-/// Share of the time that threads wait for a CPU from which on there are too few.
+/// Share of the time that threads wait for a CPU from which on there are too few, where the CPUs are
+/// as busy as the second: on idle ones they only wait for each other to end a tick, or for a quota.
 const CPU_WAITING: f64 = 0.2;
+const CPU_WAITING_BUSY: f64 = 0.7;
 /// A single thread busy from this share on is full, while its CPUs are below the second.
 const THREAD_BUSY: f64 = 0.95;
 const THREAD_SET_BUSY: f64 = 0.85;
@@ -165,7 +167,8 @@ fn cpu(kernel: &KernelUsage) -> Option<Reading> {
         percent(busy),
         percent(kernel.waiting)
     );
-    reading(Candidate::Cpu, (busy / CPU_BUSY).max(kernel.waiting / CPU_WAITING), text)
+    let waiting = if busy >= CPU_WAITING_BUSY { kernel.waiting / CPU_WAITING } else { 0.0 };
+    reading(Candidate::Cpu, (busy / CPU_BUSY).max(waiting), text)
 }
 
 fn thread(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {

@@ -82,7 +82,9 @@ fn each_resource_is_named_for_what_it_does() {
         ("cpu_quota", throttle),
         ("socket_buffer", drop_at_sockets),
         ("cpu", full),
-        ("cpu", |server| kernel(server).waiting = 0.5),
+        ("cpu", |server| {
+            (kernel(server).cpus_busy, kernel(server).waiting) = (Some(0.75), 0.5);
+        }),
         ("thread", hot),
         ("fds", |server| kernel(server).fds = Some(999)),
         ("memory", |server| kernel(server).oom_kills = Some(1)),
@@ -118,7 +120,7 @@ fn consequences_are_not_the_cause() {
     let machine = run(3..10, |server| {
         throttle(server);
         drop_at_sockets(server);
-        kernel(server).waiting = 0.6;
+        (kernel(server).cpus_busy, kernel(server).waiting) = (Some(0.8), 0.6);
         server.signaling_ticks = Some((150, 90));
     });
     let found = judge(&machine, &GeneratorHealth::default(), Some(&at(14_000)));

@@ -65,7 +65,9 @@ fn place(audio: AudioTopology, video: VideoTopology, bots: u32) -> Place {
     let scenario = Scenario::parse(text, "x").expect("valid");
     let group = RoomGroup { audio, video, bots, ..scenario.rooms[0].clone() };
     let (role, turn, voices) = (None, None, bots - 1);
-    Place { room: "r".into(), group, role, sends_video: true, turn, voices, network: None }
+    let (room, listening) = ("r".into(), Turn { place: 0, of: bots });
+    let (sends_video, network) = (true, None);
+    Place { room, group, role, sends_video, turn, listening, voices, network }
 }
 
 fn spec(index: u32, media: Media) -> BotSpec {

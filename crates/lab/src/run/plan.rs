@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
+use wire::room::AudioTopology;
 
 /// One person of the plan.
 #[derive(Debug, Clone)]
@@ -46,6 +47,8 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
     let mark = since_epoch.as_millis() as u32 & 0xff_ffff;
     let everyone = scenario.bots() + scenario.chromium();
     let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
+    let mixes = scenario.rooms.iter().filter(|group| group.audio == AudioTopology::Mcu);
+    let (mut mixed, in_mixes) = (0, mixes.map(|group| group.count * group.bots).sum());
     let mut queue =
         (0u32..).map(|nth| Duration::from_secs_f64(f64::from(nth) / scenario.join_per_second));
     let mut next = || queue.next().unwrap_or_default();
@@ -70,7 +73,9 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
             for number in 0..group.bots {
                 bots += 1;
                 let (name, kind) = (format!("bot-{bots}"), PersonKind::Bot);
-                let place = room.bot(number, network(group.chromium + number));
+                let listening = Turn { place: mixed, of: in_mixes };
+                mixed += u32::from(group.audio == AudioTopology::Mcu);
+                let place = room.bot(number, network(group.chromium + number), listening);
                 let coming = match &group.executor {
                     Executor::Constant => Coming::At(next()),
                     Executor::Churn { stay } => Coming::Churn(next(), *stay),
@@ -114,6 +119,7 @@ impl<'a> Room<'a> {
             role: None,
             sends_video: number < self.group.senders.unwrap_or(u32::MAX),
             turn: None,
+            listening: Turn { place: 0, of: 1 },
             voices: self.speakers.len() as u32 + self.group.chromium,
             network,
         }
@@ -126,7 +132,7 @@ impl<'a> Room<'a> {
     }
 
     /// A bot's place; `number` counts the room's bots.
-    fn bot(&self, number: u32, network: Option<usize>) -> Place {
+    fn bot(&self, number: u32, network: Option<usize>, listening: Turn) -> Place {
         let place = self.place(self.group.chromium + number, network);
         let role = self.roles.get(number as usize).map(|role| (*role).clone());
         let of = self.speakers.len() as u32;
@@ -137,6 +143,7 @@ impl<'a> Room<'a> {
             voices: place.voices - u32::from(turn.is_some()),
             role,
             turn,
+            listening,
             ..place
         }
     }
