@@ -53,9 +53,8 @@ part "web builds" scripts/web.sh || exit 1
 part "formatting (Rust)" cargo fmt --all --check
 part "types and formatting (web)" npm --prefix web run --silent check
 runner "web unit tests" vitest npm --prefix web test
-part "the binary builds" cargo build --release --locked || exit 1
-# Outside the namespace, which has no network: tests may need crates that the binary does not.
-part "the tests build" cargo test --release --locked --workspace --no-run || exit 1
+# Together, since crates that tests need make others build anew; outside the namespace, which has no network.
+part "the binary and the tests build" cargo test --release --locked --workspace --no-run || exit 1
 runner "Rust tests" cargo \
   scripts/in-namespace.sh cargo test --release --locked --workspace --no-fail-fast
 part "no warnings (clippy)" \

@@ -4,7 +4,7 @@
 //! from the SDP offer to the sample, is the driver's, one thread that owns all bots' sockets.
 
 use crate::bot::hearing::MixWindows;
-use crate::bot::marks::MarkRole;
+use crate::bot::marks::{MarkRole, SaidMarks};
 use crate::bot::talk::TalkRole;
 use crate::bot::tones::ToneRole;
 use std::collections::BTreeMap;
@@ -158,6 +158,11 @@ pub trait BotDriver: Send + Sync + 'static {
 
     /// Datagrams that its bots have sent and received so far; none where it does not count them.
     fn datagrams(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// The marks that its bots say in mixed rooms; none where they say none.
+    fn marks(&self) -> Option<SaidMarks> {
         None
     }
 

@@ -1,6 +1,8 @@
 //! The summary of a run: its verdict, and the figures that other programs read.
 
 mod quality;
+mod table;
+mod usage;
 
 use crate::bot::hearing::MixWindows;
 pub use crate::bottleneck::Bottleneck;
@@ -8,7 +10,7 @@ use crate::bottleneck::{self, GeneratorHealth, Join};
 use crate::checks::Expected;
 use crate::link::networks::NetworkSummary;
 use crate::metrics::{Collector, Reduced, percentile};
-use crate::record::{MachineMeta, MachineRecord, Meta, PersonKind, SCHEMA, SampleRecord};
+use crate::record::{MachineMeta, MachineRecord, Meta, SCHEMA, SampleRecord};
 use crate::roster::Churn;
 use crate::sockets::SocketsSummary;
 use crate::study;
@@ -16,13 +18,14 @@ use crate::threshold::{Threshold, ThresholdResult};
 pub use quality::Quality;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use table::table;
+pub use usage::{GeneratorSummary, ServerSummary};
+use usage::{generator, generator_health, mean, server};
 
 /// Timer lag of the generator (99th percentile, ms) above which a run proves nothing.
 pub const TIMER_LAG_LIMIT_MS: f64 = 5.0;
 /// Timers so late (ms) explain even media that was gone for a whole window.
 const LAG_THAT_EXPLAINS_MS: f64 = 100.0;
-/// Share of throttled periods from which on a quota on the generator makes a run prove nothing.
-const THROTTLED_LIMIT: f64 = 0.05;
 /// Share of a core of one generator thread from which on a run proves nothing.
 pub const THREAD_LIMIT_CORES: f64 = 0.95;
 /// At most so many failures are listed.
@@ -78,24 +81,6 @@ pub struct Check {
     pub detail: String,
 }
 
-/// The server over the whole run (after the first window).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ServerSummary {
-    /// Mean CPU cores.
-    pub cpu_cores: Option<f64>,
-    /// Server CPU per packet sent, in µs.
-    pub us_per_packet_out: Option<f64>,
-    /// Mean CPU cores by thread name.
-    pub threads: BTreeMap<String, f64>,
-    /// Discarded over the run, by reason.
-    pub drops: BTreeMap<String, u64>,
-    /// Largest memory, in MiB.
-    pub rss_mib: Option<f64>,
-    /// What the mixers did over the run, by the name of the counter.
-    #[serde(default)]
-    pub mix: BTreeMap<String, u64>,
-}
-
 /// What people received in the second half of a run, when everybody is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
@@ -104,28 +89,6 @@ pub struct Delivery {
     pub packets_per_s: f64,
     /// Share of what was sent to them that did not come, 0 to 1.
     pub missing_share: f64,
-}
-
-/// The generator over the whole run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct GeneratorSummary {
-    /// Whether it was not the limit.
-    pub healthy: bool,
-    /// Mean CPU cores, browsers included.
-    pub cpu_cores: f64,
-    /// How late a 10 ms timer fires: 99th percentile over the run, in milliseconds.
-    pub timer_lag_ms_p99: f64,
-    /// Mean CPU cores by thread name.
-    pub threads: BTreeMap<String, f64>,
-    /// Datagrams a second that its bots sent and received; null where it has none.
-    #[serde(default)]
-    pub packets_per_s: Option<f64>,
-    /// CPU time of the bots' threads for each of these, in µs, all that bots do included.
-    #[serde(default)]
-    pub us_per_packet: Option<f64>,
-    /// Why it was the limit.
-    #[serde(default)]
-    pub reasons: Vec<String>,
 }
 
 /// What came of people who come and go.
@@ -452,119 +415,6 @@ fn delivery(input: &Input<'_>) -> Option<Delivery> {
     })
 }
 
-/// The windows in steady state: all but the first, if there are more.
-fn steady(machine: &[MachineRecord]) -> &[MachineRecord] {
-    if machine.len() > 1 { &machine[1..] } else { machine }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
-}
-
-/// Mean by thread name; a thread that was not there in a window counts 0 in it.
-fn mean_threads<'a>(
-    windows: impl Iterator<Item = &'a BTreeMap<String, f64>>,
-) -> BTreeMap<String, f64> {
-    let (mut sums, mut count) = (BTreeMap::<String, f64>::new(), 0u32);
-    for threads in windows {
-        count += 1;
-        for (name, cores) in threads {
-            *sums.entry(name.clone()).or_default() += cores;
-        }
-    }
-    sums.values_mut().for_each(|sum| *sum /= f64::from(count.max(1)));
-    sums
-}
-
-fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
-    let all: Vec<_> = machine.iter().filter_map(|record| record.server.as_ref()).collect();
-    let steady: Vec<_> =
-        steady(machine).iter().filter_map(|record| record.server.as_ref()).collect();
-    if all.is_empty() {
-        return None;
-    }
-    let mut drops = BTreeMap::new();
-    for (reason, count) in all.iter().flat_map(|server| &server.drops) {
-        *drops.entry(reason.clone()).or_default() += count;
-    }
-    let cpu_cores = mean(steady.iter().filter_map(|server| server.cpu_cores));
-    let packets = mean(steady.iter().filter_map(|server| server.packets_out_per_s));
-    Some(ServerSummary {
-        cpu_cores,
-        us_per_packet_out: match (cpu_cores, packets) {
-            (Some(cores), Some(packets)) if packets > 0.0 => Some(cores * 1e6 / packets),
-            _ => None,
-        },
-        threads: mean_threads(steady.iter().map(|server| &server.threads)),
-        drops,
-        rss_mib: all.iter().filter_map(|server| server.rss_mib).reduce(f64::max),
-        mix: all.iter().flat_map(|server| &server.mix).fold(BTreeMap::new(), |mut sums, row| {
-            *sums.entry(row.0.clone()).or_default() += row.1;
-            sums
-        }),
-    })
-}
-
-fn busiest_thread(machine: &[MachineRecord]) -> Option<(&str, f64)> {
-    let busiest = steady(machine).iter().filter_map(|r| r.generator.busiest_thread.as_ref());
-    busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, cores)| (name.as_str(), *cores))
-}
-
-/// The generator's health: its own threads, timer, quota and sockets. Browsers are shown, not
-/// judged: they share the machine's cores with everyone.
-fn generator_health(input: &Input<'_>) -> GeneratorHealth {
-    let mut reasons = Vec::new();
-    if let Some((name, cores)) = busiest_thread(input.machine)
-        && cores >= THREAD_LIMIT_CORES
-    {
-        reasons.push(format!("thread {name} of the generator was busy {:.0} %", cores * 100.0));
-    }
-    let kernel = steady(input.machine).iter().filter_map(|r| r.generator.kernel.as_ref());
-    let quotas = kernel.clone().filter_map(|kernel| kernel.quota.as_ref());
-    let (throttled, periods) =
-        quotas.fold((0, 0), |(t, p), quota| (t + quota.throttled, p + quota.periods));
-    let share = throttled as f64 / periods.max(1) as f64;
-    if share > THROTTLED_LIMIT {
-        reasons.push(format!("a CPU quota held it back in {:.0} % of the periods", share * 100.0));
-    }
-    let dropped: u64 = kernel.filter_map(|kernel| kernel.udp_drops).sum();
-    if dropped > 0 {
-        reasons.push(format!("its sockets' receive buffers were full for {dropped} datagrams"));
-    }
-    let only_late_timers = reasons.is_empty();
-    if input.timer_lag_ms_p99 > TIMER_LAG_LIMIT_MS {
-        let lag = short(input.timer_lag_ms_p99);
-        reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
-    }
-    let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
-    if late > TIMER_LAG_LIMIT_MS {
-        let late = short(late);
-        reasons.push(format!("the link sent packets on {late} ms late (99th percentile)"));
-    }
-    GeneratorHealth { only_late_timers: only_late_timers && !reasons.is_empty(), reasons }
-}
-
-fn generator(input: &Input<'_>, health: &GeneratorHealth) -> GeneratorSummary {
-    let windows = steady(input.machine);
-    let threads = mean_threads(windows.iter().map(|record| &record.generator.threads));
-    let bots = threads.iter().filter(|(name, _)| name.starts_with("bots-"));
-    let bots_cores: f64 = bots.map(|(_, cores)| cores).sum();
-    let packets = windows.iter().filter_map(|record| {
-        Some(record.generator.packets_out_per_s? + record.generator.packets_in_per_s?)
-    });
-    let packets_per_s = mean(packets);
-    GeneratorSummary {
-        packets_per_s,
-        us_per_packet: packets_per_s.filter(|rate| *rate > 0.0).map(|r| bots_cores * 1e6 / r),
-        healthy: health.reasons.is_empty(),
-        cpu_cores: mean(windows.iter().map(|record| record.generator.cpu_cores)).unwrap_or(0.0),
-        timer_lag_ms_p99: input.timer_lag_ms_p99,
-        threads,
-        reasons: health.reasons.clone(),
-    }
-}
-
 /// The summary of a run that was killed: the metrics of what there is, and no verdict.
 pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRecord]) -> Summary {
     let last_ms = samples.iter().map(|record| record.t_ms).max().unwrap_or(0);
@@ -613,148 +463,6 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         networks: Vec::new(),
         expected: None,
     })
-}
-
-/// The summary as an aligned table for a terminal.
-pub fn table(summary: &Summary, meta: &Meta) -> String {
-    let mut rows: Vec<(String, String)> = Vec::new();
-    let bots = meta.people.iter().filter(|p| p.kind == PersonKind::Bot).count();
-    let people = format!(
-        "{} of {} joined ({bots} bots, {} chromium)",
-        summary.people,
-        meta.people.len(),
-        meta.people.len() - bots
-    );
-    rows.push(("people".into(), people));
-    rows.push(("subscriptions".into(), summary.subscriptions.to_string()));
-    rows.push(("duration".into(), format!("{:.0} s", summary.duration_s)));
-    rows.push(("quality".into(), summary.quality.map_or("unknown", Quality::as_str).into()));
-    for (label, name, unit) in [
-        ("loss", "loss_pct", "%"),
-        ("jitter", "jitter_ms", "ms"),
-        ("rtt", "rtt_ms", "ms"),
-        ("mouth to ear", "mouth_to_ear_ms", "ms"),
-        ("frames", "frames_per_second", "fps"),
-        ("freeze ratio", "freeze_ratio", ""),
-        ("MOS-LQ", "mos_lq", ""),
-        ("MOS-CQ", "mos_cq", ""),
-        ("join to audio", "join_to_first_audio_ms", "ms"),
-        ("join to frame", "join_to_first_frame_ms", "ms"),
-    ] {
-        let text = match summary.metrics.get(name).and_then(Option::as_ref) {
-            None => "not measured".to_owned(),
-            Some(m) => format!(
-                "median {}  p95 {}  max {}  people p5 {}  p95 {}  {unit}{}",
-                short(m.p50),
-                short(m.p95),
-                short(m.max),
-                short(m.user_p5),
-                short(m.user_p95),
-                m.delay.as_ref().map_or(String::new(), |delay| format!("(delay {delay})"))
-            ),
-        };
-        rows.push((label.into(), text.trim_end().into()));
-    }
-    for network in &summary.networks {
-        for (way, did) in [("up", &network.up), ("down", &network.down)] {
-            let (Some(loss_pct), Some(delay_ms)) = (did.loss_pct, did.delay_ms) else { continue };
-            let jitter_ms = did.jitter_ms.map_or("none".to_owned(), short);
-            let text = format!(
-                "{} {way}: {} packets, {} % lost, {} ms delay, {jitter_ms} ms jitter made",
-                network.name,
-                did.packets,
-                short(loss_pct),
-                short(delay_ms)
-            );
-            rows.push(("network".into(), text));
-        }
-    }
-    if let Some(churn) = &summary.churn {
-        let arrived = churn.arrived.map_or(String::new(), |arrived| {
-            format!("{arrived} arrived, {} dropped  ", churn.dropped.unwrap_or(0))
-        });
-        let failed: u64 = churn.failures.values().sum();
-        rows.push(("visits".into(), format!("{arrived}{} whole, {failed} failed", churn.loops)));
-    }
-    rows.extend(usage_rows(summary));
-    rows.extend(bottleneck_rows(&summary.bottleneck));
-    for threshold in &summary.thresholds {
-        let value = threshold.value.map_or("not measured".to_owned(), short);
-        let mark = if threshold.ok { "ok" } else { "FAILED" };
-        rows.push(("threshold".into(), format!("{mark}  {}  ({value})", threshold.expr)));
-    }
-    for check in &summary.checks {
-        let mark = if check.ok { "ok" } else { "FAILED" };
-        rows.push(("check".into(), format!("{mark}  {}: {}", check.name, check.detail)));
-    }
-    let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (label, value) in rows {
-        text.push_str(&format!("{label:<width$}  {value}\n"));
-    }
-    text.push_str(&format!(
-        "\nverdict: {} (exit {})\n",
-        summary.verdict.as_str(),
-        summary.exit_code
-    ));
-    for failure in &summary.failures {
-        text.push_str(&format!("  - {failure}\n"));
-    }
-    text
-}
-
-/// What broke first, in the table.
-fn bottleneck_rows(found: &Bottleneck) -> Vec<(String, String)> {
-    let Some(first) = &found.first else { return Vec::new() };
-    let second = found.second.as_ref().map_or(String::new(), |id| format!(", then {id}"));
-    let state = found.state.as_ref().map_or(String::new(), |state| format!(" ({state})"));
-    let mut rows = vec![("bottleneck".to_owned(), format!("{first}{state}{second}"))];
-    rows.extend(found.evidence.iter().map(|text| ("  evidence".to_owned(), text.clone())));
-    rows
-}
-
-/// Server and generator in the table.
-fn usage_rows(summary: &Summary) -> Vec<(String, String)> {
-    let mut rows = Vec::new();
-    let threads = |threads: &BTreeMap<String, f64>| {
-        let mut threads: Vec<_> = threads.iter().collect();
-        threads.sort_by(|a, b| b.1.total_cmp(a.1));
-        let shown: Vec<String> =
-            threads.iter().take(6).map(|(n, c)| format!("{n} {:.1} %", **c * 100.0)).collect();
-        shown.join("  ")
-    };
-    match &summary.server {
-        None => rows.push(("server".into(), "not on this machine".into())),
-        Some(server) => {
-            let known = |v: Option<f64>| v.map_or("unknown".to_owned(), short);
-            let text = format!(
-                "{} cores  {} µs a packet out  {} MiB",
-                known(server.cpu_cores),
-                known(server.us_per_packet_out),
-                known(server.rss_mib)
-            );
-            rows.push(("server".into(), text));
-            rows.push(("  threads".into(), threads(&server.threads)));
-            for (reason, count) in &server.drops {
-                rows.push(("  dropped".into(), format!("{count} {reason}")));
-            }
-        }
-    }
-    let generator = &summary.generator;
-    let health = if generator.healthy { "healthy" } else { "at its limit" };
-    let text = format!(
-        "{health}  {} cores  timer lag p99 {} ms",
-        short(generator.cpu_cores),
-        short(generator.timer_lag_ms_p99)
-    );
-    rows.push(("generator".into(), text));
-    if let (Some(rate), Some(us)) = (generator.packets_per_s, generator.us_per_packet) {
-        let text = format!("{} packets/s at {} µs each", short(rate), short(us));
-        rows.push(("  bots".into(), text));
-    }
-    rows.push(("  threads".into(), threads(&generator.threads)));
-    rows.extend(generator.reasons.iter().map(|reason| ("  limit".into(), reason.clone())));
-    rows
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use transport::Shared;
 
@@ -188,12 +188,14 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);
     let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
+    // Before anybody can know that it runs: a signal that comes early must not kill it.
+    let signals = Signals::take()?;
     announce(config, http.addresses());
     let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
     if let Some((stall, every)) = config.faults.stalled_signaling {
         faults::stall(stall, every);
     }
-    let served = http.serve(sockets, metrics, ended(rooms.clone())).await;
+    let served = http.serve(sockets, metrics, signals.ended(rooms.clone())).await;
     rooms.end_all("the server has ended");
     for shard in &shards {
         shard.media.stop();
@@ -241,30 +243,38 @@ fn announce(config: &Config, addresses: &[SocketAddr]) {
     }
 }
 
-/// Waits until the server shall end: at once with SIGINT; with SIGTERM when everybody has left,
-/// after [`DRAIN`], or with a second signal.
-async fn ended(rooms: Arc<Rooms>) {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => return rooms.end_all("the server was stopped"),
-        _ = terminate.recv() => {}
+/// The signals that end a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn take() -> std::io::Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
     }
-    rooms.drain();
-    tracing::info!(people = rooms.people(), "draining: nobody new comes in");
-    let empty = async {
-        while rooms.people() > 0 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+
+    /// Waits until the server shall end: at once with SIGINT; with SIGTERM when everybody has left,
+    /// after [`DRAIN`], or with a second signal.
+    async fn ended(mut self, rooms: Arc<Rooms>) {
+        tokio::select! {
+            _ = self.interrupt.recv() => return rooms.end_all("the server was stopped"),
+            _ = self.terminate.recv() => {}
         }
-    };
-    tokio::select! {
-        () = empty => {}
-        () = tokio::time::sleep(DRAIN) => {}
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        rooms.drain();
+        tracing::info!(people = rooms.people(), "draining: nobody new comes in");
+        let empty = async {
+            while rooms.people() > 0 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            () = empty => {}
+            () = tokio::time::sleep(DRAIN) => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+        rooms.end_all("the server was drained");
     }
-    rooms.end_all("the server was drained");
 }

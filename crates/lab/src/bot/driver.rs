@@ -7,7 +7,7 @@ mod worker;
 
 use super::fixtures::Fixtures;
 use super::hearing::MixWindows;
-use super::marks::{Burst, MarkRole, Marks, Said};
+use super::marks::{Burst, MarkRole, Marks, Said, SaidMarks};
 use super::media::Clock;
 use super::tones::{MAX_TONES, OnAir, Tone, TonePlan, ToneRole, ToneVoice};
 use crate::bots::{
@@ -326,6 +326,10 @@ impl Drop for Driver {
 
 impl BotDriver for Driver {
     type Handle = Handle;
+
+    fn marks(&self) -> Option<SaidMarks> {
+        Some(SaidMarks { said: self.common.said.clone(), origin: self.common.origin })
+    }
 
     fn add(&self, spec: BotSpec) -> Result<Handle, BotError> {
         let now = Instant::now();

@@ -83,7 +83,7 @@ struct Spoken {
 
 /// What became of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Who said it: his place.
     pub speaker: u32,
     /// When, since turns began.
@@ -178,15 +178,12 @@ pub struct Ears {
     decoder: Decoder,
     /// Sequence number that comes next, once there was a packet.
     next: Option<u16>,
-    since: Instant,
     finder: MarkFinder,
     /// Samples given to the finder.
     position: u64,
     /// Where each of the last packets begins, and when it came.
     arrivals: VecDeque<(u64, Instant)>,
-    heard: Vec<Instant>,
-    /// Marks said up to here have been judged.
-    judged: Instant,
+    judge: Judge,
     pcm: Box<[f32; FRAME_SAMPLES]>,
 }
 
@@ -196,12 +193,10 @@ impl Ears {
         Ok(Self {
             decoder: Decoder::new(Channels::Mono)?,
             next: None,
-            since: now,
             finder: MarkFinder::new(),
             position: 0,
             arrivals: VecDeque::new(),
-            heard: Vec::new(),
-            judged: now,
+            judge: Judge::new(now),
             pcm: Box::new([0.0; FRAME_SAMPLES]),
         })
     }
@@ -219,7 +214,7 @@ impl Ears {
                 self.decoder.reset();
                 (self.finder, self.position) = (MarkFinder::new(), 0);
                 self.arrivals.clear();
-                self.since = arrival;
+                self.judge.since = arrival;
             }
         }
         self.frame(Some(payload), arrival);
@@ -237,7 +232,7 @@ impl Ears {
             let packet = self.arrivals.iter().rfind(|(start, _)| *start as f64 <= found.at);
             if let Some((start, arrival)) = packet {
                 let within = (found.at - *start as f64) / f64::from(SAMPLE_RATE);
-                self.heard.push(*arrival + Duration::from_secs_f64(within.max(0.0)));
+                self.judge.heard.push(*arrival + Duration::from_secs_f64(within.max(0.0)));
             }
         }
         // What the finder has not searched yet lies within two seconds.
@@ -248,13 +243,46 @@ impl Ears {
 
     /// Judges the marks of others that have been decided by `now`.
     pub(super) fn judge(&mut self, marks: &Marks, now: Instant) -> Vec<Outcome> {
+        let said = marks.said.of(marks.role.room);
+        self.judge.judge(&said, Some(marks.role.place), marks.origin, now)
+    }
+}
+
+/// Marks that were heard, until it is known whose they were.
+#[derive(Debug)]
+pub struct Judge {
+    heard: Vec<Instant>,
+    /// Ears since then.
+    since: Instant,
+    /// Marks said up to here have been judged.
+    judged: Instant,
+}
+
+impl Judge {
+    /// For ears from `now` on.
+    pub fn new(now: Instant) -> Self {
+        Self { heard: Vec::new(), since: now, judged: now }
+    }
+
+    /// Takes moments in which a mark began in what was heard.
+    pub fn hear(&mut self, moments: impl Iterator<Item = Instant>) {
+        self.heard.extend(moments);
+    }
+
+    /// Marks that were said after these ears began, by others than `own`, and are decided by `now`.
+    fn judge(
+        &mut self,
+        said: &[Spoken],
+        own: Option<u32>,
+        origin: Instant,
+        now: Instant,
+    ) -> Vec<Outcome> {
         let due = |spoken: &&Spoken| {
-            spoken.place != marks.role.place
+            Some(spoken.place) != own
                 && spoken.at > self.judged
                 && spoken.at >= self.since + SETTLED
                 && spoken.at + DECIDED <= now
         };
-        let said = marks.said.of(marks.role.room);
         let decided: Vec<Spoken> = said.iter().filter(due).copied().collect();
         if let Some(last) = decided.last() {
             self.judged = last.at;
@@ -263,14 +291,30 @@ impl Ears {
             let ways = self.heard.iter().filter_map(|at| at.checked_duration_since(spoken.at));
             ways.filter(|way| *way < PERIOD).min()
         };
-        let outcome = decided.iter().map(|spoken| Outcome {
+        let outcomes = decided.iter().map(|spoken| Outcome {
             speaker: spoken.place,
-            said: spoken.at.saturating_duration_since(marks.origin),
+            said: spoken.at.saturating_duration_since(origin),
             way: heard(spoken),
         });
-        let outcome = outcome.collect();
+        let outcomes = outcomes.collect();
         self.heard.retain(|at| *at + 2 * DECIDED > now);
-        outcome
+        outcomes
+    }
+}
+
+/// The marks that the bots of this process say, for others who hear them.
+#[derive(Debug, Clone)]
+pub struct SaidMarks {
+    /// When each was said.
+    pub said: Arc<Said>,
+    /// When turns begin.
+    pub origin: Instant,
+}
+
+impl SaidMarks {
+    /// What became of the marks of a room, as one heard them who says none himself.
+    pub fn judge(&self, room: u64, judge: &mut Judge, now: Instant) -> Vec<Outcome> {
+        judge.judge(&self.said.of(room), None, self.origin, now)
     }
 }
 

@@ -4,6 +4,7 @@
 //! same that people use; it answers through `window.moim`.
 
 pub mod cdp;
+pub mod ears;
 mod link;
 
 use crate::guard::Guard;
@@ -54,6 +55,15 @@ const FLAGS: [&str; 19] = [
 /// What to do where no browser is installed.
 pub const INSTALL: &str =
     "install it with `apt-get install chromium`, or leave chromium people out";
+
+/// What the lab wants of a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Its descriptions wait for [`Page::put_link`].
+    pub link: bool,
+    /// It looks for marks in what it plays: [`ears::PageEars`].
+    pub ears: bool,
+}
 
 /// A browser process.
 #[derive(Debug)]
@@ -133,18 +143,14 @@ impl Browser {
     /// # Errors
     /// The browser refuses or is gone.
     pub async fn open(&self, url: &str) -> Result<Page, CdpError> {
-        self.open_page(url, None).await
+        self.open_with(url, Hooks::default()).await
     }
 
-    /// Opens a page whose descriptions wait for [`Page::put_link`].
+    /// The same with what the lab wants of the page before its own scripts run.
     ///
     /// # Errors
     /// As [`Browser::open`].
-    pub async fn open_linked(&self, url: &str) -> Result<Page, CdpError> {
-        self.open_page(url, Some(link::HOOK)).await
-    }
-
-    async fn open_page(&self, url: &str, script: Option<&str>) -> Result<Page, CdpError> {
+    pub async fn open_with(&self, url: &str, hooks: Hooks) -> Result<Page, CdpError> {
         let context = self.cdp.call(None, "Target.createBrowserContext", json!({})).await?;
         let target = json!({
             "url": "about:blank",
@@ -170,7 +176,8 @@ impl Browser {
             context: context["browserContextId"].clone(),
             events: Mutex::new(events),
         };
-        if let Some(source) = script {
+        let scripts = [hooks.link.then_some(link::HOOK), hooks.ears.then_some(ears::HOOK)];
+        for source in scripts.into_iter().flatten() {
             let source = json!({ "source": source });
             page.call("Page.addScriptToEvaluateOnNewDocument", source).await?;
         }

@@ -1,8 +1,9 @@
 //! A page in a real browser, from joining to leaving.
 
 use super::{Place, ended, sampling};
-use crate::canary::cdp::CdpError;
-use crate::canary::{Browser, Page};
+use crate::bot::marks::SaidMarks;
+use crate::canary::ears::PageEars;
+use crate::canary::{Browser, Hooks, Page};
 use crate::record::{Level, PersonKind};
 use crate::stage::Stage;
 use std::sync::Arc;
@@ -49,13 +50,17 @@ pub async fn canary(
     name: String,
     place: Place,
     show: u32,
+    marks: Option<SaidMarks>,
 ) {
     let mut end = stage.end();
     let asked_ms = stage.now_ms();
     stage.comes(&place.person(&name, PersonKind::Chromium));
     let address = page_address(&stage, &name, &place, show);
+    let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
+    let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
+    let hooks = Hooks { link: place.network.is_some(), ears: ears.is_some() };
     let page = tokio::select! {
-        page = opened(&browser, &address, place.network.is_some()) => match page {
+        page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
             Err(error) => {
                 return stage.fault(Some(&name), format!("could not join: {error}"));
@@ -63,7 +68,8 @@ pub async fn canary(
         },
         () = ended(&mut end) => return,
     };
-    let mut canary = Canary { stage: &stage, page: &page, name, place, show, participant: None };
+    let (stage, page) = (&*stage, page);
+    let mut canary = Canary { stage, page: &page, name, place, show, participant: None, ears };
     let mut known = Vec::new();
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
@@ -89,14 +95,6 @@ pub async fn canary(
     page.close().await;
 }
 
-/// A page, with a link before it or without.
-async fn opened(browser: &Browser, address: &str, linked: bool) -> Result<Page, CdpError> {
-    match linked {
-        true => browser.open_linked(address).await,
-        false => browser.open(address).await,
-    }
-}
-
 struct Canary<'a> {
     stage: &'a Stage,
     page: &'a Page,
@@ -104,6 +102,8 @@ struct Canary<'a> {
     place: Place,
     show: u32,
     participant: Option<String>,
+    /// Where the room is mixed and bots say marks.
+    ears: Option<PageEars>,
 }
 
 impl Canary<'_> {
@@ -128,8 +128,14 @@ impl Canary<'_> {
             ticks.tick().await;
             self.errors();
             match self.page.sample().await {
-                Ok(sample) => {
+                Ok(mut sample) => {
                     failed = 0;
+                    if let Some(ears) = &mut self.ears
+                        && let Err(error) = ears.hear(self.page, &mut sample).await
+                    {
+                        let text = format!("hears no marks: {error}");
+                        self.stage.event(Level::Warn, Some(&self.name), text);
+                    }
                     self.record(sample);
                 }
                 Err(error) => {

@@ -195,9 +195,12 @@ pub(super) fn invite<D: BotDriver>(
         if kind == PersonKind::Chromium {
             let Some(browser) = house.browser().cloned() else { continue };
             let (show, Coming::At(at)) = (scenario.canary_show, coming) else { continue };
+            let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
+            let marks = bots.and_then(|bots| bots.marks());
+            let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);
             tasks.spawn(async move {
                 sleep_until(begin + at).await;
-                person::canary(stage, browser, name, place, show).await;
+                person::canary(stage, browser, name, place, show, marks).await;
             });
             continue;
         }
