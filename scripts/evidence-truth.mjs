@@ -123,7 +123,7 @@ async function mixed() {
   });
   const changes = phases.map(
     ({ delay, loss, from_ms }) =>
-      `{ at: ${from_ms / 1000}s, delay: ${delay}ms, loss_pct: ${loss} }`,
+      `{ at: ${from_ms / 1000}s, way: down, delay: ${delay}ms, loss_pct: ${loss} }`,
   );
   const run = await behind(
     "mixed",
