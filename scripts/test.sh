@@ -61,7 +61,7 @@ part "no warnings (clippy)" \
   cargo clippy --release --locked --workspace --all-targets -- -D warnings
 runner "the same over two shards" cargo \
   env MOIM_SHARDS=2 scripts/in-namespace.sh \
-  cargo test --release --locked -p moim --test integration -- bad_input refusals witness
+  cargo test --release --locked --workspace --test integration -- bad_input refusals witness
 runner "calls over two shards" tap \
   env MOIM_SHARDS=2 scripts/in-namespace.sh \
   node --test --test-reporter=tap --test-concurrency=1 web/e2e/call.test.mjs web/e2e/mcu.test.mjs
