@@ -29,6 +29,20 @@ fn help_names_every_command_and_its_exit_codes() {
 }
 
 #[test]
+fn faults_are_refused_outside_development_mode() {
+    let directory = tempfile::tempdir().unwrap();
+    let config =
+        file(&directory, "moim.yaml", "http: { bind: \"127.0.0.1:0\" }\nmedia: { port: 0 }\n");
+    let output = moim(&["serve", "--config", &config, "--fault", "hot_thread=40us"]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("without --config"), "{said}");
+    let output = moim(&["serve", "--fault", "hot_thread"]);
+    assert_eq!(output.status.code(), Some(104), "{}", text(&output));
+    assert!(text(&output).contains("receive_buffer=4096"), "{}", text(&output));
+}
+
+#[test]
 fn a_broken_config_tells_all_errors_at_once_and_exits_with_104() {
     let directory = tempfile::tempdir().unwrap();
     let config = "htpp: { bind: \"127.0.0.1:1\" }\nmedia:\n  port: ninety\n  shards: 0\n";

@@ -60,6 +60,37 @@ function assertPassed(t, { code, text, summary }) {
   }
 }
 
+test("a browser in a mixed room hears the marks that bots say, and when", async (t) => {
+  const scenario = join(scratch(t), "ears.yaml");
+  writeFileSync(
+    scenario,
+    `name: ears
+serve: { cpus: shared }
+duration: 24s
+rooms: [{ audio: mcu, video: none, people: { bot: 4, chromium: 1 } }]
+media: { audio: speech, video: none }
+`,
+  );
+  const run = await loadHealthy(t, scenario);
+  assertPassed(t, run);
+  const heard = { bot: [], chromium: [] };
+  let expected = 0;
+  for (const { kind, sample } of run.samples)
+    for (const row of sample.received) {
+      if (kind === "chromium") expected += row.marks_expected ?? 0;
+      heard[kind].push(...(row.marks ?? []));
+    }
+  const ways = (marks) => marks.map((mark) => Math.round(mark.transit_ms));
+  t.diagnostic(`chromium heard ${heard.chromium.length} of ${expected} marks: ${ways(heard.chromium)} ms`);
+  t.diagnostic(`bots: ${ways(heard.bot)} ms`);
+  assert.ok(expected >= 3, "marks were said while it listened");
+  assert.ok(heard.chromium.length >= expected / 2, "it hears them");
+  const median = (marks) => ways(marks).sort((a, b) => a - b)[marks.length >> 1];
+  // Its jitter buffer comes on top, and holds no more here than people would bear.
+  const later = median(heard.chromium) - median(heard.bot);
+  assert.ok(later > 0 && later < 300, `${later} ms later than a bot, which plays nothing`);
+});
+
 test("first-room: everyone receives all others without loss", async (t) => {
   const run = await loadHealthy(t, join(ROOT, "scenarios/first-room.yaml"));
   assertPassed(t, run);

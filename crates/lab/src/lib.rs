@@ -11,6 +11,7 @@ pub mod canary;
 pub mod checks;
 mod cpus;
 pub mod doctor;
+pub mod generator;
 mod guard;
 mod http;
 mod kernel;

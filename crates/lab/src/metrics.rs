@@ -8,6 +8,7 @@
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
 
+use crate::bottleneck::Join;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::QualitySample;
@@ -197,6 +198,11 @@ impl Collector {
     pub fn add_warm(&mut self, person: &str, sample: &QualitySample) {
         self.seen.entry(person.to_owned()).or_insert(1);
         self.add(person, sample);
+    }
+
+    /// Takes somebody's having been connected.
+    pub fn join(&mut self, join: &Join) {
+        self.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
     }
 
     /// Takes a single value of a person, of a metric of [`NAMES`].

@@ -233,7 +233,8 @@ pub struct Monitor {
     timer: TimerLag,
     probe: Probe,
     at: Instant,
-    counters: Option<Counters>,
+    /// What its metrics said, and when.
+    counters: Option<(Instant, Counters)>,
     browser_time: Duration,
     /// Datagrams of the bots so far: sent, received.
     datagrams: Option<(u64, u64)>,
@@ -276,14 +277,13 @@ impl Monitor {
         // Last: it takes as long as the server likes.
         let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
-        MachineRecord { t_ms, server: self.server(kernel, counters, wall), generator }
+        MachineRecord { t_ms, server: self.server(kernel, counters), generator }
     }
 
     fn server(
         &mut self,
         kernel: Option<(proc::Usage, KernelUsage)>,
         counters: Option<Counters>,
-        wall: Duration,
     ) -> Option<ServerUsage> {
         let probes = self.probe.take();
         if kernel.is_none() && counters.is_none() {
@@ -298,8 +298,9 @@ impl Monitor {
             usage.kernel = Some(kernel);
         }
         let Some(after) = counters else { return Some(usage) };
-        let before = self.counters.take().unwrap_or_default();
-        let wall_s = wall.as_secs_f64();
+        let now = Instant::now();
+        let (at, before) = self.counters.take().unwrap_or((now, Counters::default()));
+        let wall_s = now.saturating_duration_since(at).as_secs_f64();
         let mbit = |before, after| rate(before, after, wall_s).map(|bytes| bytes * 8.0 / 1e6);
         usage.packets_in_per_s = rate(before.packets_in, after.packets_in, wall_s);
         usage.packets_out_per_s = rate(before.packets_out, after.packets_out, wall_s);
@@ -318,7 +319,7 @@ impl Monitor {
             let new = count.saturating_sub(before.mix.get(name).copied().unwrap_or(0));
             usage.mix.insert(name.clone(), new);
         }
-        self.counters = Some(after);
+        self.counters = Some((now, after));
         Some(usage)
     }
 

@@ -43,7 +43,8 @@ impl Resource {
                 was: was.ok_or("the link has no tbf whose rate could be changed")?,
             })
         } else if is(Candidate::Fds) {
-            let was = Rlimit { current: kernel.fd_limit, maximum: kernel.fd_limit };
+            let (current, maximum) = kernel::fd_limits(pid).ok_or("the server is gone")?;
+            let was = Rlimit { current, maximum };
             Ok(Self::Files { pid, was })
         } else {
             Err(format!("{first} of a running server cannot be changed by a fifth from outside"))
@@ -76,7 +77,9 @@ impl Resource {
             Self::Files { pid, was } => {
                 let limit = was.current.map(times);
                 let pid = Pid::from_raw(*pid as i32).ok_or(io::ErrorKind::NotFound)?;
-                let new = Rlimit { current: limit, maximum: was.maximum.max(limit) };
+                // None is no limit, and not the least one.
+                let maximum = was.maximum.map(|most| most.max(limit.unwrap_or(most)));
+                let new = Rlimit { current: limit, maximum };
                 prlimit(Some(pid), Limit::Nofile, new)?;
                 Ok(format!("{} descriptors", limit.unwrap_or(0)))
             }
@@ -180,6 +183,26 @@ mod tests {
         let less = quota(file, false);
         assert!(less.judge(&before, &summary("cpu_quota", 820.0, 0.5)).0);
         assert!(!less.judge(&before, &summary("cpu_quota", 1200.0, 0.1)).0);
+    }
+
+    #[test]
+    fn descriptors_are_put_back_with_both_limits() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let before = kernel::fd_limits(child.id());
+        let (current, maximum) = before.expect("a child of ours");
+        let was = Rlimit { current: current.map(|_| 100), maximum };
+        let resource = Resource::Files { pid: child.id(), was };
+        let what = resource.set(1.2).expect("set");
+        let changed = Changed { resource, what, more: true };
+        let raised = kernel::fd_limits(child.id()).expect("a child of ours");
+        let put_back = {
+            drop(changed);
+            kernel::fd_limits(child.id()).expect("a child of ours")
+        };
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        assert_eq!(raised, (Some(120), maximum));
+        assert_eq!(put_back, (Some(100), maximum));
     }
 
     #[test]

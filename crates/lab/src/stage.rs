@@ -49,6 +49,16 @@ struct Kept {
     notes: Vec<String>,
 }
 
+impl Kept {
+    /// What has come since `told`, which then says so.
+    fn since(&self, told: &mut Told) -> (&[Arc<SampleRecord>], &[Join]) {
+        let before = *told;
+        *told = Told { samples: self.samples.len(), joins: self.joins.len() };
+        let samples = self.samples.get(before.samples..).unwrap_or_default();
+        (samples, self.joins.get(before.joins..).unwrap_or_default())
+    }
+}
+
 /// How much of a run somebody has been told already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Told {
@@ -184,16 +194,12 @@ impl Stage {
         self.kept().server_ended_ms.get_or_insert(t_ms);
     }
 
-    /// Gives `work` the samples from the `samples`th on, and likewise everyone who was
-    /// connected since.
-    pub fn since<T>(
-        &self,
-        (samples, joins): (usize, usize),
-        work: impl FnOnce(&[Arc<SampleRecord>], &[Join]) -> T,
-    ) -> T {
+    /// Gives `work` the samples that have come since `told`, which then says so, and likewise
+    /// everyone who was connected.
+    pub fn since(&self, told: &mut Told, work: impl FnOnce(&[Arc<SampleRecord>], &[Join])) {
         let kept = self.kept();
-        let joins = kept.joins.get(joins..).unwrap_or_default();
-        work(kept.samples.get(samples..).unwrap_or_default(), joins)
+        let (samples, joins) = kept.since(told);
+        work(samples, joins);
     }
 
     /// Works on the roster.
@@ -286,16 +292,16 @@ impl Stage {
     /// What has come since `told`, which then says so. Samples are shared, not copied.
     pub fn news(&self, told: &mut Told) -> News {
         let mut kept = self.kept();
-        let news = News {
-            samples: kept.samples.get(told.samples..).unwrap_or_default().to_vec(),
-            joins: kept.joins[told.joins..].to_vec(),
+        let (samples, joins) = kept.since(told);
+        let (samples, joins) = (samples.to_vec(), joins.to_vec());
+        News {
+            samples,
+            joins,
             notes: std::mem::take(&mut kept.notes),
             connected: kept.connected,
             joined: kept.people.iter().filter(|person| person.participant.is_some()).count(),
             faults: kept.faults.len(),
-        };
-        *told = Told { samples: kept.samples.len(), joins: kept.joins.len() };
-        news
+        }
     }
 
     /// What the verdict needs, up to `end_ms`. Of a run that was `cut`, those who had not come yet

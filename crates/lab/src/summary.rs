@@ -22,12 +22,8 @@ pub use table::table;
 pub use usage::{GeneratorSummary, ServerSummary};
 use usage::{generator, generator_health, mean, server};
 
-/// Timer lag of the generator (99th percentile, ms) above which a run proves nothing.
-pub const TIMER_LAG_LIMIT_MS: f64 = 5.0;
 /// Timers so late (ms) explain even media that was gone for a whole window.
 const LAG_THAT_EXPLAINS_MS: f64 = 100.0;
-/// Share of a core of one generator thread from which on a run proves nothing.
-pub const THREAD_LIMIT_CORES: f64 = 0.95;
 /// At most so many failures are listed.
 const MAX_FAILURES: usize = 200;
 
@@ -214,9 +210,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     for record in input.samples {
         collector.add(&record.person, &record.sample);
     }
-    for join in input.joins {
-        collector.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
-    }
+    input.joins.iter().for_each(|join| collector.join(join));
     let metrics = collector.reduce();
     let thresholds: Vec<ThresholdResult> =
         input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();

@@ -1,6 +1,6 @@
 //! Thresholds: `user_p95 < 1` over the metrics of [`crate::metrics`].
 
-use crate::metrics::{REDUCTIONS, Reduced};
+use crate::metrics::{Collector, REDUCTIONS, Reduced};
 use serde::{Deserialize, Serialize};
 use settings::{Section, Shape, boolean, duration, either, parsed, section};
 use std::collections::BTreeMap;
@@ -137,7 +137,15 @@ pub struct ThresholdResult {
 impl Threshold {
     /// Judges the reduced metrics. A metric with no value fails: silence proves nothing.
     pub fn judge(&self, metrics: &BTreeMap<String, Option<Reduced>>) -> ThresholdResult {
-        let reduced = metrics.get(self.metric).and_then(Option::as_ref);
+        self.result(metrics.get(self.metric).and_then(Option::as_ref))
+    }
+
+    /// The same by what was collected so far: only this metric is reduced.
+    pub fn judge_so_far(&self, collector: &Collector) -> ThresholdResult {
+        self.result(collector.reduce_one(self.metric).as_ref())
+    }
+
+    fn result(&self, reduced: Option<&Reduced>) -> ThresholdResult {
         let value = reduced.and_then(|reduced| reduced.get(self.condition.reduction));
         ThresholdResult {
             expr: format!("{} {}", self.metric, self.condition.text),

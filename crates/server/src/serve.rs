@@ -33,6 +33,8 @@ pub enum ServeError {
     Http(HttpError),
     /// A media port could not be bound, or its settings do not fit together.
     Media(String),
+    /// The settings ask for what the mode does not allow.
+    Settings(String),
     /// The system refused a thread or a descriptor.
     System(std::io::Error),
 }
@@ -41,7 +43,7 @@ impl std::fmt::Display for ServeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Http(error) => error.fmt(f),
-            Self::Media(text) => f.write_str(text),
+            Self::Media(text) | Self::Settings(text) => f.write_str(text),
             Self::System(error) => write!(f, "the system refused a resource: {error}"),
         }
     }
@@ -62,7 +64,7 @@ impl From<std::io::Error> for ServeError {
 pub fn run(config: &Config) -> Result<(), ServeError> {
     if !config.faults.is_empty() && !config.development {
         let text = "faults are for tests of a development server: start it without --config";
-        return Err(ServeError::Media(text.into()));
+        return Err(ServeError::Settings(text.into()));
     }
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;

@@ -62,7 +62,7 @@ fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> 
     }
     for join in joins {
         let collector = windows.entry(window(join.t_ms)).or_default();
-        collector.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
+        collector.join(join);
     }
     windows.into_iter().collect()
 }
@@ -70,7 +70,7 @@ fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> 
 /// The first window in which a threshold fails; the last one where it fails in none by itself.
 fn first_window(threshold: &Threshold, windows: &[(u64, Collector)]) -> Break {
     let fails = |collector: &Collector| {
-        let result = threshold.judge(&collector.reduce());
+        let result = threshold.judge_so_far(collector);
         (!result.ok).then_some(result.value).flatten()
     };
     let found = windows.iter().find_map(|(t_ms, one)| Some((*t_ms, fails(one)?)));

@@ -177,7 +177,7 @@ impl Browser {
             events: Mutex::new(events),
         };
         if hooks.ears {
-            // The page lets no script in but its own, and an audio worklet is one.
+            // The page lets no script in but its own, and the ears have a worker of theirs.
             page.call("Page.setBypassCSP", json!({ "enabled": true })).await?;
         }
         let scripts = [hooks.link.then_some(link::HOOK), hooks.ears.then_some(ears::HOOK)];

@@ -78,7 +78,7 @@ impl Watch {
             softnet_drops: counts.softnet_drops_since(&self.network),
             links: counts.links_since(&self.network, wall),
             fds: fds(pid),
-            fd_limit: fd_limit(pid),
+            fd_limit: fd_limits(pid).and_then(|limits| limits.0),
             memory_limit_mib,
             oom_kills: delta(oom_kills, self.oom_kills),
         };
@@ -99,11 +99,13 @@ fn fds(pid: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
 }
 
-/// How many it may have open (soft limit); none where there is no limit.
-fn fd_limit(pid: u32) -> Option<u64> {
+/// How many it may have open, and how far it may raise that itself (soft and hard limit); each
+/// none where there is no limit.
+pub fn fd_limits(pid: u32) -> Option<(Option<u64>, Option<u64>)> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
+    let mut words = line.split_whitespace().map(|word| word.parse().ok());
+    Some((words.next()?, words.next()?))
 }
 
 impl QuotaUsage {

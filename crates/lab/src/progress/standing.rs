@@ -1,10 +1,11 @@
 //! Where a run stands, as far as it is shown: people, thresholds so far, machines, notes.
 
+use crate::generator;
 use crate::metrics::{Collector, percentile};
 use crate::record::{MachineRecord, SampleRecord};
 use crate::scenario::{Scenario, Url};
 use crate::stage::News;
-use crate::summary::{THREAD_LIMIT_CORES, TIMER_LAG_LIMIT_MS, short};
+use crate::summary::short;
 use crate::threshold::{Threshold, ThresholdResult};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -161,9 +162,9 @@ impl Standing {
     /// A run that has not begun.
     pub fn new(about: About) -> Self {
         let names = about.thresholds.iter().map(|threshold| threshold.metric).collect();
-        let nothing = BTreeMap::new();
-        let thresholds = about.thresholds.iter().map(|t| t.judge(&nothing)).collect();
-        Self { collector: Collector::only(names), thresholds, about, ..Self::default() }
+        let collector = Collector::only(names);
+        let thresholds = about.thresholds.iter().map(|one| one.judge_so_far(&collector)).collect();
+        Self { collector, thresholds, about, ..Self::default() }
     }
 
     /// Takes what is new.
@@ -171,9 +172,7 @@ impl Standing {
         self.begun = true;
         (self.elapsed, self.phase, self.sockets) = (elapsed, phase, sockets);
         (self.connected, self.joined, self.faults) = (news.connected, news.joined, news.faults);
-        for join in &news.joins {
-            self.collector.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
-        }
+        news.joins.iter().for_each(|join| self.collector.join(join));
         self.unjudged |= !news.samples.is_empty() || !news.joins.is_empty();
         for record in &news.samples {
             if !self.thresholds.is_empty() {
@@ -202,8 +201,8 @@ impl Standing {
             return;
         }
         self.unjudged = false;
-        let metrics = self.collector.reduce();
-        self.thresholds = self.about.thresholds.iter().map(|t| t.judge(&metrics)).collect();
+        let thresholds = self.about.thresholds.iter();
+        self.thresholds = thresholds.map(|one| one.judge_so_far(&self.collector)).collect();
         let window = Duration::from_millis(SAMPLE_INTERVAL_MS);
         self.judge_at = Some(now + window.max(now.elapsed() * JUDGE_SHARE));
     }
@@ -285,13 +284,8 @@ impl Standing {
     /// Why the generator was at its limit in the last window, if it was.
     pub fn generator_limit(&self) -> Option<String> {
         let usage = &self.machine.as_ref()?.generator;
-        if let Some((name, cores)) = &usage.busiest_thread
-            && *cores >= THREAD_LIMIT_CORES
-        {
-            return Some(format!("{name} is busy {:.0} %", cores * 100.0));
-        }
-        let lag_ms = usage.timer_lag_ms_p99;
-        (lag_ms > TIMER_LAG_LIMIT_MS).then(|| format!("timers fire {} ms late", short(lag_ms)))
+        let limits = generator::limits(std::iter::once(usage), usage.timer_lag_ms_p99);
+        limits.first().map(ToString::to_string)
     }
 
     /// At most `count` of the latest notes, in order.

@@ -2,10 +2,9 @@
 
 use crate::metrics::Collector;
 use crate::scenario::Scenario;
-use crate::stage::Stage;
+use crate::stage::{Stage, Told};
 use crate::summary::short;
 use crate::threshold::Threshold;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Looks at all that was sampled so far; each sample is taken once.
@@ -13,14 +12,14 @@ use std::time::Duration;
 pub(super) struct Abort<'a> {
     thresholds: Vec<(&'a Threshold, Duration)>,
     collector: Collector,
-    seen: (usize, usize),
+    told: Told,
 }
 
 impl<'a> Abort<'a> {
     pub(super) fn new(scenario: &'a Scenario) -> Self {
         let ending = |threshold: &'a Threshold| Some((threshold, threshold.abort?));
         let thresholds = scenario.thresholds.iter().filter_map(ending).collect();
-        Self { thresholds, collector: Collector::default(), seen: (0, 0) }
+        Self { thresholds, collector: Collector::default(), told: Told::default() }
     }
 
     /// Which threshold fails by now, in words. One of which nothing was measured yet is none: that
@@ -29,20 +28,14 @@ impl<'a> Abort<'a> {
         if self.thresholds.is_empty() {
             return None;
         }
-        let Self { thresholds, collector, seen } = self;
-        let new = stage.since(*seen, |samples, joins| {
+        let Self { thresholds, collector, told } = self;
+        stage.since(told, |samples, joins| {
             samples.iter().for_each(|record| collector.add(&record.person, &record.sample));
-            joins.iter().for_each(|join| {
-                collector.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
-            });
-            (samples.len(), joins.len())
+            joins.iter().for_each(|join| collector.join(join));
         });
-        *seen = (seen.0 + new.0, seen.1 + new.1);
         let due = thresholds.iter().filter(|(_, delay)| *delay <= elapsed);
         for (threshold, _) in due {
-            let metric = threshold.metric;
-            let reduced = BTreeMap::from([(metric.to_owned(), collector.reduce_one(metric))]);
-            let result = threshold.judge(&reduced);
+            let result = threshold.judge_so_far(collector);
             if let (false, Some(value)) = (result.ok, result.value) {
                 return Some(format!(
                     "ended at {:.1} s by abort_on_fail: {} did not hold, it was {}",

@@ -3,12 +3,13 @@
 use super::{Name, StudyOptions};
 use crate::canary;
 use crate::cpus::CpuSets;
+use crate::generator::THREAD_CORES;
 use crate::metrics::{Reduced, percentile};
 use crate::record::{self, Level, MachineRecord, Meta, SampleRecord};
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
 use crate::sockets::SocketsSummary;
-use crate::summary::{Summary, THREAD_LIMIT_CORES, exit};
+use crate::summary::{Summary, exit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,7 @@ impl Session {
     pub fn generator_was_saturated(&self) -> bool {
         let steady = self.machine.iter().skip(1);
         let busiest = steady.filter_map(|record| record.generator.busiest_thread.as_ref());
-        busiest.map(|(_, cores)| *cores).fold(0.0, f64::max) >= THREAD_LIMIT_CORES
+        busiest.map(|(_, cores)| *cores).fold(0.0, f64::max) >= THREAD_CORES
     }
 
     /// A metric's reductions.

@@ -1,13 +1,11 @@
 //! What server and generator used over a run, and whether the generator was at its limit.
 
-use super::{Input, THREAD_LIMIT_CORES, TIMER_LAG_LIMIT_MS, short};
+use super::Input;
 use crate::bottleneck::GeneratorHealth;
+use crate::generator::{self, Limit};
 use crate::record::MachineRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Share of throttled periods from which on a quota on the generator makes a run prove nothing.
-const THROTTLED_LIMIT: f64 = 0.05;
 
 /// The server over the whole run (after the first window).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -103,43 +101,16 @@ pub(super) fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
     })
 }
 
-fn busiest_thread(machine: &[MachineRecord]) -> Option<(&str, f64)> {
-    let busiest = steady(machine).iter().filter_map(|r| r.generator.busiest_thread.as_ref());
-    busiest.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, cores)| (name.as_str(), *cores))
-}
-
-/// The generator's health: its own threads, timer, quota and sockets. Browsers are shown, not
-/// judged: they share the machine's cores with everyone.
+/// The generator's health over the whole run.
 pub(super) fn generator_health(input: &Input<'_>) -> GeneratorHealth {
-    let mut reasons = Vec::new();
-    if let Some((name, cores)) = busiest_thread(input.machine)
-        && cores >= THREAD_LIMIT_CORES
-    {
-        reasons.push(format!("thread {name} of the generator was busy {:.0} %", cores * 100.0));
-    }
-    let kernel = steady(input.machine).iter().filter_map(|r| r.generator.kernel.as_ref());
-    let quotas = kernel.clone().filter_map(|kernel| kernel.quota.as_ref());
-    let (throttled, periods) =
-        quotas.fold((0, 0), |(t, p), quota| (t + quota.throttled, p + quota.periods));
-    let share = throttled as f64 / periods.max(1) as f64;
-    if share > THROTTLED_LIMIT {
-        reasons.push(format!("a CPU quota held it back in {:.0} % of the periods", share * 100.0));
-    }
-    let dropped: u64 = kernel.filter_map(|kernel| kernel.udp_drops).sum();
-    if dropped > 0 {
-        reasons.push(format!("its sockets' receive buffers were full for {dropped} datagrams"));
-    }
-    let only_late_timers = reasons.is_empty();
-    if input.timer_lag_ms_p99 > TIMER_LAG_LIMIT_MS {
-        let lag = short(input.timer_lag_ms_p99);
-        reasons.push(format!("timers of the generator fired {lag} ms late (99th percentile)"));
-    }
+    let windows = steady(input.machine).iter().map(|record| &record.generator);
+    let mut limits = generator::limits(windows, input.timer_lag_ms_p99);
     let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
-    if late > TIMER_LAG_LIMIT_MS {
-        let late = short(late);
-        reasons.push(format!("the link sent packets on {late} ms late (99th percentile)"));
+    limits.extend((late > generator::LATE_MS).then_some(Limit::Link(late)));
+    GeneratorHealth {
+        only_late_timers: !limits.is_empty() && limits.iter().all(Limit::is_lateness),
+        reasons: limits.iter().map(ToString::to_string).collect(),
     }
-    GeneratorHealth { only_late_timers: only_late_timers && !reasons.is_empty(), reasons }
 }
 
 pub(super) fn generator(input: &Input<'_>, health: &GeneratorHealth) -> GeneratorSummary {
