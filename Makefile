@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-ends bench-bots \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends bench-bots \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -52,6 +52,12 @@ evidence-truth: build ## delay, loss and jitter as read against what the lab's l
 
 evidence-bottleneck: build ## eight ways to break a server: does the lab name each? (28 min, goes on where it stopped)
 	@scripts/evidence-bottleneck.sh
+
+evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
+	@scripts/evidence-canaries.sh
+
+evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a healthy generator
+	@scripts/evidence-thousand.sh
 
 evidence-ends: build ## runs that are interrupted or killed: record, report, processes, terminal
 	@scripts/evidence-ends.sh

@@ -20,7 +20,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY, finish, load, loadavg } from "./evidence.mjs";
+import { BINARY, finish, load, loadavg, random } from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
 const SECONDS = 33;
@@ -40,17 +40,6 @@ const NAMES = {
   healthy: "none",
 };
 const before = loadavg();
-
-/** Numbers from 0 to 1 (mulberry32). */
-function random(seed) {
-  let a = seed >>> 0;
-  return () => {
-    a = (a + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(a ^ (a >>> 15), a | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 // ---- what is started and ended -------------------------------------------------------------------------
 

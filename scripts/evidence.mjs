@@ -44,12 +44,23 @@ export async function load(scenario, { wrap = [], flags = [] } = {}) {
  * Runs a scenario, and once more where the generator was at its limit (exit 110): such a run
  * proves nothing. Says how many runs that took.
  */
-export async function healthy(scenario) {
-  const first = await load(scenario);
+export async function healthy(scenario, options) {
+  const first = await load(scenario, options);
   if (first.code !== 110) return { ...first, tries: 1 };
   const reasons = first.summary?.generator?.reasons?.join("; ") ?? "no summary";
   console.error(`the generator was not healthy (${reasons}): once more`);
-  return { ...(await load(scenario)), tries: 2 };
+  return { ...(await load(scenario, options)), tries: 2 };
+}
+
+/** Numbers from 0 to 1 (mulberry32). */
+export function random(seed) {
+  let a = seed >>> 0;
+  return () => {
+    a = (a + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(a ^ (a >>> 15), a | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
 }
 
 /** The machine, with its load before the run. */

@@ -47,7 +47,8 @@ enum Command {
     /// full report.
     ///
     /// Exit codes: 0 passed, 99 a threshold or a check failed, 104 bad scenario, 105 interrupted,
-    /// 110 the load generator was the limit (inconclusive), 111 the target is not there.
+    /// 110 the load generator was the limit (inconclusive), 111 the target is not there, 113
+    /// browsers and bots disagree about the same media (inconclusive).
     Load {
         /// The scenario, such as scenarios/first-room.yaml.
         #[arg(required_unless_present = "schema")]
@@ -66,6 +67,9 @@ enum Command {
         /// Plain lines while it runs, instead of the view that a terminal gets.
         #[arg(long)]
         plain: bool,
+        /// For tests, development only: freeze_counter (bots count no freezes).
+        #[arg(long, value_name = "FAULT", hide_short_help = true)]
+        fault: Option<lab::fault::Fault>,
         /// Print the JSON Schema of scenarios, for editors, and do nothing else.
         #[arg(long)]
         schema: bool,
@@ -147,8 +151,9 @@ fn main() -> ExitCode {
             lab::print_schema().into()
         }
         Command::Load { scenario: Some(scenario), check: true, .. } => lab::check(&scenario).into(),
-        Command::Load { scenario: Some(scenario), runs, prove, plain, .. } => {
-            let options = LoadOptions { scenario, runs_dir: runs, server_exe: None, prove, plain };
+        Command::Load { scenario: Some(scenario), runs, prove, plain, fault, .. } => {
+            let runs_dir = runs;
+            let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
         Command::Study { name, quick, out } => {

@@ -7,6 +7,7 @@ use crate::bot::hearing::MixWindows;
 use crate::bot::marks::{MarkRole, SaidMarks};
 use crate::bot::talk::TalkRole;
 use crate::bot::tones::ToneRole;
+use crate::fault::Fault;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -202,8 +203,14 @@ pub trait BotHandle: Send + Sync + 'static {
 /// The driver of this build.
 pub type Driver = crate::bot::driver::Driver;
 
-/// Starts the driver's thread; bots bind to the own address that reaches `target`.
-pub fn start_for(target: SocketAddr) -> Result<Driver, BotError> {
+/// Bots whose packets a thread bears with ease.
+const BOTS_A_THREAD: usize = 400;
+
+/// Starts the driver's threads for so many bots: one, and with many bots more where this process has
+/// the CPUs. Bots bind to the own address that reaches `target`. With a `fault` they are wrong on purpose.
+pub fn start_for(target: SocketAddr, bots: u32, fault: Option<Fault>) -> Result<Driver, BotError> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (bots as usize).div_ceil(BOTS_A_THREAD).clamp(1, cpus);
     let options = crate::bot::driver::Options::default();
-    Driver::start(&crate::bot::driver::Options { target: Some(target), ..options })
+    Driver::start(&crate::bot::driver::Options { threads, target: Some(target), fault, ..options })
 }

@@ -4,6 +4,7 @@
 //! [`render`] makes the report of an old run again. All give the exit code of the command
 //! ([`summary::exit`]).
 
+pub mod agreement;
 pub mod bot;
 pub mod bots;
 pub mod bottleneck;
@@ -11,6 +12,7 @@ pub mod canary;
 pub mod checks;
 mod cpus;
 pub mod doctor;
+pub mod fault;
 pub mod generator;
 mod guard;
 mod http;
@@ -56,7 +58,8 @@ pub fn load(options: &LoadOptions) -> u8 {
             return exit::GENERATOR_LIMIT;
         }
     };
-    let result = runtime.block_on(run::run(options, run::bots_of_this_build, run::interrupted()));
+    let result =
+        runtime.block_on(run::run(options, run::bots_of_this_build(options), run::interrupted()));
     match result {
         Ok(mut run) => {
             if options.prove {

@@ -4,7 +4,7 @@ use crate::http;
 use crate::kernel;
 use crate::proc;
 use crate::record::{GeneratorUsage, KernelUsage, MachineRecord, ServerUsage};
-use crate::scenario::Url;
+use crate::scenario::{LinkLimit, Url};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -230,6 +230,7 @@ pub struct Monitor {
     server: Option<kernel::Watch>,
     own: kernel::Watch,
     browser_pid: Option<u32>,
+    link_limit: LinkLimit,
     timer: TimerLag,
     probe: Probe,
     at: Instant,
@@ -241,6 +242,11 @@ pub struct Monitor {
 }
 
 impl Monitor {
+    /// What the server's link bears is declared so.
+    pub fn with_link_limit(self, link_limit: LinkLimit) -> Self {
+        Self { link_limit, ..self }
+    }
+
     /// Begins to watch. `server_pid`: none where the server is on another machine.
     ///
     /// # Errors
@@ -256,6 +262,7 @@ impl Monitor {
             server: server_pid.map(kernel::Watch::start),
             own: kernel::Watch::start(std::process::id()),
             browser_pid,
+            link_limit: LinkLimit::default(),
             timer: TimerLag::start()?,
             at: Instant::now(),
             counters: None,
@@ -286,10 +293,13 @@ impl Monitor {
         counters: Option<Counters>,
     ) -> Option<ServerUsage> {
         let probes = self.probe.take();
-        if kernel.is_none() && counters.is_none() {
+        let declared = self.link_limit != LinkLimit::default();
+        if kernel.is_none() && counters.is_none() && !declared {
             return None;
         }
-        let mut usage = ServerUsage { probes: Some(probes), ..ServerUsage::default() };
+        let link_limit = self.link_limit;
+        let probes = Some(probes);
+        let mut usage = ServerUsage { probes, link_limit, ..ServerUsage::default() };
         if let Some((used, kernel)) = kernel {
             usage.cpu_cores = Some(used.cores);
             usage.threads = used.threads;

@@ -94,6 +94,7 @@ impl Place {
             kind,
             room: self.room.clone(),
             role: self.role.as_ref().map(|role| role.name.clone()),
+            network: self.network,
             participant: None,
         }
     }

@@ -78,6 +78,9 @@ pub struct PersonMeta {
     /// What he was there for, where the room's bots have roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// Which of the scenario's networks is before him, from 0; none: no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<usize>,
     /// The participant id; none for one who could not join.
     pub participant: Option<String>,
 }
@@ -333,6 +336,7 @@ pub(crate) mod tests {
                 kind: PersonKind::Bot,
                 room: "r".into(),
                 role: None,
+                network: None,
                 participant: None,
             }],
             machine: MachineMeta { cores: 2, ..Default::default() },

@@ -8,6 +8,7 @@ mod watch;
 use crate::bots::{self, BotDriver, BotError};
 use crate::canary;
 use crate::checks;
+use crate::fault::Fault;
 use crate::link::networks::Networks;
 use crate::monitor::Monitor;
 use crate::proc;
@@ -49,6 +50,8 @@ pub struct LoadOptions {
     pub prove: bool,
     /// Plain lines on stderr, even where it is a terminal.
     pub plain: bool,
+    /// What the lab does wrong on purpose.
+    pub fault: Option<Fault>,
 }
 
 /// Why there is no run at all.
@@ -93,7 +96,7 @@ pub(crate) struct Run {
 /// Runs a scenario; `interrupt` ends it early, with a full report.
 pub(crate) async fn run<D: BotDriver>(
     options: &LoadOptions,
-    start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
+    start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
     let scenario = Scenario::read(&options.scenario)
@@ -105,7 +108,7 @@ pub(crate) async fn run<D: BotDriver>(
 pub(crate) async fn run_scenario<D: BotDriver>(
     scenario: &Scenario,
     options: &LoadOptions,
-    start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
+    start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
     if scenario.browsers() > 0 {
@@ -163,7 +166,8 @@ async fn act<D: BotDriver>(
         house.server_pid(),
         house.browser().map(|browser| browser.pid()),
     )
-    .await?;
+    .await?
+    .with_link_limit(scenario.link_limit);
     let networks = Networks::start(&scenario.networks)?;
     let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
     let stage = Arc::new(stage.with_networks(networks));
@@ -321,7 +325,7 @@ pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
         Err(why) => (false, format!("not proven: {why}")),
         Ok(changed) => {
             eprintln!("once more, with {}", changed.what);
-            match self::run(options, bots_of_this_build, interrupted()).await {
+            match once_more(options).await {
                 Ok(second) => {
                     let (proven, text) = changed.judge(&run.summary, &second.summary);
                     (proven, format!("{text}, see {}", second.dir.display()))
@@ -340,6 +344,17 @@ pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
     }
 }
 
+/// A run that is compared with one before: one whose generator was at its limit proves nothing, and is
+/// played again, once.
+async fn once_more(options: &LoadOptions) -> Result<Run, NoRun> {
+    let run = self::run(options, bots_of_this_build(options), interrupted()).await?;
+    if run.summary.exit_code != exit::GENERATOR_LIMIT {
+        return Ok(run);
+    }
+    eprintln!("and again: the generator was at its limit");
+    self::run(options, bots_of_this_build(options), interrupted()).await
+}
+
 /// Ctrl-C, or being asked to end.
 pub(crate) async fn interrupted() {
     let terminated = async {
@@ -356,8 +371,14 @@ pub(crate) async fn interrupted() {
 }
 
 /// Starts the bots of this build, on the own address that reaches the target.
-pub(crate) fn bots_of_this_build(target: &Url) -> Result<bots::Driver, BotError> {
-    bots::start_for(address_of(target).map_err(|error| BotError::new(error.to_string()))?)
+pub(crate) fn bots_of_this_build(
+    options: &LoadOptions,
+) -> impl FnOnce(&Url, u32) -> Result<bots::Driver, BotError> + use<> {
+    let fault = options.fault;
+    move |target, bots| {
+        let target = address_of(target).map_err(|error| BotError::new(error.to_string()))?;
+        bots::start_for(target, bots, fault)
+    }
 }
 
 /// The first address of a server.

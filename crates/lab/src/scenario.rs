@@ -12,6 +12,7 @@ use crate::threshold::{self, Threshold};
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
 pub use rooms::{Role, RoomGroup};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub name: String,
     /// What is tested.
     pub target: Target,
+    /// What the target's link bears, as far as it was said: the lab cannot see it from outside.
+    pub link_limit: LinkLimit,
     /// How long, from the first join.
     pub duration: Duration,
     /// The rooms; none where there are only sockets.
@@ -49,6 +52,15 @@ pub struct Scenario {
     pub events: Vec<ScenarioEvent>,
     /// The file's text, for the record.
     pub text: String,
+}
+
+/// What a link to people bears, as somebody declared it; none: not said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkLimit {
+    /// Mbit/s.
+    pub mbit_per_s: Option<f64>,
+    /// Packets a second.
+    pub packets_per_s: Option<f64>,
 }
 
 /// What is tested.
@@ -201,7 +213,7 @@ impl Scenario {
 
 fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let name = root.read("name", name()).required();
-    let target = decode_target(root);
+    let (target, link_limit) = decode_target(root).unzip();
     let seconds = |s| Duration::from_secs(s);
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
     let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
@@ -229,6 +241,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let mut scenario = Scenario {
         name: name?,
         target: target?,
+        link_limit: link_limit?,
         duration: length?,
         rooms: rooms?,
         sockets,
@@ -285,17 +298,22 @@ fn name() -> impl settings::Shape<Value = String> {
     .like(json!({ "type": ["string", "number"], "pattern": "^[a-z0-9_-][a-z0-9._-]{0,39}$" }))
 }
 
-fn decode_target(root: &mut Section<'_>) -> Option<Target> {
-    let url = root.read(
+fn decode_target(root: &mut Section<'_>) -> Option<(Target, LinkLimit)> {
+    let running = root.read(
         "target",
         section(|target| {
             target.read("adapter", one_of(&[("moim", ())])).or(());
-            target
+            let url = target
                 .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^http://[^/?#@ ]+/?$"))
-                .required()
+                .required();
+            let limit = target.section("limit", |limit| LinkLimit {
+                mbit_per_s: limit.read("mbit_per_s", number(0.001..=1e6)).optional(),
+                packets_per_s: limit.read("packets_per_s", number(1.0..=1e9)).optional(),
+            });
+            Some((url?, limit))
         }),
     );
-    let url = url.optional();
+    let running = running.optional();
     let serve = root.section("serve", |serve| ServeOptions {
         shards: serve.read("shards", number(1..=64)).or(1),
         cpus: decode_cpus(serve),
@@ -304,8 +322,8 @@ fn decode_target(root: &mut Section<'_>) -> Option<Target> {
                 runs, or `serve: {}` to have one started";
     match (root.exactly_one(&["target", "serve"], cure), root.has("serve")) {
         (false, _) => None,
-        (true, false) => url.map(Target::Running),
-        (true, true) => Some(Target::Serve(serve)),
+        (true, false) => running.map(|(url, limit)| (Target::Running(url), limit)),
+        (true, true) => Some((Target::Serve(serve), LinkLimit::default())),
     }
 }
 

@@ -4,6 +4,7 @@ mod quality;
 mod table;
 mod usage;
 
+use crate::agreement::{self, Agreement};
 use crate::bot::hearing::MixWindows;
 pub use crate::bottleneck::Bottleneck;
 use crate::bottleneck::{self, GeneratorHealth, Join};
@@ -41,6 +42,8 @@ pub mod exit {
     pub const GENERATOR_LIMIT: u8 = 110;
     /// The target does not answer.
     pub const TARGET_UNREACHABLE: u8 = 111;
+    /// Browsers and bots disagree: neither can be believed.
+    pub const DISAGREEMENT: u8 = 113;
 }
 
 /// How a run came out.
@@ -146,6 +149,9 @@ pub struct Summary {
     pub checks: Vec<Check>,
     /// All that failed, in words.
     pub failures: Vec<String>,
+    /// How browsers and bots agreed; null where they shared no room and network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
     /// Windows of a mix that listeners judged; null where nobody did.
     #[serde(default)]
     pub mix_windows: Option<u64>,
@@ -215,7 +221,8 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     let thresholds: Vec<ThresholdResult> =
         input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();
     let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
-    let checks = checks(input, people);
+    let agreement = agreement::compare(input.meta, input.samples);
+    let checks = checks(input, people, agreement.as_ref());
     let health = generator_health(input);
     let generator = generator(input, &health);
 
@@ -240,7 +247,12 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     let failed = !failures.is_empty();
     let server = server(input.machine);
     let quality = quality::judge(input, &metrics, &generator, server.as_ref());
-    let (verdict, exit_code) = verdict(input, &health, checks_failed, failed);
+    let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
+    let (verdict, exit_code) = match verdict(input, &health, checks_failed, failed) {
+        // What one of them says is wrong, and nobody knows whose word it is.
+        (_, exit::PASS | exit::FAIL) if disagree => (Verdict::Inconclusive, exit::DISAGREEMENT),
+        other => other,
+    };
     let bottleneck = bottleneck(input, &health, &thresholds, failed);
     Summary {
         schema: SCHEMA,
@@ -260,6 +272,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         machine: input.meta.machine.clone(),
         checks,
         failures,
+        agreement,
         mix_windows: mix_windows(input, |heard| heard.windows),
         mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
         churn: input.expected.and_then(|expected| churn(&expected.churn)),
@@ -337,7 +350,7 @@ fn verdict(
     }
 }
 
-fn checks(input: &Input<'_>, people: usize) -> Vec<Check> {
+fn checks(input: &Input<'_>, people: usize, agreement: Option<&Agreement>) -> Vec<Check> {
     let all = input.meta.people.len();
     let missing = input.subscriptions.len();
     let alive = if missing == 0 {
@@ -345,7 +358,7 @@ fn checks(input: &Input<'_>, people: usize) -> Vec<Check> {
     } else {
         format!("{missing} failures")
     };
-    vec![
+    let mut checks = vec![
         Check {
             name: "all joined".into(),
             ok: people == all,
@@ -360,7 +373,13 @@ fn checks(input: &Input<'_>, people: usize) -> Vec<Check> {
                 [first, rest @ ..] => format!("{first}{}", others(rest.len())),
             },
         },
-    ]
+    ];
+    checks.extend(agreement.map(|agreement| Check {
+        name: "browsers and bots agree".into(),
+        ok: agreement.disagreements.is_empty(),
+        detail: agreement.to_string(),
+    }));
+    checks
 }
 
 fn others(count: usize) -> String {

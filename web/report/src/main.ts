@@ -6,6 +6,7 @@ import {
   lossPct,
   machineLines,
   meanOf,
+  type PersonRow,
   peopleRows,
   qualityLines,
   rttMs,
@@ -55,14 +56,15 @@ function show(record: RunRecord): void {
     heading(record),
     banner(summary),
     keyFigures(record),
-    ...judgement(summary),
     ...limits(summary),
+    ...judgement(summary),
     ...plots(record, charts),
     section(
       "People",
       "Worst first. Loss is of the whole run, the rest are medians of a person's samples; the first sample is left out.",
       peopleTable(record),
     ),
+    ...comingAndGoing(summary),
     ...metricsTable(summary),
     ...machineTables(summary),
     ...eventList(record),
@@ -147,6 +149,7 @@ function keyFigures({ meta, summary }: RunRecord): HTMLElement {
     ["Frame rate", `${figure(metric("frames_per_second").user_p5)} /s`, "5th percentile of people"],
     ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
     ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
+    ["Quality", summary.quality ?? "–", "stable, caution or danger"],
     ["A packet out", `${figure(server.us_per_packet_out, 2)} µs`, "of server CPU"],
     ["Length", `${figure(summary.duration_s ?? meta.duration_s, 0)} s`, bottleneck(summary)],
   ];
@@ -315,13 +318,24 @@ function plots({ samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
 
 function peopleTable(record: RunRecord): HTMLElement {
   const percent = (ratio: number | null) => (ratio === null ? null : ratio * 100);
+  const rows = peopleRows(record);
   return table(
     "People",
-    peopleRows(record),
+    rows,
     [
       { title: "Person", words: true, text: (row) => row.name, sort: (row) => row.name },
       { title: "Kind", words: true, text: (row) => row.kind, sort: (row) => row.kind },
       { title: "Room", words: true, text: (row) => row.room, sort: (row) => row.room },
+      ...(rows.some((row) => row.role)
+        ? [
+            {
+              title: "Role",
+              words: true,
+              text: (row: PersonRow) => row.role,
+              sort: (row: PersonRow) => row.role,
+            },
+          ]
+        : []),
       { title: "MOS-LQ", text: (row) => figure(row.mos_lq, 2), sort: (row) => row.mos_lq },
       { title: "MOS-CQ", text: (row) => figure(row.mos_cq, 2), sort: (row) => row.mos_cq },
       { title: "Loss %", text: (row) => figure(row.loss_pct, 2), sort: (row) => row.loss_pct },
@@ -341,6 +355,36 @@ function peopleTable(record: RunRecord): HTMLElement {
     ],
     (row) => (row.samples === 0 ? "bad" : ""),
   );
+}
+
+/** What came of people who come and go. */
+function comingAndGoing({ churn }: Summary): HTMLElement[] {
+  if (!churn) return [];
+  const counts: [string, number | null | undefined][] = [
+    ["came", churn.arrived],
+    ["found no place left", churn.dropped],
+    ["visits that lasted as long as they were to", churn.loops],
+    ...Object.entries(churn.failures ?? {}).map(([reason, count]): [string, number] => [
+      `visits that failed: ${reason}`,
+      count,
+    ]),
+    ["ms from asking to join until the first sound, median", churn.join_to_first_audio_ms_p50],
+    ["ms from asking to join until the first sound, at most", churn.join_to_first_audio_ms_max],
+  ];
+  return [
+    section(
+      "Coming and going",
+      "",
+      table(
+        "Coming and going",
+        counts.filter(([, count]) => count !== null && count !== undefined),
+        [
+          { title: "Of people", long: true, text: ([what]) => what },
+          { title: "", text: ([, count]) => figure(count, 0) },
+        ],
+      ),
+    ),
+  ];
 }
 
 function metricsTable(summary: Summary): HTMLElement[] {
@@ -401,8 +445,11 @@ function machineTables({ server, generator, networks }: Summary): HTMLElement[] 
   }
   if (server) sections.push(section("Server threads", "", cores("Server threads", threads(server.threads))));
   if (generator) {
+    const reasons = generator.reasons?.length ? `: ${generator.reasons.join("; ")}` : "";
     const health =
-      generator.healthy === false ? "The generator was at its limit." : "The generator was healthy.";
+      generator.healthy === false
+        ? `The generator was at its limit${reasons}.`
+        : "The generator was healthy.";
     const lag = `Timer lag p99 ${figure(generator.timer_lag_ms_p99, 2)} ms.`;
     sections.push(
       section(

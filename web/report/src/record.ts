@@ -17,6 +17,7 @@ export interface Person {
   name: string;
   kind: string;
   room?: string;
+  role?: string | null;
   participant?: string | null;
 }
 
@@ -81,6 +82,7 @@ export interface Summary {
   schema?: number;
   verdict?: "pass" | "fail" | "inconclusive";
   exit_code?: number;
+  quality?: "stable" | "caution" | "danger" | null;
   people?: number;
   subscriptions?: number;
   duration_s?: number;
@@ -104,6 +106,15 @@ export interface Summary {
     cpu_cores?: number | null;
     timer_lag_ms_p99?: number | null;
     threads?: Record<string, number>;
+    reasons?: string[];
+  } | null;
+  churn?: {
+    loops?: number;
+    failures?: Record<string, number>;
+    arrived?: number | null;
+    dropped?: number | null;
+    join_to_first_audio_ms_p50?: number | null;
+    join_to_first_audio_ms_max?: number | null;
   } | null;
   networks?: { name: string; up: LinkFigures; down: LinkFigures }[];
   machine?: Machine;

@@ -109,6 +109,7 @@ export interface PersonRow {
   name: string;
   kind: string;
   room: string;
+  role: string;
   samples: number;
   loss_pct: number | null;
   jitter_ms: number | null;
@@ -142,6 +143,7 @@ export function peopleRows({ meta, samples }: RunRecord): PersonRow[] {
       name,
       kind: known.get(name)?.kind ?? all[0]?.kind ?? "",
       room: known.get(name)?.room ?? "",
+      role: known.get(name)?.role ?? "",
       samples: all.length,
       loss_pct: lossPct({ received }),
       jitter_ms: median(meanOf("jitter_ms")),

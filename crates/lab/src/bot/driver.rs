@@ -14,6 +14,7 @@ use crate::bots::{
     AudioSource, BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool,
     VideoSource,
 };
+use crate::fault::Fault;
 use hdrhistogram::Histogram;
 use net::Waker;
 use std::collections::BTreeMap;
@@ -43,11 +44,14 @@ pub struct Options {
     pub seed: u64,
     /// ICE and DTLS must be done so long after the answer.
     pub connect_timeout: Duration,
+    /// What they do wrong on purpose.
+    pub fault: Option<Fault>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: 1, target: None, seed: 1, connect_timeout: Duration::from_secs(10) }
+        let connect_timeout = Duration::from_secs(10);
+        Self { threads: 1, target: None, seed: 1, connect_timeout, fault: None }
     }
 }
 
@@ -128,6 +132,7 @@ struct Common {
     local_ip: IpAddr,
     seed: u64,
     connect_timeout: Duration,
+    fault: Option<Fault>,
     /// One for all, so that what one says and another hears is measured by the same.
     clock: Clock,
     stop: AtomicBool,
@@ -267,6 +272,7 @@ impl Driver {
             local_ip,
             seed: options.seed,
             connect_timeout: options.connect_timeout,
+            fault: options.fault,
             clock: Clock {
                 origin: Instant::now(),
                 unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),

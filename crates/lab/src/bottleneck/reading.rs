@@ -130,11 +130,12 @@ pub fn readings(record: &MachineRecord) -> Vec<Reading> {
     let mut all = Vec::new();
     if let Some(kernel) = &server.kernel {
         all.extend([cpu(kernel), thread(server, kernel), quota(server, kernel)]);
-        let links = kernel.links.iter().filter_map(link);
-        all.push(links.max_by(|a, b| a.level.total_cmp(&b.level)));
         all.extend([socket_buffer(server, kernel), softirq(kernel)]);
         all.extend([memory(server, kernel), fds(kernel)]);
     }
+    let links = server.kernel.iter().flat_map(|kernel| kernel.links.iter().filter_map(link));
+    let links = links.chain(declared_link(record, server));
+    all.push(links.max_by(|a, b| a.level.total_cmp(&b.level)));
     all.extend([signaling(server), mixer(server)]);
     all.into_iter().flatten().collect()
 }
@@ -206,6 +207,24 @@ fn link(link: &LinkUsage) -> Option<Reading> {
     );
     let dropped = if link.drops > 0 { 1.0 } else { 0.0 };
     reading(Candidate::Network, (used.unwrap_or(0.0) / LINK).max(dropped), text)
+}
+
+/// The link as the scenario declares it, against what went to people: as the server counts it, or else as
+/// the bots do.
+fn declared_link(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {
+    let used = |value: Option<f64>, limit: Option<f64>| Some((value?, limit?));
+    let limit = server.link_limit;
+    let packets = server.packets_out_per_s.or(record.generator.packets_in_per_s);
+    let found = [
+        (used(server.mbit_out_per_s, limit.mbit_per_s), "Mbit/s"),
+        (used(packets, limit.packets_per_s), "packets/s"),
+    ];
+    let found = found.into_iter().filter_map(|(used, unit)| {
+        let (value, limit) = used?;
+        let text = format!("{value:.1} of the declared {limit} {unit} went to people");
+        reading(Candidate::Network, value / limit / LINK, text)
+    });
+    found.max_by(|a, b| a.level.total_cmp(&b.level))
 }
 
 fn socket_buffer(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {

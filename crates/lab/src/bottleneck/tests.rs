@@ -236,3 +236,24 @@ fn nothing_is_known_of_a_server_elsewhere() {
     assert_eq!(first(&machine, None), "none");
     assert_eq!(first(&[], Some(&at(9_000))), "unexplained");
 }
+
+#[test]
+fn a_declared_limit_is_held_against_what_goes_to_people() {
+    let limit = crate::scenario::LinkLimit { mbit_per_s: Some(100.0), packets_per_s: None };
+    let declared = |mbit| {
+        run(0..10, |server| {
+            (server.link_limit, server.mbit_out_per_s) = (limit, Some(mbit));
+        })
+    };
+    assert_eq!(first(&declared(91.0), Some(&at(9_000))), "network");
+    assert_eq!(first(&declared(60.0), Some(&at(9_000))), "unexplained");
+    // A server elsewhere that tells nothing: what the bots receive.
+    let limit = crate::scenario::LinkLimit { mbit_per_s: None, packets_per_s: Some(10_000.0) };
+    let elsewhere = ServerUsage { link_limit: limit, ..ServerUsage::default() };
+    let mut machine = run(0..0, |_| {});
+    for record in &mut machine {
+        record.server = Some(elsewhere.clone());
+        record.generator.packets_in_per_s = Some(9_500.0);
+    }
+    assert_eq!(first(&machine, Some(&at(9_000))), "network");
+}

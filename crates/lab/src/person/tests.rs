@@ -32,6 +32,7 @@ impl Theatre {
             kind: PersonKind::Bot,
             room: "r".into(),
             role: None,
+            network: None,
             participant: None,
         };
         let stage = Stage::new(url, writer, names.iter().map(meta).collect());

@@ -1,5 +1,6 @@
 //! What server and generator used in an interval: the lines of `machine.jsonl`.
 
+use crate::scenario::LinkLimit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -50,6 +51,9 @@ pub struct ServerUsage {
     /// What the kernel says of it; null where the process is not on this machine.
     #[serde(default)]
     pub kernel: Option<KernelUsage>,
+    /// What its link bears, as the scenario declares it.
+    #[serde(default)]
+    pub link_limit: LinkLimit,
 }
 
 /// What the generator used in an interval.

@@ -31,7 +31,7 @@ impl<D: BotDriver> House<D> {
         scenario: &Scenario,
         options: &LoadOptions,
         dir: &Path,
-        start_bots: impl FnOnce(&Url) -> Result<D, BotError>,
+        start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
     ) -> Result<Self, NoRun> {
         let all_cpus = net::thread::current_thread_cpus()?;
         let (url, server, cpus) = match &scenario.target {
@@ -64,8 +64,9 @@ impl<D: BotDriver> House<D> {
                 (server.url.clone(), Some(server), Some(sets))
             }
         };
-        let bots = (scenario.bots() > 0)
-            .then(|| start_bots(&url).map(Arc::new).map_err(|error| error.to_string()));
+        let bots = (scenario.bots() > 0).then(|| {
+            start_bots(&url, scenario.bots()).map(Arc::new).map_err(|error| error.to_string())
+        });
         let browser = match scenario.browsers() {
             0 => None,
             _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),

@@ -27,7 +27,7 @@ fn the_first_room() {
 fn every_key() {
     let text = "
 name: all
-target: { adapter: moim, url: \"http://[::1]:7880\" }
+target: { adapter: moim, url: \"http://[::1]:7880\", limit: { mbit_per_s: 100 } }
 duration: 1m
 rooms:
   - { count: 2, audio: sfu, video: sfu, video_codec: vp8, people: { bot: 3, chromium: 1 } }
@@ -42,6 +42,8 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     let url = Url { host: "[::1]".into(), port: 7880 };
     assert_eq!(url.socket(), "ws://[::1]:7880/socketcluster/");
     assert_eq!(scenario.target, Target::Running(url));
+    let limit = LinkLimit { mbit_per_s: Some(100.0), packets_per_s: None };
+    assert_eq!(scenario.link_limit, limit);
     assert_eq!((scenario.bots(), scenario.chromium()), (7, 2));
     assert_eq!(scenario.media.video, VideoSource::P480);
     assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));

@@ -138,6 +138,7 @@ impl Sessions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
                 server_exe: options.server_exe.clone(),
+                fault: None,
                 prove: false,
                 // Lines of many sessions stay readable one after the other.
                 plain: true,
@@ -191,8 +192,13 @@ impl Sessions {
         eprintln!("--- session {name}");
         let text = format!("name: {name}\n{text}");
         let scenario = Scenario::parse(&text, name).map_err(|problems| problems.to_string())?;
-        let ran =
-            run::run_scenario(&scenario, &self.options, run::bots_of_this_build, interrupt).await;
+        let ran = run::run_scenario(
+            &scenario,
+            &self.options,
+            run::bots_of_this_build(&self.options),
+            interrupt,
+        )
+        .await;
         let ran = ran.map_err(|no_run| no_run.to_string())?;
         let load_average = crate::proc::machine().load_average.first().copied();
         let record = record::read(&ran.dir).map_err(|error| error.to_string())?;

@@ -7,6 +7,7 @@ use crate::bot::media::{BotMedia, Config, Opening};
 use crate::bot::talk::Talk;
 use crate::bot::tones::Tone;
 use crate::bots::{AudioSource, BotCommand, BotError, BotOffer, BotSpec, SlotPool, VideoSource};
+use crate::fault::Fault;
 use net::{Datagram, RecvBatch};
 use rtp::negotiated::{Direction, Kind, Negotiated};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -337,7 +338,15 @@ impl Peer {
 
     pub(super) fn sample(&mut self) -> Result<QualitySample, BotError> {
         self.alive()?;
-        Ok(self.media.sample(Instant::now()))
+        let mut sample = self.media.sample(Instant::now());
+        match self.common.fault {
+            None => {}
+            Some(Fault::FreezeCounter) => {
+                let counted = sample.received.iter_mut().filter_map(|row| row.freezes.as_mut());
+                counted.for_each(|count| *count = 0);
+            }
+        }
+        Ok(sample)
     }
 
     pub(super) fn add_health(&self, health: &mut Health) {

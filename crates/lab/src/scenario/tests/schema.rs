@@ -42,7 +42,7 @@ events:
 ",
     "
 name: running
-target: { adapter: moim, url: \"http://127.0.0.1:7880\" }
+target: { adapter: moim, url: \"http://127.0.0.1:7880\", limit: { mbit_per_s: 1.5, packets_per_s: 100 } }
 duration: 90s
 rooms: [{ preset: mesh, people: { bot: 2 } }]
 ",

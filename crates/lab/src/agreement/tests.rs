@@ -1,0 +1,127 @@
+use super::*;
+use crate::record::tests::meta;
+use crate::testing::{audio_row, video_row};
+use wire::QualitySample;
+
+/// A person's samples every 3 s from `first_ms`: of tracks `a`, `b` and `c`, what `freezes(nth, track)` says.
+fn person(
+    name: &str,
+    kind: PersonKind,
+    first_ms: u64,
+    freezes: impl Fn(u64, &str) -> u64,
+) -> Vec<SampleRecord> {
+    let sample = |nth| {
+        let row = |track| {
+            let mut row = video_row("p", track, 200);
+            row.freezes = Some(freezes(nth, track));
+            row
+        };
+        let received = ["a", "b", "c"].map(row).to_vec();
+        QualitySample { interval_ms: 3_000, received, ..Default::default() }
+    };
+    (0..60)
+        .map(|nth| SampleRecord {
+            t_ms: first_ms + 3_000 * nth,
+            person: name.into(),
+            kind,
+            sample: sample(nth),
+        })
+        .collect()
+}
+
+fn meta_of(people: &[(&str, PersonKind, &str, Option<usize>)]) -> Meta {
+    let person = |(name, kind, room, network): &(&str, PersonKind, &str, Option<usize>)| {
+        let (name, kind, room) = ((*name).into(), *kind, (*room).into());
+        PersonMeta { name, kind, room, role: None, network: *network, participant: None }
+    };
+    Meta { people: people.iter().map(person).collect(), ..meta() }
+}
+
+fn both() -> Meta {
+    meta_of(&[
+        ("bot-1", PersonKind::Bot, "r", None),
+        ("bot-2", PersonKind::Bot, "r", None),
+        ("chromium-1", PersonKind::Chromium, "r", None),
+    ])
+}
+
+/// Each track freezes once in every fourth sample.
+fn often(nth: u64, _: &str) -> u64 {
+    u64::from(nth % 4 == 1)
+}
+
+#[test]
+fn the_same_freezes_agree_wherever_samples_end() {
+    let mut samples = person("bot-1", PersonKind::Bot, 3_000, often);
+    samples.extend(person("bot-2", PersonKind::Bot, 3_900, often));
+    samples.extend(person("chromium-1", PersonKind::Chromium, 5_600, often));
+    let found = compare(&both(), &samples).expect("both are there");
+    assert_eq!((found.freeze_windows, found.freeze_windows_agreeing), (15, 15));
+    assert_eq!(found.disagreements, [""; 0]);
+}
+
+#[test]
+fn bots_with_a_broken_freeze_counter_disagree() {
+    let mut samples = person("bot-1", PersonKind::Bot, 3_000, |_, _| 0);
+    samples.extend(person("chromium-1", PersonKind::Chromium, 3_100, often));
+    let found = compare(&both(), &samples).expect("both are there");
+    assert_eq!((found.freeze_windows, found.freeze_windows_agreeing), (15, 0));
+    let want = "browsers and bots counted the same freezes in 0 of 15 windows with one";
+    assert_eq!(found.disagreements, [want]);
+    // A few windows are too few to tell.
+    samples.retain(|record| record.t_ms < 60_000);
+    assert_eq!(compare(&both(), &samples).expect("both are there").disagreements, [""; 0]);
+}
+
+#[test]
+fn one_freeze_more_or_less_agrees_and_two_do_not() {
+    for (missed, agreeing) in [(1, 15), (2, 0)] {
+        let fewer = |nth: u64, track: &str| {
+            let counted = ["a", "b", "c"].iter().position(|one| *one == track) >= Some(missed);
+            u64::from(counted) * often(nth, track)
+        };
+        let mut samples = person("bot-1", PersonKind::Bot, 3_000, often);
+        samples.extend(person("chromium-1", PersonKind::Chromium, 3_100, fewer));
+        let found = compare(&both(), &samples).expect("both are there");
+        assert_eq!((found.freeze_windows, found.freeze_windows_agreeing), (15, agreeing));
+    }
+}
+
+#[test]
+fn loss_may_differ_by_chance_and_three_tenths_of_a_point() {
+    let lossy = |name: &str, kind, lost| {
+        let mut all = person(name, kind, 3_000, |_, _| 0);
+        for record in &mut all {
+            let mut row = audio_row("", "mix", 150 - lost);
+            row.packets_lost = lost;
+            record.sample.received = vec![row];
+        }
+        all
+    };
+    let agree = |lost| {
+        let mut samples = lossy("bot-1", PersonKind::Bot, 6);
+        samples.extend(lossy("chromium-1", PersonKind::Chromium, lost));
+        compare(&both(), &samples).expect("both are there")
+    };
+    let found = agree(6);
+    let loss = Loss { bots_pct: 4.0, browsers_pct: 4.0, browser_packets: 59 * 150 };
+    assert_eq!((found.loss, found.disagreements), (Some(loss), vec![]));
+    let found = agree(9);
+    assert_eq!(found.disagreements, ["of the same tracks browsers lost 6.00 %, bots 4.00 %"]);
+}
+
+#[test]
+fn people_of_other_rooms_and_networks_are_not_compared() {
+    let samples = || {
+        let mut samples = person("bot-1", PersonKind::Bot, 3_000, |_, _| 0);
+        samples.extend(person("chromium-1", PersonKind::Chromium, 3_100, often));
+        samples
+    };
+    for (room, network) in [("other", None), ("r", Some(0))] {
+        let meta = meta_of(&[
+            ("bot-1", PersonKind::Bot, "r", None),
+            ("chromium-1", PersonKind::Chromium, room, network),
+        ]);
+        assert_eq!(compare(&meta, &samples()), None);
+    }
+}

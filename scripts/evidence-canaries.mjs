@@ -1,0 +1,174 @@
+// Do browsers and bots agree? A room whose sound is mixed (so that both find the same chirps) and whose
+// cameras are forwarded, all behind one link towards them.
+//
+// 1. The link's delay and loss change on the way. Of the delay the change counts: a browser waits in its jitter
+//    buffer and is read where it takes sound out of it, a bot plays nothing; that constant is printed. Loss is
+//    of the tracks that both receive.
+// 2. 32 outages of 0.3 to 2 s, seeded: freezes of the same tracks, as `agreement` of the summary counts them.
+// 3. The same with bots whose freeze counter is broken must end with 113.
+//
+// A run whose generator was not healthy is repeated once. `evidence-canaries.sh delay freezes broken` runs those
+// parts alone. About 16 minutes. Writes target/evidence/canaries.json.
+
+import { finish, healthy, loadavg, random } from "./evidence.mjs";
+
+const SEED = Number(process.env.SEED ?? 1);
+const JOINED_S = 15;
+const PHASES = [
+  { delay: 0, loss: 0, seconds: 60 },
+  { delay: 100, loss: 0, seconds: 60 },
+  { delay: 400, loss: 0, seconds: 60 },
+  { delay: 0, loss: 3, seconds: 150 },
+];
+/** After a change a jitter buffer needs a while to be what it will be. */
+const SETTLED_MS = 20_000;
+/** Until a mark is judged, and said in a sample. */
+const GUARD_MS = 3_000;
+const OUTAGES = 32;
+/** Of a broken counter. */
+const FEW_OUTAGES = 14;
+const APART_S = 12;
+
+const before = loadavg();
+const wanted = process.argv.slice(2);
+const part = (name) => wanted.length === 0 || wanted.includes(name);
+const rows = [];
+
+const scenario = (name, seconds, changes) => `name: canaries-${name}
+serve: {}
+duration: ${seconds}s
+rooms: [{ audio: mcu, video: sfu, people: { bot: 4, chromium: 1 } }]
+media: { audio: speech, video: 360p }
+networks:
+  - name: link
+    way: down
+    changes:
+${changes.map((change) => `      - { way: down, ${change} }`).join("\n")}
+join: { per_second: 2 }
+`;
+
+const median = (values) =>
+  [...values].sort((a, b) => a - b)[values.length >> 1] ?? null;
+
+/** Of the rows of samples that end in a phase: those of tracks that both kinds receive, by kind. */
+function shared(samples, from_ms, until_ms) {
+  const within = samples.filter(
+    ({ t_ms }) => t_ms > from_ms && t_ms < until_ms,
+  );
+  const of = (kind) =>
+    within
+      .filter((one) => one.kind === kind)
+      .flatMap(({ sample }) => sample.received);
+  const tracks = (kind) => new Set(of(kind).map((row) => row.track));
+  const [bots, browsers] = [tracks("bot"), tracks("chromium")];
+  const both = (row) => bots.has(row.track) && browsers.has(row.track);
+  return { bot: of("bot").filter(both), chromium: of("chromium").filter(both) };
+}
+
+function loss(received) {
+  const sum = (pick) => received.reduce((all, row) => all + pick(row), 0);
+  const lost = sum((row) => row.packets_lost);
+  return (100 * lost) / (lost + sum((row) => row.packets_received));
+}
+
+async function delayAndLoss() {
+  let at = JOINED_S;
+  const phases = PHASES.map((phase) => {
+    const from_ms = 1000 * at;
+    at += phase.seconds;
+    return { ...phase, from_ms, until_ms: 1000 * at };
+  });
+  const changes = phases.map(
+    ({ delay, loss, from_ms }) =>
+      `at: ${from_ms / 1000}s, delay: ${delay}ms, loss_pct: ${loss}`,
+  );
+  const run = await healthy(scenario("delay", at, changes));
+  const marks = (kind) =>
+    run.samples
+      .filter((one) => one.kind === kind)
+      .flatMap(({ sample }) => sample.received)
+      .flatMap((row) => row.marks ?? []);
+  const heard = { bot: marks("bot"), chromium: marks("chromium") };
+  let first = null;
+  for (const { delay, loss: percent, from_ms, until_ms } of phases) {
+    const read = (kind) => {
+      const own = heard[kind].filter(
+        ({ said_ms }) =>
+          said_ms > from_ms + SETTLED_MS && said_ms < until_ms - GUARD_MS,
+      );
+      return {
+        ms: median(own.map((mark) => mark.transit_ms)),
+        marks: own.length,
+      };
+    };
+    const [bots, browsers] = [read("bot"), read("chromium")];
+    first ??= { bots: bots.ms, browsers: browsers.ms };
+    const change = browsers.ms - first.browsers - (bots.ms - first.bots);
+    const rowsOf = shared(run.samples, from_ms + GUARD_MS, until_ms);
+    const lost = { bots: loss(rowsOf.bot), browsers: loss(rowsOf.chromium) };
+    rows.push({
+      what: `delay ${delay} ms, ${percent} % lost`,
+      exit_code: run.code,
+      tries: run.tries,
+      bots_ms: bots.ms,
+      browsers_ms: browsers.ms,
+      constant_ms: first.browsers - first.bots,
+      changes_differ_by_ms: change,
+      marks: { bots: bots.marks, browsers: browsers.marks },
+      bots_loss_pct: lost.bots,
+      browsers_loss_pct: lost.browsers,
+      holds:
+        run.code !== 110 &&
+        run.code !== 113 &&
+        browsers.marks >= 10 &&
+        Math.abs(change) <= 20 &&
+        Math.abs(lost.bots - lost.browsers) <= 0.3,
+    });
+  }
+}
+
+/** Changes of a link that is dead now and then. */
+function outages(count) {
+  const draw = random(SEED);
+  return Array.from({ length: count }, (_, nth) => {
+    const begin = JOINED_S + APART_S * nth;
+    const end = begin + 0.3 + 1.7 * draw();
+    return [`at: ${begin}s, loss_pct: 100`, `at: ${end.toFixed(3)}s`];
+  }).flat();
+}
+
+async function freezes(name, count, options) {
+  const seconds = JOINED_S + APART_S * count;
+  const run = await healthy(scenario(name, seconds, outages(count)), options);
+  return { ...run, found: run.summary?.agreement ?? {} };
+}
+
+if (part("delay")) await delayAndLoss();
+if (part("freezes")) {
+  const { code, tries, found } = await freezes("freezes", OUTAGES);
+  rows.push({
+    what: `${OUTAGES} outages of 0.3–2 s`,
+    exit_code: code,
+    tries,
+    ...found,
+    holds:
+      code !== 110 &&
+      code !== 113 &&
+      found.freeze_windows >= 30 &&
+      found.freeze_windows_agreeing >= 0.9 * found.freeze_windows,
+  });
+}
+if (part("broken")) {
+  const flags = ["--fault", "freeze_counter"];
+  const { code, tries, found } = await freezes("broken", FEW_OUTAGES, {
+    flags,
+  });
+  rows.push({
+    what: "bots that count no freezes",
+    exit_code: code,
+    tries,
+    ...found,
+    holds: code === 113,
+  });
+}
+finish("canaries", rows, before, { seed: SEED });

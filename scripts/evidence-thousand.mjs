@@ -1,0 +1,50 @@
+// A thousand people of sound in rooms of three, for two minutes after the last has joined, on this machine:
+// the generator must be healthy by its own rules and nothing may be lost. What a packet costs a bot is printed;
+// `make bench-bots` holds it against a plain client. Repeated twice at most where the host took CPU away (exit
+// 110). Writes target/evidence/thousand.json.
+
+import { finish, load, loadavg } from "./evidence.mjs";
+
+const ROOMS = 334;
+const PER_SECOND = 25;
+const JOINING_S = Math.ceil((3 * ROOMS) / PER_SECOND);
+const TRIES = 3;
+const before = loadavg();
+
+const scenario = `name: thousand
+serve: { cpus: shared }
+duration: ${JOINING_S + 125}s
+rooms: [{ count: ${ROOMS}, audio: sfu, video: none, people: { bot: 3 } }]
+media: { audio: speech, video: none }
+join: { per_second: ${PER_SECOND} }
+thresholds: { loss_pct: ["user_p95 < 1"] }
+`;
+
+let run, tries;
+for (tries = 1; ; tries++) {
+  run = await load(scenario);
+  if (run.code !== 110 || tries === TRIES) break;
+  const reasons = run.summary?.generator?.reasons?.join("; ");
+  console.error(`the generator was not healthy (${reasons}): once more`);
+}
+const { code, summary } = run;
+const { generator, server, metrics } = summary;
+const row = {
+  what: `${3 * ROOMS} bots of sound in rooms of three, ${summary.duration_s} s`,
+  exit_code: code,
+  tries,
+  people: summary.people,
+  subscriptions: summary.subscriptions,
+  packets_per_s: generator.packets_per_s,
+  us_per_packet: generator.us_per_packet,
+  bots_cores: Object.entries(generator.threads)
+    .filter(([name]) => name.startsWith("bots-"))
+    .map(([, cores]) => cores),
+  timer_lag_ms_p99: generator.timer_lag_ms_p99,
+  generator_reasons: generator.reasons,
+  server_cores: server?.cpu_cores,
+  server_us_per_packet_out: server?.us_per_packet_out,
+  loss_pct_user_p95: metrics.loss_pct?.user_p95,
+  holds: code === 0 && summary.people === 3 * ROOMS && generator.healthy,
+};
+finish("thousand", [row], before);
