@@ -2,7 +2,8 @@
 //! the same tracks it must read what bots read. Where it does not, neither can be believed.
 //!
 //! Two figures are compared. **Loss**: of all tracks that both receive; it may differ by [`LOSS_POINTS`] and by
-//! what chance explains. **Freezes**: windows are stretches of samples in which either counted one, so that
+//! what chance explains. Where a browser cannot know it, it is not compared: Chromium counts no packet of a gap of
+//! more than 50 in sound as lost (libwebrtc takes it for a stream that begins anew), and only conceals it. **Freezes**: windows are stretches of samples in which either counted one, so that
 //! nothing depends on where a sample ends; a window agrees where the browser counted as many as bots did on
 //! the same tracks, give or take one. The constant difference of their delays (a browser waits in a jitter
 //! buffer, a bot plays nothing) is no disagreement.
@@ -20,6 +21,8 @@ pub const LOSS_POINTS: f64 = 0.3;
 const MIN_PACKETS: u64 = 5_000;
 /// Standard deviations of what chance explains.
 const CHANCE: f64 = 4.0;
+/// Points by which a browser conceals more than it lost: there is a gap that it did not count.
+const UNCOUNTED: f64 = 5.0;
 /// Windows with a freeze below which their number is not judged.
 const MIN_WINDOWS: u64 = 10;
 /// Share of the windows that must agree.
@@ -105,8 +108,9 @@ pub fn compare(meta: &Meta, samples: &[SampleRecord]) -> Option<Agreement> {
     for group in &groups {
         for browser in group.browsers.values() {
             let shared = shared_tracks(browser, group);
-            rows(browser, &shared).for_each(|row| browsers.add(row));
-            let all = group.bots.values().flat_map(|records| rows(records, &shared));
+            let gaps = uncounted_gaps(browser, &shared);
+            counted(browser, &shared, &gaps).for_each(|row| browsers.add(row));
+            let all = group.bots.values().flat_map(|records| counted(records, &shared, &gaps));
             all.for_each(|row| bots.add(row));
             for window in windows(browser, group, &shared) {
                 let agrees = (browser_freezes(browser, &shared, window)
@@ -179,6 +183,37 @@ fn rows<'a>(
 ) -> impl Iterator<Item = &'a ReceivedTrack> {
     let all = records.iter().flat_map(|record| &record.sample.received);
     all.filter(|row| tracks.contains(row.track.as_str()))
+}
+
+/// Where (from, until, in ms) the browser did not count what was lost of its sound, with a sample before and
+/// after: others' samples end at other times.
+fn uncounted_gaps(browser: &[&SampleRecord], tracks: &BTreeSet<&str>) -> Vec<(u64, u64)> {
+    let uncounted = |row: &ReceivedTrack| {
+        row.concealed_pct.is_some_and(|pct| pct > row.loss_pct.unwrap_or(0.0) + UNCOUNTED)
+    };
+    browser
+        .iter()
+        .filter(|record| rows(&[**record], tracks).any(uncounted))
+        .map(|record| {
+            let interval = record.sample.interval_ms;
+            (record.t_ms.saturating_sub(2 * interval), record.t_ms + interval)
+        })
+        .collect()
+}
+
+/// Rows of tracks whose loss a browser can know.
+fn counted<'a>(
+    records: &'a [&'a SampleRecord],
+    tracks: &'a BTreeSet<&str>,
+    gaps: &'a [(u64, u64)],
+) -> impl Iterator<Item = &'a ReceivedTrack> {
+    records.iter().flat_map(move |record| {
+        let begin = record.t_ms.saturating_sub(record.sample.interval_ms);
+        let known = !gaps.iter().any(|(from, until)| begin < *until && *from < record.t_ms);
+        let rows = record.sample.received.iter();
+        rows.filter(move |row| known || row.kind == MediaKind::Video)
+            .filter(|row| tracks.contains(row.track.as_str()))
+    })
 }
 
 fn loss_disagrees(bots: &Packets, browsers: &Packets) -> Option<String> {

@@ -166,7 +166,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
   const now = inbound(snapshot, receiving.slot);
   const seconds = (snapshot.atMs - from.atMs) / 1000;
   const d = (key: string) => delta(now, from.stat, key);
-  const packets = Math.max(0, d("packetsReceived") ?? 0);
+  const packets = Math.max(0, firstSent(now, from.stat) ?? 0);
   const lostRaw = d("packetsLost") ?? 0;
   const lost = Math.max(0, lostRaw);
   const expected = packets + lostRaw;
@@ -187,7 +187,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     packets_received: packets,
     packets_lost: lost,
     loss_pct: expected > 0 ? (100 * lost) / expected : null,
-    total_packets_received: now ? Math.max(0, delta(now, since.stat, "packetsReceived") ?? 0) : null,
+    total_packets_received: now ? Math.max(0, firstSent(now, since.stat) ?? 0) : null,
     total_packets_lost: totalLost === null ? null : Math.max(0, totalLost),
     jitter_ms: packets > 0 ? scale(value(now, "jitter"), 1000) : null,
     jitter_buffer_ms: ratio(d("jitterBufferDelay"), emitted, 1000),
@@ -210,6 +210,15 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     mos_cq: null,
     mos_sdk: null,
   };
+}
+
+/**
+ * Packets received that were sent for the first time: browsers count retransmissions in, and lost packets stay
+ * lost, so that loss would be of more than was expected.
+ */
+function firstSent(now: Stat | null, before: Stat | null): number | null {
+  const all = delta(now, before, "packetsReceived");
+  return all === null ? null : all - (delta(now, before, "retransmittedPacketsReceived") ?? 0);
 }
 
 /**

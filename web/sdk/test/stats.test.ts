@@ -54,6 +54,19 @@ const path = [
 ];
 
 describe("StatsTracker", () => {
+  it("does not count what was sent again", () => {
+    const tracker = new StatsTracker(0);
+    const seen = (packets: number, again: number, lost: number) =>
+      snapshot(
+        packets,
+        video(packets, packets / 10, { retransmittedPacketsReceived: again, packetsLost: lost }),
+      );
+    tracker.mapped([VIDEO], snapshot(0));
+    tracker.sample("me", 0, seen(1000, 10, 10));
+    const [row] = tracker.sample("me", 0, seen(1200, 60, 60)).received;
+    expect(row).toMatchObject({ packets_received: 150, packets_lost: 50, loss_pct: 25 });
+  });
+
   it("gives the interval's own values", () => {
     const tracker = new StatsTracker(0);
     tracker.mapped([AUDIO], snapshot(1000));

@@ -111,6 +111,28 @@ fn loss_may_differ_by_chance_and_three_tenths_of_a_point() {
 }
 
 #[test]
+fn sound_that_a_browser_did_not_count_as_lost_is_not_compared() {
+    let mut samples = Vec::new();
+    for (name, kind) in [("bot-1", PersonKind::Bot), ("chromium-1", PersonKind::Chromium)] {
+        for mut record in person(name, kind, 3_000, |_, _| 0) {
+            let outage = record.t_ms % 15_000 == 0;
+            let lost = if outage { 70 } else { 0 };
+            let mut row = audio_row("", "mix", 150 - lost);
+            if kind == PersonKind::Bot {
+                row.packets_lost = lost;
+            } else {
+                row.concealed_pct = Some(if outage { 40.0 } else { 0.2 });
+            }
+            record.sample.received = vec![row];
+            samples.push(record);
+        }
+    }
+    let found = compare(&both(), &samples).expect("both are there");
+    assert_eq!(found.disagreements, [""; 0]);
+    assert_eq!(found.loss.map(|loss| loss.bots_pct), Some(0.0), "what is left");
+}
+
+#[test]
 fn people_of_other_rooms_and_networks_are_not_compared() {
     let samples = || {
         let mut samples = person("bot-1", PersonKind::Bot, 3_000, |_, _| 0);
