@@ -14,7 +14,7 @@ pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Period of transport-wide feedback to publishers.
+/// Least period of transport-wide feedback to publishers; with few packets it is longer.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
 /// Period of the shard's own work: missing packets, keyframes, reports that are due.
 pub const TICK: Duration = Duration::from_millis(10);

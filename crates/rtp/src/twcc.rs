@@ -6,7 +6,7 @@ use crate::error::ParseError;
 use crate::extended::SequenceUnwrapper;
 use crate::rtcp::{packet, packet_type, put};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Microseconds of one tick of a receive delta.
 const TICK_US: i64 = 250;
@@ -20,6 +20,12 @@ const HISTORY: u64 = 512;
 const MAX_RECEIVED: usize = 200;
 /// Most packets that one chunk of the run-length form counts.
 const MAX_RUN: usize = 8191;
+
+/// With so many packets to tell of, feedback goes out at the next occasion.
+pub const FEEDBACK_PACKETS: u64 = 10;
+/// Fewer wait so long: sound alone would else cost as many packets of feedback as of sound. (libwebrtc spends
+/// 5 % of the rate and waits 50 to 250 ms.)
+pub const FEEDBACK_LONGEST: Duration = Duration::from_millis(250);
 
 const MISSING: u8 = 0;
 const SMALL: u8 = 1;
@@ -79,7 +85,17 @@ impl FeedbackBuilder {
 
     /// Whether there is anything to tell.
     pub fn is_pending(&self) -> bool {
-        self.next < self.end()
+        self.pending() > 0
+    }
+
+    /// How many sequence numbers there are to tell of, missing ones included.
+    pub fn pending(&self) -> u64 {
+        self.end().saturating_sub(self.next)
+    }
+
+    /// Whether it is worth a packet, so long after the last one.
+    pub fn is_due(&self, since_last: Duration) -> bool {
+        self.pending() >= FEEDBACK_PACKETS || (self.is_pending() && since_last >= FEEDBACK_LONGEST)
     }
 
     /// Appends one feedback packet to `out`, and says whether there was anything to tell. Call it

@@ -191,21 +191,32 @@ impl Shard {
             }
             if now.at >= person.feedback_due {
                 person.feedback_due = now.at + FEEDBACK_INTERVAL;
-                let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
-                loop {
-                    self.rtcp.clear();
-                    if !person.arrivals.build(CONTROL_SSRC, media, &mut self.rtcp) {
-                        break;
-                    }
-                    let sent = send_rtcp(person, &self.rtcp, sink);
-                    self.stats.count_rtcp(sent);
+                let since_last = now.at.saturating_duration_since(person.feedback_at);
+                if person.arrivals.is_due(since_last) {
+                    person.feedback_at = now.at;
+                    self.send_feedback(index, sink);
                 }
             }
+            let Some(person) = self.people[index].as_mut() else { continue };
             if now.at >= person.report_due {
                 person.report_due = now.at + REPORT_INTERVAL;
                 self.receiver_report(index, now, sink);
                 self.sender_reports(index, now, sink);
             }
+        }
+    }
+
+    /// Which of a person's packets have come, and when.
+    fn send_feedback(&mut self, index: PersonIndex, sink: &mut impl Sink) {
+        let Some(person) = self.people[index].as_mut() else { return };
+        let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
+        loop {
+            self.rtcp.clear();
+            if !person.arrivals.build(CONTROL_SSRC, media, &mut self.rtcp) {
+                return;
+            }
+            let sent = send_rtcp(person, &self.rtcp, sink);
+            self.stats.count_rtcp(sent);
         }
     }
 

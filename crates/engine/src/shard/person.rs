@@ -49,6 +49,8 @@ pub(crate) struct Person {
     /// Which packets of his came when.
     pub arrivals: FeedbackBuilder,
     pub feedback_due: Instant,
+    /// When it was sent last.
+    pub feedback_at: Instant,
     pub report_due: Instant,
     /// Server clock less publisher clock in nanoseconds: the least seen.
     pub clock_offset_ns: Option<i128>,
@@ -69,6 +71,7 @@ impl Person {
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
             feedback_due: now,
+            feedback_at: now,
             report_due: now,
             clock_offset_ns: None,
             rtt_ms: None,

@@ -167,3 +167,19 @@ fn malformed_feedback_is_an_error() {
     }
     assert!(fine > 100);
 }
+
+#[test]
+fn many_packets_are_told_soon_and_few_later() {
+    let begin = Instant::now();
+    let mut builder = FeedbackBuilder::new();
+    let mut told = Vec::new();
+    assert!(!builder.is_due(FEEDBACK_LONGEST), "there is nothing to tell");
+    for sequence in 0..10 {
+        assert!(!builder.is_due(Duration::from_millis(50)));
+        builder.record(sequence, begin);
+        assert!(builder.is_due(FEEDBACK_LONGEST));
+    }
+    assert!(builder.is_due(Duration::ZERO));
+    assert!(builder.build(1, 2, &mut told));
+    assert_eq!((builder.pending(), builder.is_due(FEEDBACK_LONGEST)), (0, false));
+}

@@ -7,6 +7,7 @@ use crate::bot::slot::Heard;
 use rtp::RtpHeader;
 use rtp::negotiated::Kind;
 use rtp::report::Ntp;
+use rtp::twcc::{FEEDBACK_LONGEST, FEEDBACK_PACKETS};
 use std::time::{Duration, Instant};
 
 /// Longest time under way that is believed.
@@ -148,9 +149,16 @@ impl BotMedia {
         if let Some(sequence) = sequence {
             self.feedback.record(sequence, now);
             self.last_media_ssrc = header.ssrc;
-            if self.feedback_due.is_none() {
-                self.feedback_due = Some(now + FEEDBACK_INTERVAL);
-                self.urgent = true;
+            match &mut self.feedback_due {
+                None => {
+                    self.feedback_due = Some(now + FEEDBACK_LONGEST);
+                    self.urgent = true;
+                }
+                Some(due) if self.feedback.pending() == FEEDBACK_PACKETS => {
+                    *due = (*due).min(now.max(*due - FEEDBACK_LONGEST + FEEDBACK_INTERVAL));
+                    self.urgent = true;
+                }
+                Some(_) => {}
             }
         }
         // A mark of a clock that is not ours tells nothing: it lies ahead, or far behind.
