@@ -1,7 +1,7 @@
 // A thousand people of sound in rooms of three, for two minutes after the last has joined, on this machine:
 // the generator must be healthy by its own rules. What a packet costs a bot, and what the server lost, is
-// printed; `make bench-bots` holds it against a plain client. Repeated twice at most where the host took CPU away (exit
-// 110). Writes target/evidence/thousand.json.
+// printed; `make bench-bots` holds it against a plain client. Repeated twice at most where the generator was at its limit
+// (exit 110): this machine's host takes CPU away at times. Writes target/evidence/thousand.json.
 
 import { finish, load, loadavg } from "./evidence.mjs";
 
@@ -27,6 +27,7 @@ for (tries = 1; ; tries++) {
   console.error(`the generator was not healthy (${reasons}): once more`);
 }
 const { code, summary } = run;
+if (!summary) throw new Error(`the lab ended with ${code} and no summary`);
 const { generator, server, metrics } = summary;
 const row = {
   what: `${3 * ROOMS} bots of sound in rooms of three, ${summary.duration_s} s`,
@@ -44,6 +45,6 @@ const row = {
   server_cores: server?.cpu_cores,
   server_us_per_packet_out: server?.us_per_packet_out,
   loss_pct_user_p95: metrics.loss_pct?.user_p95,
-  holds: code !== 110 && summary.people === 3 * ROOMS && generator.healthy,
+  holds: code === 0 && summary.people === 3 * ROOMS && generator.healthy,
 };
 finish("thousand", [row], before);

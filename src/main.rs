@@ -67,7 +67,8 @@ enum Command {
         /// Plain lines while it runs, instead of the view that a terminal gets.
         #[arg(long)]
         plain: bool,
-        /// For tests, development only: freeze_counter (bots count no freezes).
+        /// A fault made on purpose, for tests of the lab itself: freeze_counter (bots count no
+        /// freezes). The record says so.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Option<lab::fault::Fault>,
         /// Print the JSON Schema of scenarios, for editors, and do nothing else.

@@ -23,7 +23,7 @@ fn help_names_every_command_and_its_exit_codes() {
         assert!(help.contains(command), "{help}");
     }
     let load = text(&moim(&["load", "--help"]));
-    for code in ["99", "104", "105", "110", "111"] {
+    for code in ["99", "104", "105", "110", "111", "113"] {
         assert!(load.contains(code), "{code} in {load}");
     }
 }

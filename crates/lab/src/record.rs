@@ -6,6 +6,7 @@
 
 mod usage;
 
+use crate::fault::Fault;
 use crate::summary::Summary;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,9 @@ pub struct Meta {
     /// Who ran on which CPUs; null for a server that was not started for the run.
     #[serde(default)]
     pub cpus: Option<crate::cpus::CpuSets>,
+    /// What the lab did wrong on purpose (`--fault`): nothing that it says here can be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
 }
 
 /// What was tested.
@@ -341,6 +345,7 @@ pub(crate) mod tests {
             }],
             machine: MachineMeta { cores: 2, ..Default::default() },
             cpus: None,
+            fault: None,
         }
     }
 

@@ -128,7 +128,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
     let mut house = House::open(scenario, options, writer.dir(), start_bots).await?;
     let plan = plan(scenario, started_at);
-    let meta = meta(scenario, &house, &plan, started_at);
+    let meta = Meta { fault: options.fault, ..meta(scenario, &house, &plan, started_at) };
     writer.meta(&meta)?;
     let progress = Progress::start(About::of(scenario, &house.url), options.plain);
     let result = act(scenario, &mut house, plan, meta, writer, progress, interrupt).await;
@@ -326,6 +326,16 @@ pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
         Ok(changed) => {
             eprintln!("once more, with {}", changed.what);
             match once_more(options).await {
+                Ok(second) if second.summary.exit_code == exit::GENERATOR_LIMIT => {
+                    let why = second.summary.generator.reasons.join("; ");
+                    (
+                        false,
+                        format!("not proven: the generator of the second run was its limit: {why}"),
+                    )
+                }
+                Ok(second) if second.summary.exit_code == exit::INTERRUPTED => {
+                    (false, "not proven: the second run was interrupted".into())
+                }
                 Ok(second) => {
                     let (proven, text) = changed.judge(&run.summary, &second.summary);
                     (proven, format!("{text}, see {}", second.dir.display()))

@@ -226,31 +226,19 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     let health = generator_health(input);
     let generator = generator(input, &health);
 
-    let mut failures: Vec<String> = input.faults.to_vec();
-    failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
-    if people < input.meta.people.len() && input.faults.is_empty() {
-        failures.push(format!("{} of {} joined", people, input.meta.people.len()));
-    }
-    let checks_failed = !failures.is_empty();
-    failures.extend(input.aborted.clone());
-    for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
-        failures.push(match threshold.value {
-            Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
-            None => format!("{} does not hold: nobody could measure it", threshold.expr),
-        });
-    }
-    let more = failures.len().saturating_sub(MAX_FAILURES);
-    failures.truncate(MAX_FAILURES);
-    if more > 0 {
-        failures.push(format!("and {more} more"));
-    }
+    let (mut failures, checks_failed) = failures(input, people, &thresholds);
     let failed = !failures.is_empty();
+    let disagreements = agreement.iter().flat_map(|agreement| agreement.disagreements.clone());
+    failures.extend(disagreements);
+    let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
     let server = server(input.machine);
     let quality = quality::judge(input, &metrics, &generator, server.as_ref());
-    let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
     let (verdict, exit_code) = match verdict(input, &health, checks_failed, failed) {
-        // What one of them says is wrong, and nobody knows whose word it is.
-        (_, exit::PASS | exit::FAIL) if disagree => (Verdict::Inconclusive, exit::DISAGREEMENT),
+        // What one of them says is wrong, and nobody knows whose word it is. Who could not join or
+        // received nothing needs no such word.
+        (_, exit::PASS | exit::FAIL) if disagree && !checks_failed => {
+            (Verdict::Inconclusive, exit::DISAGREEMENT)
+        }
         other => other,
     };
     let bottleneck = bottleneck(input, &health, &thresholds, failed);
@@ -281,6 +269,33 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         study: None,
         study_about: None,
     }
+}
+
+/// All that failed, in words, and whether a check is among it.
+fn failures(
+    input: &Input<'_>,
+    people: usize,
+    thresholds: &[ThresholdResult],
+) -> (Vec<String>, bool) {
+    let mut failures: Vec<String> = input.faults.to_vec();
+    failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
+    if people < input.meta.people.len() && input.faults.is_empty() {
+        failures.push(format!("{} of {} joined", people, input.meta.people.len()));
+    }
+    let checks_failed = !failures.is_empty();
+    failures.extend(input.aborted.clone());
+    for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
+        failures.push(match threshold.value {
+            Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
+            None => format!("{} does not hold: nobody could measure it", threshold.expr),
+        });
+    }
+    let more = failures.len().saturating_sub(MAX_FAILURES);
+    failures.truncate(MAX_FAILURES);
+    if more > 0 {
+        failures.push(format!("and {more} more"));
+    }
+    (failures, checks_failed)
 }
 
 /// Sum over all listeners who judged a mix; none where nobody did.

@@ -511,6 +511,7 @@ function about({ meta, summary }: RunRecord): HTMLElement {
     ["Cores", machine.cores?.toString()],
     ["Kernel", machine.kernel],
     ["Load average before", machine.load_average?.map((load) => load.toFixed(2)).join(", ")],
+    ["Wrong on purpose", meta.fault ?? undefined],
     ["CPUs", meta.cpus ? cpuSets(meta.cpus) : undefined],
     ...Object.entries(machine.versions ?? {}),
   ];

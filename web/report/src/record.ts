@@ -9,6 +9,7 @@ export interface Meta {
   target?: { adapter?: string; url?: string };
   version?: string;
   scenario?: string;
+  fault?: string | null;
   people?: Person[];
   machine?: Machine;
 }

@@ -35,7 +35,7 @@ pub use receive::Opening;
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time until the first report: lip-sync waits for it.
 const FIRST_REPORT: Duration = Duration::from_millis(100);
-/// Time between two transport-wide feedbacks.
+/// Time from a packet to the transport-wide feedback that tells of it, where there are many.
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most changes kept for slots whose answer has not come yet.
 const MAX_EARLY: usize = 1024;
@@ -162,6 +162,8 @@ pub struct BotMedia {
     transport_sequence: u16,
     feedback: FeedbackBuilder,
     feedback_due: Option<Instant>,
+    /// When the first packet came that feedback is due for.
+    feedback_begun: Option<Instant>,
     /// Whether something came that may have to be answered sooner than was planned.
     urgent: bool,
     last_media_ssrc: u32,
@@ -195,6 +197,7 @@ impl BotMedia {
             transport_sequence: 1,
             feedback: FeedbackBuilder::new(),
             feedback_due: None,
+            feedback_begun: None,
             urgent: false,
             last_media_ssrc: 0,
             own_ssrc,

@@ -209,14 +209,19 @@ fn link(link: &LinkUsage) -> Option<Reading> {
     reading(Candidate::Network, (used.unwrap_or(0.0) / LINK).max(dropped), text)
 }
 
-/// The link as the scenario declares it, against what went to people: as the server counts it, or else as
-/// the bots do.
+/// Bytes of IPv4 and UDP before each payload, which a link carries as well.
+const HEADERS: f64 = 28.0;
+
+/// The link as the scenario declares it, against what went to people: packets as the server counts them, or
+/// else as the bots do; Mbit/s are known from the server alone.
 fn declared_link(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {
     let used = |value: Option<f64>, limit: Option<f64>| Some((value?, limit?));
     let limit = server.link_limit;
     let packets = server.packets_out_per_s.or(record.generator.packets_in_per_s);
+    let headers = server.packets_out_per_s.unwrap_or(0.0) * HEADERS * 8.0 / 1e6;
+    let mbit = server.mbit_out_per_s.map(|payload| payload + headers);
     let found = [
-        (used(server.mbit_out_per_s, limit.mbit_per_s), "Mbit/s"),
+        (used(mbit, limit.mbit_per_s), "Mbit/s"),
         (used(packets, limit.packets_per_s), "packets/s"),
     ];
     let found = found.into_iter().filter_map(|(used, unit)| {

@@ -247,6 +247,12 @@ fn a_declared_limit_is_held_against_what_goes_to_people() {
     };
     assert_eq!(first(&declared(91.0), Some(&at(9_000))), "network");
     assert_eq!(first(&declared(60.0), Some(&at(9_000))), "unexplained");
+    // Headers take their share of the link: 50 000 packets a second are 11 Mbit/s of them.
+    let mut headers = declared(80.0);
+    for server in headers.iter_mut().filter_map(|record| record.server.as_mut()) {
+        server.packets_out_per_s = Some(50_000.0);
+    }
+    assert_eq!(first(&headers, Some(&at(9_000))), "network");
     // A server elsewhere that tells nothing: what the bots receive.
     let limit = crate::scenario::LinkLimit { mbit_per_s: None, packets_per_s: Some(10_000.0) };
     let elsewhere = ServerUsage { link_limit: limit, ..ServerUsage::default() };

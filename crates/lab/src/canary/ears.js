@@ -73,7 +73,7 @@
         this.chunks.splice(0, this.chunks.findLastIndex(({ from }) => from <= 0));
       }
     }
-    onmessage = async ({ data }) => {
+    const listen = async (data) => {
       const clock = new Clock(), ears = new Ears(), reader = data.getReader();
       for (let pieces = 0; ; pieces++) {
         const { value, done } = await reader.read();
@@ -89,7 +89,8 @@
         value.close();
         ears.take(frames, at);
       }
-    };`;
+    };
+    onmessage = ({ data }) => listen(data).catch((error) => postMessage({ error: String(error) }));`;
   const heard = [];
   let ears = null;
   const listen = (track) => {
@@ -97,7 +98,8 @@
       const url = URL.createObjectURL(new Blob([worker], { type: "text/javascript" }));
       ears = new Worker(url);
       ears.onmessage = ({ data }) => {
-        if (heard.length < 1000) heard.push(data);
+        if (data.error) console.error(`no ears: ${data.error}`);
+        else if (heard.length < 1000) heard.push(data);
       };
       ears.onerror = ({ message }) => console.error(`no ears: ${message}`);
     }

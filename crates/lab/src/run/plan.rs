@@ -166,6 +166,7 @@ pub(super) fn meta<D: BotDriver>(
     let people = plan.iter().filter(sure);
     let people = people.map(|planned| planned.place.person(&planned.name, planned.kind));
     Meta {
+        fault: None,
         schema: SCHEMA,
         name: scenario.name.clone(),
         started_at: humantime::format_rfc3339_seconds(started_at).to_string(),

@@ -111,6 +111,7 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     machine.load_average = sessions.load_average_before();
     machine.versions = sessions.versions();
     let meta = Meta {
+        fault: None,
         schema: SCHEMA,
         name,
         started_at: humantime::format_rfc3339_seconds(started_at).to_string(),

@@ -1,8 +1,8 @@
 use super::*;
 use crate::checks::Failure;
 use crate::record::tests::{meta, sample};
-use crate::record::{GeneratorUsage, ServerUsage};
-use crate::testing::audio_row;
+use crate::record::{GeneratorUsage, PersonKind, ServerUsage};
+use crate::testing::{audio_row, video_row};
 use crate::threshold::Condition;
 
 fn window(thread_cores: f64, packets: f64) -> MachineRecord {
@@ -34,6 +34,8 @@ struct Case {
     limit: &'static str,
     interrupted: bool,
     aborted: Option<String>,
+    /// A browser counts freezes, the bot none.
+    disagree: bool,
 }
 
 impl Default for Case {
@@ -47,6 +49,25 @@ impl Default for Case {
             limit,
             interrupted: false,
             aborted: None,
+            disagree: false,
+        }
+    }
+}
+
+/// A browser beside the bot, who sees 12 times two freezes of a track that both receive; the bot none.
+fn disagreeing(meta: &mut Meta, samples: &mut Vec<SampleRecord>) {
+    let mut browser = meta.people[0].clone();
+    (browser.name, browser.kind) = ("chromium-1".into(), PersonKind::Chromium);
+    meta.people.push(browser);
+    for nth in 3..51 {
+        for person in &meta.people {
+            let mut row = video_row("p2", "v", 10);
+            let froze = person.kind == PersonKind::Chromium && nth % 4 == 0;
+            row.freezes = Some(if froze { 2 } else { 0 });
+            let mut record = sample(3_000 * nth);
+            (record.person, record.kind) = (person.name.clone(), person.kind);
+            record.sample.received = vec![row];
+            samples.push(record);
         }
     }
 }
@@ -56,6 +77,9 @@ fn run(case: Case) -> Summary {
     meta.people[0].participant = Some("p1".into());
     let mut samples = vec![sample(3_000), sample(6_000)];
     samples[1].sample.received = vec![audio_row("p2", "t", 10), audio_row("p3", "u", 0)];
+    if case.disagree {
+        disagreeing(&mut meta, &mut samples);
+    }
     let machine = [window(9.0, 1.0), window(case.thread_cores, 100_000.0)];
     let condition = Condition::parse(case.limit).expect("condition");
     let thresholds = [Threshold { metric: "rtt_ms", condition, abort: None }];
@@ -207,4 +231,19 @@ fn the_words_for_how_good_it_was() {
     assert!(table(&unknown, &meta()).contains("quality        unknown"));
     let json = serde_json::to_value(&dead).expect("JSON");
     assert_eq!((&json["quality"], json.get("aborted")), (&"danger".into(), None));
+}
+
+#[test]
+fn browsers_and_bots_that_disagree_make_a_run_prove_nothing() {
+    let case = || Case { disagree: true, ..Case::default() };
+    let summary = run(case());
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 113));
+    let why = "browsers and bots counted the same freezes in 0 of 12 windows with one";
+    assert_eq!(summary.failures, [why]);
+    let check = summary.checks.last().expect("checks");
+    assert_eq!((check.name.as_str(), check.ok), ("browsers and bots agree", false));
+    // A threshold is of what they say; who receives nothing is not.
+    assert_eq!(run(Case { limit: "user_p95 < 1", ..case() }).exit_code, 113);
+    assert_eq!(run(Case { dead: true, ..case() }).exit_code, 99);
+    assert_eq!(run(Case { thread_cores: 0.99, ..case() }).exit_code, 110);
 }

@@ -147,18 +147,16 @@ impl BotMedia {
                 rtp::header::parse_abs_capture_time(header.find_extension(packet, id)?)
             });
         if let Some(sequence) = sequence {
+            let few = self.feedback.pending() < FEEDBACK_PACKETS;
             self.feedback.record(sequence, now);
             self.last_media_ssrc = header.ssrc;
-            match &mut self.feedback_due {
-                None => {
-                    self.feedback_due = Some(now + FEEDBACK_LONGEST);
-                    self.urgent = true;
-                }
-                Some(due) if self.feedback.pending() == FEEDBACK_PACKETS => {
-                    *due = (*due).min(now.max(*due - FEEDBACK_LONGEST + FEEDBACK_INTERVAL));
-                    self.urgent = true;
-                }
-                Some(_) => {}
+            // Many packets are told of soon after the first, few later.
+            let begun = *self.feedback_begun.get_or_insert(now);
+            let many = few && self.feedback.pending() >= FEEDBACK_PACKETS;
+            if self.feedback_due.is_none() || many {
+                let wait = if many { FEEDBACK_INTERVAL } else { FEEDBACK_LONGEST };
+                self.feedback_due = Some(now.max(begun + wait));
+                self.urgent = true;
             }
         }
         // A mark of a clock that is not ours tells nothing: it lies ahead, or far behind.

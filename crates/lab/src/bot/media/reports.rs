@@ -94,7 +94,7 @@ impl BotMedia {
             }
         }
         if self.feedback_due.is_some_and(|due| due <= now) {
-            self.feedback_due = None;
+            (self.feedback_due, self.feedback_begun) = (None, None);
             while self.feedback.build(sender, self.last_media_ssrc, &mut packet) {
                 compounds.add(&packet)?;
                 packet.clear();

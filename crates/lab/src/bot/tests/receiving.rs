@@ -105,6 +105,19 @@ fn feedback_tells_of_every_packet() {
 }
 
 #[test]
+fn of_sound_alone_feedback_waits_for_ten_packets() {
+    let mut world = World::new(25);
+    world.bots[1].stop(Kind::Video);
+    world.run(4 * S);
+    let told = world.opened(0);
+    let packets = told.rtcp.iter().flat_map(|(_, compound)| rtcp::parse(compound));
+    let feedback =
+        |packet: &Result<Packet<'_>, _>| matches!(packet, Ok(Packet::TransportFeedback { .. }));
+    let reports = packets.filter(feedback).count();
+    assert!((16..=24).contains(&reports), "{reports} feedbacks in 4 s");
+}
+
+#[test]
 fn loss_is_counted_exactly_and_repaired() {
     let mut world = World::new(22);
     let losses = lossy(&mut world, "v0", 20);
