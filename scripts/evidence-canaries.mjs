@@ -11,7 +11,7 @@
 // A run whose generator was not healthy is repeated once. `evidence-canaries.sh delay freezes broken` runs those
 // parts alone. About 16 minutes. Writes target/evidence/canaries.json.
 
-import { finish, healthy, loadavg, random } from "./evidence.mjs";
+import { finish, healthy, inTurn, loadavg, random } from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
 const JOINED_S = 15;
@@ -35,7 +35,12 @@ const wanted = process.argv.slice(2);
 const part = (name) => wanted.length === 0 || wanted.includes(name);
 const rows = [];
 
-const scenario = (name, seconds, changes, audio = "sfu") => `name: canaries-${name}
+const scenario = (
+  name,
+  seconds,
+  changes,
+  audio = "sfu",
+) => `name: canaries-${name}
 serve: {}
 duration: ${seconds}s
 rooms: [{ audio: ${audio}, video: sfu, people: { bot: 4, chromium: 1 } }]
@@ -73,17 +78,13 @@ function loss(received) {
 }
 
 async function delayAndLoss() {
-  let at = JOINED_S;
-  const phases = PHASES.map((phase) => {
-    const from_ms = 1000 * at;
-    at += phase.seconds;
-    return { ...phase, from_ms, until_ms: 1000 * at };
-  });
+  const phases = inTurn(PHASES, JOINED_S);
+  const seconds = phases.at(-1).until_ms / 1000;
   const changes = phases.map(
     ({ delay, loss, from_ms }) =>
       `at: ${from_ms / 1000}s, delay: ${delay}ms, loss_pct: ${loss}`,
   );
-  const run = await healthy(scenario("delay", at, changes, "mcu"));
+  const run = await healthy(scenario("delay", seconds, changes, "mcu"));
   const marks = (kind) =>
     run.samples
       .filter((one) => one.kind === kind)

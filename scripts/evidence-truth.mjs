@@ -4,7 +4,7 @@
 // and is repeated once if not. `evidence-truth.sh delay mixed loss jitter` runs those parts alone. Writes
 // target/evidence/truth.json.
 
-import { finish, healthy, loadavg } from "./evidence.mjs";
+import { finish, healthy, inTurn, loadavg } from "./evidence.mjs";
 
 const DELAYS_MS = [0, 50, 100, 200, 400, 1000];
 const LOSSES_PCT = [1, 2, 5, 10];
@@ -122,12 +122,7 @@ const JUDGED_MS = 7_000;
 const GUARD_MS = 3_000;
 
 async function mixed() {
-  let at = 12;
-  const phases = PHASES.map((phase) => {
-    const from_ms = 1000 * at;
-    at += phase.seconds;
-    return { ...phase, from_ms, until_ms: 1000 * at };
-  });
+  const phases = inTurn(PHASES, 12);
   const changes = phases.map(
     ({ delay, loss, from_ms }) =>
       `{ at: ${from_ms / 1000}s, way: down, delay: ${delay}ms, loss_pct: ${loss} }`,
@@ -135,7 +130,7 @@ async function mixed() {
   const run = await behind(
     "mixed",
     `delay: 0ms, changes: [${changes.join(", ")}]`,
-    at,
+    phases.at(-1).until_ms / 1000,
     { audio: "mcu", bots: 12 },
   );
   const base = new Map();

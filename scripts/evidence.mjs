@@ -52,6 +52,16 @@ export async function healthy(scenario, options) {
   return { ...(await load(scenario, options)), tries: 2 };
 }
 
+/** Phases of a run, one after the other from a second on, with when each begins and ends. */
+export function inTurn(phases, from_s) {
+  let at = from_s;
+  return phases.map((phase) => {
+    const from_ms = 1000 * at;
+    at += phase.seconds;
+    return { ...phase, from_ms, until_ms: 1000 * at };
+  });
+}
+
 /** Numbers from 0 to 1 (mulberry32). */
 export function random(seed) {
   let a = seed >>> 0;
