@@ -13,7 +13,7 @@ const before = loadavg();
 const rows = [];
 for (const shards of [1, 2]) {
   const { code, summary, tries } = await healthy(`name: mcu-${shards}
-serve: { shards: ${shards} }
+serve: { shards: ${shards}, keep_together: 1 }
 duration: 70s
 rooms: [{ preset: audio_room, people: { bot: 100 }, loud: ${shards === 1 ? "anyone" : "every_second"} }]
 media: { audio: tone, video: none }

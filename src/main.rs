@@ -36,6 +36,10 @@ enum Command {
         /// room's people may be on several. Wins over media.shards of the settings.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
         shards: Option<u16>,
+        /// So many people of a room share a media thread, those who come after them go where the
+        /// fewest are. Wins over media.keep_together of the settings.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        keep_together: Option<u16>,
         /// A fault made on purpose, for tests in development mode: hot_thread=40us,
         /// stalled_signaling=800ms/3s or receive_buffer=4096. May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
@@ -142,7 +146,9 @@ const BAD_CONFIGURATION: u8 = 104;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { config, shards, fault } => serve(config, shards, &fault),
+        Command::Serve { config, shards, keep_together, fault } => {
+            serve(config, shards, keep_together, &fault)
+        }
         Command::Doctor => {
             lab::doctor::print();
             ExitCode::SUCCESS
@@ -166,7 +172,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(path: Option<PathBuf>, shards: Option<u16>, faults: &[String]) -> ExitCode {
+fn serve(
+    path: Option<PathBuf>,
+    shards: Option<u16>,
+    keep_together: Option<u16>,
+    faults: &[String],
+) -> ExitCode {
     let mut config = match Config::load(path.as_deref()) {
         Ok(config) => config,
         Err(problems) => {
@@ -176,6 +187,9 @@ fn serve(path: Option<PathBuf>, shards: Option<u16>, faults: &[String]) -> ExitC
     };
     if let Some(shards) = shards {
         config.media.shards = shards.into();
+    }
+    if let Some(people) = keep_together {
+        config.media.keep_together = people.into();
     }
     match faults.iter().try_fold(Faults::default(), |known, text| known.with(text)) {
         Ok(faults) => config.faults = faults,

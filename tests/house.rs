@@ -26,7 +26,7 @@ const THIRD_PARTY: &[(&str, &[&str])] = &[
     ("net", &["libc"]),
     ("audio", &["opusic-sys"]),
     ("transport", &["str0m", "dimpl"]),
-    ("engine", &[]),
+    ("engine", &["foldhash"]),
 ];
 
 /// Normal and build dependencies of each of our crates.

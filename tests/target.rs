@@ -57,7 +57,7 @@ impl Server {
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
         let child = Command::new(env!("CARGO_BIN_EXE_moim"))
-            .args(["serve", "--shards", &shards, "--config"])
+            .args(["serve", "--shards", &shards, "--keep-together", "1", "--config"])
             .arg(&config)
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())

@@ -49,7 +49,7 @@ export function scratch(t) {
 /** Starts `moim serve` (development mode, or with the settings given) and waits for it. */
 export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix = [] } = {}) {
   // The same tests hold over several shards.
-  const args = ["serve", "--shards", process.env.MOIM_SHARDS ?? "1"];
+  const args = ["serve", "--shards", process.env.MOIM_SHARDS ?? "1", "--keep-together", "1"];
   if (config) {
     const file = join(scratch(t), "moim.yaml");
     writeFileSync(file, config);

@@ -14,10 +14,11 @@ pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Least period of transport-wide feedback to publishers; with few packets it is longer.
-pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(50);
 /// Period of the shard's own work: missing packets, keyframes, reports that are due.
 pub const TICK: Duration = Duration::from_millis(10);
+/// Everybody's turn for reports and transport-wide feedback comes every so many ticks (50 ms); feedback on few
+/// packets comes less often.
+pub const FEEDBACK_TICKS: usize = 5;
 /// Least time between two reports of who speaks.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
 /// Slots are asked for in steps of this many.

@@ -77,13 +77,15 @@ pub enum Target {
 pub struct ServeOptions {
     /// Media threads.
     pub shards: u16,
+    /// So many people of a room share a shard; none: the server's default.
+    pub keep_together: Option<u16>,
     /// Which CPUs it runs on.
     pub cpus: Cpus,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { shards: 1, cpus: Cpus::Auto }
+        Self { shards: 1, keep_together: None, cpus: Cpus::Auto }
     }
 }
 
@@ -316,6 +318,7 @@ fn decode_target(root: &mut Section<'_>) -> Option<(Target, LinkLimit)> {
     let running = running.optional();
     let serve = root.section("serve", |serve| ServeOptions {
         shards: serve.read("shards", number(1..=64)).or(1),
+        keep_together: serve.read("keep_together", number(1..=10_000)).optional(),
         cpus: decode_cpus(serve),
     });
     let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \

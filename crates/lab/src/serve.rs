@@ -171,9 +171,11 @@ fn configuration(
 ) -> String {
     let Limits { sockets, requests_per_second, participants_per_room, audio_slots, video_slots } =
         limits;
+    let together = options.keep_together.map(|people| format!(", keep_together: {people}"));
+    let together = together.unwrap_or_default();
     format!(
         "http: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
-         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {} }}\n\
+         media: {{ bind: [127.0.0.1], port: {media_port}, shards: {}{together} }}\n\
          limits: {{ sockets: {sockets}, requests_per_second: {requests_per_second}, \
          participants_per_room: {participants_per_room}, audio_slots: {audio_slots}, \
          video_slots: {video_slots} }}\n",

@@ -76,6 +76,11 @@ impl RecvBatch {
         self.filled
     }
 
+    /// The own address that each message of the last call came to, as [`Datagram::dst`].
+    pub fn destinations(&self) -> impl Iterator<Item = Option<Ipv4Addr>> + Clone {
+        self.received[..self.filled].iter().map(|message| message.dst)
+    }
+
     /// The datagrams of the last call, in order of arrival.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let clock = self.clock;

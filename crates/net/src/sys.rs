@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Most messages that one `recvmmsg` or `sendmmsg` call carries; their headers live on the stack.
 pub(crate) const MESSAGES_PER_CALL: usize = 64;
 /// Bytes of one receive buffer: any UDP datagram, or a whole GRO super-datagram.
-pub(crate) const RECV_BUFFER: usize = 64 * 1024;
+pub(crate) const RECV_BUFFER: usize = 64 * 1024 + 27 * 64;
 /// Ancillary space for one received message: a timespec (32), the GRO size (24) and the address it
 /// came to (32).
 const RECV_CONTROL: usize = 96;

@@ -83,6 +83,12 @@ impl FeedbackBuilder {
         self.drop_front(excess);
     }
 
+    /// Reads what the next record will change: see [`Opener::warm`](crate::srtp::Opener::warm).
+    #[inline]
+    pub fn warm(&self) -> u64 {
+        self.arrivals.back().map_or(0, |last| u64::from(last.is_some()))
+    }
+
     /// Whether there is anything to tell.
     pub fn is_pending(&self) -> bool {
         self.pending() > 0

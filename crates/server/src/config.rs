@@ -54,6 +54,9 @@ pub struct MediaConfig {
     pub port: u16,
     /// `shards`: media threads, each with a control thread for SDP, ICE and DTLS. Default 1.
     pub shards: usize,
+    /// `keep_together`: so many people of a room share a shard; those who come after them go to where the
+    /// fewest people are. 1 spreads every room. Default 6.
+    pub keep_together: usize,
     /// `advertise`: addresses that go into candidates instead of the bound ones, where the
     /// server is behind a one-to-one NAT or bound to 0.0.0.0.
     pub advertise: Vec<IpAddr>,
@@ -141,7 +144,7 @@ impl Default for Limits {
 impl Default for MediaConfig {
     fn default() -> Self {
         let bind = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        Self { bind, port: 7882, shards: 1, advertise: Vec::new() }
+        Self { bind, port: 7882, shards: 1, keep_together: 6, advertise: Vec::new() }
     }
 }
 
@@ -222,6 +225,9 @@ fn decode_media(media: &mut Section<'_>) -> MediaConfig {
         bind: media.read("bind", one_or_many(ip_address(), 16)).or(default.bind),
         port: media.read("port", number(0..=65535u16)).or(default.port),
         shards: media.read("shards", number(1..=64usize)).or(default.shards),
+        keep_together: media
+            .read("keep_together", number(1..=10_000usize))
+            .or(default.keep_together),
         advertise: media.read("advertise", one_or_many(ip_address(), 16)).or(default.advertise),
     };
     for v6 in [false, true] {
@@ -362,7 +368,8 @@ mod tests {
         let config = parse(
             r#"
 http: { bind: ["[::]:443", "0.0.0.0:443"] }
-media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, advertise: [192.0.2.7, 2001:db8::7] }
+media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3,
+  advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
 limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
   sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
@@ -374,7 +381,8 @@ log: { format: json, level: "info,server=debug" }
         .unwrap();
         assert_eq!(config.http.bind[0], "[::]:443".parse().unwrap());
         assert_eq!(config.media.advertise[1], "2001:db8::7".parse::<IpAddr>().unwrap());
-        assert_eq!((config.media.port, config.media.shards), (9000, 4));
+        let media = &config.media;
+        assert_eq!((media.port, media.shards, media.keep_together), (9000, 4, 3));
         assert_eq!(config.origins, ["https://call.example.org", "http://10.0.0.1:8080"]);
         assert_eq!(
             config.limits,

@@ -12,8 +12,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Packets on a media lane.
-const MEDIA_LANE: usize = 4096;
+/// Bytes of a media lane: some 100 ms of thirty people's pictures, and small enough to stay in a cache.
+const MEDIA_LANE: usize = 1 << 20;
 /// Messages on a control lane.
 const CONTROL_LANE: usize = 1024;
 /// Packets taken from one lane before other work gets its turn.
@@ -27,19 +27,55 @@ pub(crate) struct MixEnds {
     pub mixed: Consumer<MixedPacket>,
 }
 
-/// A packet on a media lane: it owns its bytes.
-struct Relayed {
-    track: TrackKey,
-    index: u64,
-    content: RelayContent,
-    len: u16,
-    bytes: [u8; MAX_PACKET],
+/// What goes before a packet's bytes on a media lane: track, number (8 bytes each), length (2) and
+/// content (1).
+const HEAD: usize = 19;
+
+fn head(packet: &RelayPacket<'_>) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&packet.track.0.to_le_bytes());
+    head[8..16].copy_from_slice(&packet.index.to_le_bytes());
+    head[16..18].copy_from_slice(&(packet.bytes.len() as u16).to_le_bytes());
+    head[18] = packet.content as u8;
+    head
 }
 
-impl Relayed {
-    fn packet(&self) -> RelayPacket<'_> {
-        let bytes = &self.bytes[..usize::from(self.len)];
-        RelayPacket { track: self.track, index: self.index, content: self.content, bytes }
+/// The packet of a head and its bytes; none where the head is not one of ours.
+fn packet<'a>(head: &[u8; HEAD], bytes: &'a [u8]) -> Option<RelayPacket<'a>> {
+    let number = |from: usize| head[from..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let content = match head[18] {
+        of if of == RelayContent::Original as u8 => RelayContent::Original,
+        of if of == RelayContent::Repaired as u8 => RelayContent::Repaired,
+        of if of == RelayContent::Padding as u8 => RelayContent::Padding,
+        of if of == RelayContent::Silenced as u8 => RelayContent::Silenced,
+        _ => return None,
+    };
+    Some(RelayPacket { track: TrackKey(number(0)?), index: number(8)?, content, bytes })
+}
+
+/// Copies `from` to `at` of a ring's two pieces.
+fn write(pieces: &mut (&mut [u8], &mut [u8]), at: usize, from: &[u8]) {
+    let middle = pieces.0.len();
+    let (before, after) = from.split_at(middle.saturating_sub(at).min(from.len()));
+    if !before.is_empty() {
+        pieces.0[at..at + before.len()].copy_from_slice(before);
+    }
+    if !after.is_empty() {
+        let at = (at + before.len()) - middle;
+        pieces.1[at..at + after.len()].copy_from_slice(after);
+    }
+}
+
+/// Bytes `from` to `from + to.len()` of a ring's two pieces.
+fn read(pieces: (&[u8], &[u8]), from: usize, to: &mut [u8]) {
+    let middle = pieces.0.len();
+    let (before, after) = to.split_at_mut(middle.saturating_sub(from).min(to.len()));
+    if !before.is_empty() {
+        before.copy_from_slice(&pieces.0[from..from + before.len()]);
+    }
+    if !after.is_empty() {
+        let from = from + before.len() - middle;
+        after.copy_from_slice(&pieces.1[from..from + after.len()]);
     }
 }
 
@@ -47,10 +83,14 @@ impl Relayed {
 pub(crate) struct LanesOut(Vec<Option<Outgoing>>);
 
 /// The ends that a media thread reads from.
-pub(crate) struct LanesIn(Vec<(Consumer<Relayed>, Consumer<RelayControl>)>);
+pub(crate) struct LanesIn {
+    lanes: Vec<(Consumer<u8>, Consumer<RelayControl>)>,
+    /// A packet that lies around the end of its ring.
+    around: [u8; MAX_PACKET],
+}
 
 struct Outgoing {
-    media: Producer<Relayed>,
+    media: Producer<u8>,
     control: Producer<RelayControl>,
     /// What found the control lane full.
     waiting: VecDeque<RelayControl>,
@@ -63,7 +103,7 @@ struct Outgoing {
 pub(crate) fn lanes(wakers: &[Arc<Waker>]) -> Vec<(LanesOut, LanesIn)> {
     let count = wakers.len();
     let mut all: Vec<(LanesOut, LanesIn)> =
-        (0..count).map(|_| (LanesOut(Vec::new()), LanesIn(Vec::new()))).collect();
+        (0..count).map(|_| (LanesOut(Vec::new()), LanesIn::none())).collect();
     for from in 0..count {
         for (to, waker) in wakers.iter().enumerate() {
             if from == to {
@@ -76,7 +116,7 @@ pub(crate) fn lanes(wakers: &[Arc<Waker>]) -> Vec<(LanesOut, LanesIn)> {
             let waker = waker.clone();
             let lane = Outgoing { media, control, waiting, waker, written: false };
             all[from].0.0.push(Some(lane));
-            all[to].1.0.push((media_in, control_in));
+            all[to].1.lanes.push((media_in, control_in));
         }
     }
     all
@@ -88,20 +128,16 @@ impl LanesOut {
         let Some(lane) = self.0.get_mut(usize::from(to.0)).and_then(Option::as_mut) else {
             return false;
         };
-        let len = packet.bytes.len();
-        if len > MAX_PACKET || lane.media.is_full() {
+        if packet.bytes.len() > MAX_PACKET {
             return false;
         }
-        let mut relayed = Relayed {
-            track: packet.track,
-            index: packet.index,
-            content: packet.content,
-            len: len as u16,
-            bytes: [0; MAX_PACKET],
-        };
-        relayed.bytes[..len].copy_from_slice(packet.bytes);
+        let Ok(mut room) = lane.media.write_chunk(HEAD + packet.bytes.len()) else { return false };
+        let mut pieces = room.as_mut_slices();
+        write(&mut pieces, 0, &head(packet));
+        write(&mut pieces, HEAD, packet.bytes);
+        room.commit_all();
         lane.written = true;
-        lane.media.push(relayed).is_ok()
+        true
     }
 
     /// Puts a message onto the control lane to a shard.
@@ -132,18 +168,50 @@ impl LanesIn {
     /// Takes what came: from each lane control first. Returns whether packets wait still.
     pub(crate) fn take(&mut self, mut come: impl FnMut(Come<'_>)) -> bool {
         let mut more = false;
-        for (packets, messages) in &mut self.0 {
+        for (packets, messages) in &mut self.lanes {
             while let Ok(message) = messages.pop() {
                 come(Come::Control(message));
             }
             for _ in 0..PACKETS_IN_A_ROW {
-                let Ok(packet) = packets.pop() else { break };
-                come(Come::Packet(packet.packet()));
+                if !take_packet(packets, &mut self.around, &mut come) {
+                    break;
+                }
             }
             more |= !packets.is_empty();
         }
         more
     }
+
+    fn none() -> Self {
+        Self { lanes: Vec::new(), around: [0; MAX_PACKET] }
+    }
+}
+
+/// Takes the next packet of a lane; says whether there was one.
+fn take_packet(
+    lane: &mut Consumer<u8>,
+    around: &mut [u8; MAX_PACKET],
+    come: &mut impl FnMut(Come<'_>),
+) -> bool {
+    // Head and packet were written as one: where there is a head, all of it is there.
+    let Ok(chunk) = lane.read_chunk(HEAD) else { return false };
+    let mut head = [0; HEAD];
+    read(chunk.as_slices(), 0, &mut head);
+    let len = usize::from(u16::from_le_bytes([head[16], head[17]])).min(MAX_PACKET);
+    let Ok(chunk) = lane.read_chunk(HEAD + len) else { return false };
+    let (first, second) = chunk.as_slices();
+    let bytes = match first.get(HEAD..HEAD + len) {
+        Some(bytes) => bytes,
+        None => {
+            read((first, second), HEAD, &mut around[..len]);
+            &around[..len]
+        }
+    };
+    if let Some(packet) = packet(&head, bytes) {
+        come(Come::Packet(packet));
+    }
+    chunk.commit_all();
+    true
 }
 
 /// What came over a lane.
@@ -172,11 +240,12 @@ mod tests {
         (0..all).for_each(|n| first.control(ShardIndex(1), message(n)));
         let content = RelayContent::Original;
         let packet = RelayPacket { track: TrackKey(1), index: 7, content, bytes: b"abc" };
-        let sent = (0..MEDIA_LANE + 5).filter(|_| first.packet(ShardIndex(1), &packet)).count();
-        assert_eq!(sent, MEDIA_LANE);
+        let fit = MEDIA_LANE / (HEAD + 3);
+        let sent = (0..fit + 5).filter(|_| first.packet(ShardIndex(1), &packet)).count();
+        assert_eq!(sent, fit);
         assert!(!first.packet(ShardIndex(0), &packet), "there is no lane to oneself");
         let (mut messages, mut packets) = (Vec::new(), 0);
-        for _ in 0..10 {
+        for _ in 0..fit / PACKETS_IN_A_ROW + 10 {
             first.flush();
             second.take(|come| match come {
                 Come::Control(message) => messages.push(message),
@@ -187,6 +256,41 @@ mod tests {
             });
         }
         assert_eq!(messages, (0..all).map(message).collect::<Vec<_>>());
-        assert_eq!(packets, MEDIA_LANE);
+        assert_eq!(packets, fit);
+    }
+
+    #[test]
+    fn packets_of_any_length_come_over_whole_wherever_the_ring_ends() {
+        let (mut first, mut second) = one_way();
+        let bytes: Vec<u8> = (0..MAX_PACKET).map(|n| n as u8).collect();
+        let contents = [
+            RelayContent::Original,
+            RelayContent::Repaired,
+            RelayContent::Padding,
+            RelayContent::Silenced,
+        ];
+        let packet = |index: u64| {
+            let len = (index as usize * 37) % (MAX_PACKET + 1);
+            let content = contents[index as usize % 4];
+            RelayPacket { track: TrackKey(index << 40), index, content, bytes: &bytes[..len] }
+        };
+        let mut next = 0;
+        // Several times around the ring.
+        for index in 0..5_000 {
+            assert!(first.packet(ShardIndex(1), &packet(index)));
+            if index % 3 == 0 {
+                continue;
+            }
+            second.take(|come| {
+                let Come::Packet(came) = come else { panic!("no message was sent") };
+                let sent = packet(next);
+                assert_eq!((came.track, came.index), (sent.track, sent.index));
+                assert_eq!((came.content, came.bytes), (sent.content, sent.bytes));
+                next += 1;
+            });
+            assert_eq!(next, index + 1);
+        }
+        let long = vec![0; MAX_PACKET + 1];
+        assert!(!first.packet(ShardIndex(1), &RelayPacket { bytes: &long, ..packet(0) }));
     }
 }

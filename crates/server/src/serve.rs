@@ -185,7 +185,8 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     drop(inputs);
     let keys = config.keys.iter().map(|(name, secret)| (name.as_str(), secret));
     let auth = Arc::new(Auth::new(keys, config.guests));
-    let rooms = Rooms::new(shards.clone(), config.limits, auth.clone(), metrics.clone());
+    let together = config.media.keep_together;
+    let rooms = Rooms::new(shards.clone(), together, config.limits, auth.clone(), metrics.clone());
     let rooms = Arc::new(rooms);
     let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);

@@ -5,7 +5,7 @@ use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::{Handled, Inbound, RelayControl, Shard};
 use crate::drops::InDrop;
-use crate::limits::{FEEDBACK_INTERVAL, MAX_PACKET, REPORT_INTERVAL};
+use crate::limits::{FEEDBACK_TICKS, MAX_PACKET, REPORT_INTERVAL};
 use crate::sink::{Now, Sink};
 use rtp::report::{Ntp, rtt_ms};
 use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
@@ -48,6 +48,7 @@ impl Shard {
         datagram: &Inbound<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), InDrop> {
+        let mut wanted = false;
         for packet in rtcp::parse(compound) {
             match packet.map_err(|_| InDrop::MalformedRtcp)? {
                 Packet::SenderReport(report) => {
@@ -63,16 +64,19 @@ impl Shard {
                         }
                     }
                 }
-                Packet::Pli { media, .. } => self.want_keyframe(from, media),
+                Packet::Pli { media, .. } => wanted |= self.want_keyframe(from, media),
                 Packet::Fir(fir) => {
                     for (media, _) in fir.requests() {
-                        self.want_keyframe(from, media);
+                        wanted |= self.want_keyframe(from, media);
                     }
                 }
                 _ => {}
             }
         }
-        self.ask_publishers(now, sink);
+        // All else waits for the next tick.
+        if wanted {
+            self.ask_publishers(now, sink);
+        }
         Ok(())
     }
 
@@ -119,23 +123,22 @@ impl Shard {
         }
     }
 
-    /// A subscriber needs a keyframe of what flows in his slot; an empty slot needs none.
-    fn want_keyframe(&mut self, from: PersonIndex, media: u32) {
-        let Some(person) = self.people[from].as_ref() else { return };
-        let Some(slot) = person.slot_by_ssrc(media) else { return };
-        let Some(current) = person.slots[slot].current else { return };
-        if let Some(track) = self.tracks[current].as_mut() {
-            track.keyframe.want();
-        }
+    /// A subscriber needs a keyframe of what flows in his slot; an empty slot needs none. Says
+    /// whether one is wanted now.
+    fn want_keyframe(&mut self, from: PersonIndex, media: u32) -> bool {
+        let flows = self.people[from].as_ref().and_then(|person| {
+            let slot = person.slot_by_ssrc(media)?;
+            person.slots[slot].current
+        });
+        let track = flows.and_then(|track| self.tracks[track].as_mut());
+        track.map(|track| track.keyframe.want()).is_some()
     }
 
     /// Asks publishers for keyframes and for packets that are missing.
     pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) {
-        for index in 0..self.tracks.len() {
+        for at in 0..self.pictures.len() {
+            let index = self.pictures[at];
             let Some(track) = self.tracks[index].as_mut() else { continue };
-            if !track.is_video() {
-                continue;
-            }
             // Who waits for a track that a moderator muted waits until it is released.
             let waits = !track.silenced
                 && track.subscriptions.iter().any(|subscription| {
@@ -182,20 +185,17 @@ impl Shard {
         }
     }
 
-    /// Sends each person the reports and the feedback that are due.
+    /// Sends the reports and the feedback that are due to the people whose turn this tick is.
     pub(super) fn send_reports(&mut self, now: Now, sink: &mut impl Sink) {
-        for index in 0..self.people.len() {
+        for index in (self.ticks % FEEDBACK_TICKS..self.people.len()).step_by(FEEDBACK_TICKS) {
             let Some(person) = self.people[index].as_mut() else { continue };
             if !person.reachable() {
                 continue;
             }
-            if now.at >= person.feedback_due {
-                person.feedback_due = now.at + FEEDBACK_INTERVAL;
-                let since_last = now.at.saturating_duration_since(person.feedback_at);
-                if person.arrivals.is_due(since_last) {
-                    person.feedback_at = now.at;
-                    self.send_feedback(index, sink);
-                }
+            let since_last = now.at.saturating_duration_since(person.feedback_at);
+            if person.arrivals.is_due(since_last) {
+                person.feedback_at = now.at;
+                self.send_feedback(index, sink);
             }
             let Some(person) = self.people[index].as_mut() else { continue };
             if now.at >= person.report_due {

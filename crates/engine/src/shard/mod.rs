@@ -34,9 +34,9 @@ pub use stats::Stats;
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::limits::{SPEAKER_INTERVAL, TICK};
 use crate::sink::{Now, Sink};
+use foldhash::HashMap;
 use person::{Person, PersonIndex, Source, TrackIndex};
 use speaker::Speakers;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 use track::{Origin, Subscription, Track};
@@ -65,6 +65,8 @@ pub struct Shard {
     track_by_key: HashMap<TrackKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
+    /// Tracks of pictures: these alone are asked for keyframes and for what is missing.
+    pictures: Vec<TrackIndex>,
     /// Who receives a room's mix here, and in which slot.
     listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
@@ -73,6 +75,7 @@ pub struct Shard {
     rtcp: Vec<u8>,
     sequences: Vec<u16>,
     next_tick: Option<Instant>,
+    ticks: usize,
     speakers_due: Option<Instant>,
     stats: Stats,
 }
@@ -130,6 +133,7 @@ impl Shard {
             return;
         }
         self.next_tick = Some(now.at + TICK);
+        self.ticks = self.ticks.wrapping_add(1);
         self.ask_publishers(now, sink);
         self.send_reports(now, sink);
         if self.speakers_due.is_none_or(|at| now.at >= at) {
@@ -259,7 +263,7 @@ impl Shard {
     }
 
     fn place_track(&mut self, track: Track) -> TrackIndex {
-        let key = track.key;
+        let (key, pictures) = (track.key, track.is_video());
         let index = match self.free_tracks.pop() {
             Some(index) => {
                 self.tracks[index] = Some(track);
@@ -271,6 +275,9 @@ impl Shard {
             }
         };
         self.track_by_key.insert(key, index);
+        if pictures {
+            self.pictures.push(index);
+        }
         index
     }
 
@@ -305,6 +312,7 @@ impl Shard {
         let index = self.track_by_key.remove(&key)?;
         let track = self.tracks[index].take()?;
         self.free_tracks.push(index);
+        self.pictures.retain(|known| *known != index);
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
             let slot = &mut person.slots[subscription.slot];

@@ -48,8 +48,7 @@ pub(crate) struct Person {
     pub tracks: Vec<TrackIndex>,
     /// Which packets of his came when.
     pub arrivals: FeedbackBuilder,
-    pub feedback_due: Instant,
-    /// When it was sent last.
+    /// When feedback was sent last.
     pub feedback_at: Instant,
     pub report_due: Instant,
     /// Server clock less publisher clock in nanoseconds: the least seen.
@@ -70,7 +69,6 @@ impl Person {
             sources: Vec::new(),
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
-            feedback_due: now,
             feedback_at: now,
             report_due: now,
             clock_offset_ns: None,

@@ -133,6 +133,7 @@ struct Common {
     seed: u64,
     connect_timeout: Duration,
     fault: Option<Fault>,
+    threads: usize,
     /// One for all, so that what one says and another hears is measured by the same.
     clock: Clock,
     stop: AtomicBool,
@@ -273,6 +274,7 @@ impl Driver {
             seed: options.seed,
             connect_timeout: options.connect_timeout,
             fault: options.fault,
+            threads: options.threads.max(1),
             clock: Clock {
                 origin: Instant::now(),
                 unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
@@ -285,7 +287,7 @@ impl Driver {
             air: Mutex::default(),
         });
         let mut driver = Self { common, threads: Vec::new(), next: AtomicU64::new(1) };
-        for number in 0..options.threads.max(1) {
+        for number in 0..driver.common.threads {
             let thread = driver.thread(number).map_err(|why| error("a bots' thread", &why))?;
             driver.threads.push(thread);
         }

@@ -158,7 +158,10 @@ pub struct BotMedia {
     slots: Vec<Slot>,
     /// What is in slots that are not known yet: the message overtook the answer.
     early: Vec<SlotChange>,
-    places: BTreeMap<u32, Place>,
+    /// Where each SSRC belongs, in order of SSRC.
+    places: Vec<(u32, Place)>,
+    /// Slots of pictures: alone they ask for anything again.
+    repaired: Vec<usize>,
     transport_sequence: u16,
     feedback: FeedbackBuilder,
     feedback_due: Option<Instant>,
@@ -193,7 +196,8 @@ impl BotMedia {
             sent: Vec::new(),
             slots: Vec::new(),
             early: Vec::new(),
-            places: BTreeMap::new(),
+            places: Vec::new(),
+            repaired: Vec::new(),
             transport_sequence: 1,
             feedback: FeedbackBuilder::new(),
             feedback_due: None,
@@ -282,9 +286,51 @@ impl BotMedia {
         let index = self.slots.len();
         let ssrcs = slot.ssrc.map(|ssrc| (ssrc, false)).into_iter();
         for (ssrc, rtx) in ssrcs.chain(slot.rtx_ssrc.map(|ssrc| (ssrc, true))) {
-            self.places.insert(ssrc, Place { slot: index, rtx });
+            self.set_place(ssrc, Place { slot: index, rtx });
+        }
+        if line.codec.kind() == Kind::Video {
+            self.repaired.push(index);
         }
         self.slots.push(slot);
+    }
+
+    fn place(&self, ssrc: u32) -> Option<Place> {
+        let at = self.places.binary_search_by_key(&ssrc, |(known, _)| *known).ok()?;
+        Some(self.places[at].1)
+    }
+
+    fn set_place(&mut self, ssrc: u32, place: Place) {
+        match self.places.binary_search_by_key(&ssrc, |(known, _)| *known) {
+            Ok(at) => self.places[at].1 = place,
+            Err(at) => self.places.insert(at, (ssrc, place)),
+        }
+    }
+
+    /// In so many steps what comes next is read ahead, each where the one before pointed.
+    pub const WARM_STEPS: usize = 3;
+
+    /// Reads a part of what a packet of sound needs that comes.
+    pub fn warm_to_receive(&self, step: usize) -> u64 {
+        let Some(secured) = &self.secured else { return 0 };
+        match step {
+            0 => {
+                let lens = [self.places.len(), self.slots.len()].iter().sum::<usize>();
+                lens as u64 + self.counters.received + self.feedback.pending()
+            }
+            1 => {
+                let place = self.places.first().map_or(0, |(ssrc, _)| u64::from(*ssrc));
+                place ^ secured.opener.warm() ^ self.feedback.warm()
+            }
+            _ => self.slots.iter().take(2).map(Slot::warm).sum(),
+        }
+    }
+
+    /// Reads a part of what a packet of sound needs that goes.
+    pub fn warm_to_send(&self, step: usize) -> u64 {
+        match step {
+            0 => self.sent.len() as u64 + u64::from(self.report_due.is_some()),
+            step => self.sent.first().map_or(0, |outgoing| outgoing.warm(step - 1)),
+        }
     }
 
     /// Begins to send on lines that have no stream yet, one of each kind.
@@ -402,7 +448,7 @@ impl BotMedia {
             return Some(self.config.joined);
         }
         let sent = self.sent.iter().filter_map(Outgoing::next_due);
-        let slots = self.slots.iter().filter_map(Slot::next_due);
+        let slots = self.repaired.iter().filter_map(|index| self.slots[*index].next_due());
         let timers = [self.report_due, self.feedback_due].into_iter().flatten();
         sent.chain(slots).chain(timers).min()
     }

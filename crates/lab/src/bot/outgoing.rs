@@ -170,6 +170,15 @@ impl Outgoing {
         !self.first_packet && !self.stopped
     }
 
+    /// Reads ahead: its own fields first, then what it says next.
+    pub(super) fn warm(&self, step: usize) -> u64 {
+        match (step, &self.source) {
+            (0, _) => u64::from(self.sequence) ^ self.stats.packets() ^ self.interval.packets,
+            (_, Source::Audio(audio)) => audio.warm(),
+            (_, Source::Video(_)) => 0,
+        }
+    }
+
     pub(super) fn mid(&self) -> &str {
         &self.mid
     }

@@ -157,6 +157,16 @@ impl Slot {
         slot
     }
 
+    /// Reads what a packet of sound will need.
+    pub(super) fn warm(&self) -> u64 {
+        let row = self
+            .row
+            .as_ref()
+            .map_or(0, |row| row.transits_ms.len() as u64 + u64::from(row.last_packet.is_some()));
+        let received = self.stats.as_ref().map_or(0, ReceiveStream::received);
+        row + received + u64::from(self.to_report) + u64::from(self.line.transport_cc)
+    }
+
     /// Learns the SSRCs of the slot.
     pub(super) fn bind(&mut self, ssrc: u32, rtx: Option<u32>) {
         self.ssrc = Some(ssrc);

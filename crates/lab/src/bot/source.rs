@@ -96,6 +96,17 @@ impl AudioSource {
         self.next
     }
 
+    /// Reads what is likely said next, ahead of [`Self::pop`].
+    pub(super) fn warm(&self) -> u64 {
+        match &self.said {
+            Said::Speech(voice, position) | Said::Marked(voice, position, _) => {
+                let packet = &voice.packets[*position % voice.packets.len()];
+                packet.data.iter().step_by(64).fold(0, |sum, byte| sum + u64::from(*byte))
+            }
+            Said::Tone(..) => 0,
+        }
+    }
+
     /// The next packet, with its timestamp, where it is due.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(u32, &OpusPacket)> {
         if self.next > now {

@@ -67,7 +67,10 @@ sockets: [{ connections: 100, arrival_per_second: 50, rate_per_second: 425, chro
     let scenario = Scenario::parse(text, "x.yaml").expect("valid");
     assert_eq!((scenario.rooms.len(), scenario.browsers(), scenario.chromium()), (0, 1, 0));
     let cpus = Cpus::Server(vec![1]);
-    assert_eq!(scenario.target, Target::Serve(ServeOptions { shards: 2, cpus }));
+    assert_eq!(
+        scenario.target,
+        Target::Serve(ServeOptions { shards: 2, keep_together: None, cpus })
+    );
     let group = scenario.sockets[0];
     assert_eq!((group.connections, group.rate_per_second, group.batch_ms), (100, 425.0, 5));
 

@@ -206,7 +206,7 @@ impl Rooms {
                 continue; // The last one left this moment: it is out of the table, or will be.
             }
             let mut effects = Effects::default();
-            let (name, shard) = (join.name.trim().to_owned(), self.place());
+            let (name, shard) = (join.name.trim().to_owned(), self.place(&state.room));
             if let Err(refusal) = state.room.join(person, name, shard, &mut effects) {
                 self.unplace(shard);
                 return Err(refused(refusal));

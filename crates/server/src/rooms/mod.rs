@@ -68,6 +68,8 @@ pub(crate) struct Rooms {
     shards: Arc<[ShardHandle]>,
     /// People on each shard.
     placed: Vec<AtomicUsize>,
+    /// So many people of a room share a shard.
+    keep_together: usize,
     auth: Arc<Auth>,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -134,6 +136,7 @@ impl Rooms {
     /// No rooms yet, to be spread over these shards.
     pub(crate) fn new(
         shards: Vec<ShardHandle>,
+        keep_together: usize,
         limits: Limits,
         auth: Arc<Auth>,
         metrics: Arc<Metrics>,
@@ -142,6 +145,7 @@ impl Rooms {
             table: Mutex::default(),
             placed: shards.iter().map(|_| AtomicUsize::new(0)).collect(),
             shards: shards.into(),
+            keep_together,
             auth,
             limits,
             metrics,
@@ -164,12 +168,19 @@ impl Rooms {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// The shard with the fewest people gets the next one, wherever the others of his room are.
-    fn place(&self) -> ShardIndex {
-        let people = |shard: &usize| self.placed[*shard].load(Ordering::Relaxed);
-        let least = (0..self.placed.len()).min_by_key(people).unwrap_or_default();
-        self.placed[least].fetch_add(1, Ordering::Relaxed);
-        ShardIndex(least as u16)
+    /// The shard of the next person of a room. A small room stays together, so that its packets need
+    /// not cross; of a larger one everybody goes to where the fewest people are.
+    fn place(&self, room: &Room) -> ShardIndex {
+        let people = |shard: usize| self.placed[shard].load(Ordering::Relaxed);
+        let least = (0..self.placed.len()).min_by_key(|shard| people(*shard)).unwrap_or_default();
+        let own = room.people().first().map(|person| usize::from(person.shard.0));
+        let together = own.filter(|shard| {
+            let some = self.keep_together;
+            room.people().len() < some && people(*shard) < people(least) + 2 * some
+        });
+        let shard = together.unwrap_or(least);
+        self.placed[shard].fetch_add(1, Ordering::Relaxed);
+        ShardIndex(shard as u16)
     }
 
     fn unplace(&self, shard: ShardIndex) {

@@ -376,6 +376,21 @@ impl Peer {
         true
     }
 
+    /// In so many steps what comes next is read ahead, each where the one before pointed.
+    pub(super) const WARM_STEPS: usize = BotMedia::WARM_STEPS;
+
+    /// Reads a part of what a packet of sound needs that comes.
+    pub(super) fn warm_to_receive(&self, step: usize) -> u64 {
+        let own = if step == 0 { u64::from(self.ice.is_some()) } else { 0 };
+        own + self.media.warm_to_receive(step)
+    }
+
+    /// Reads a part of what a packet of sound needs that goes.
+    pub(super) fn warm_to_send(&self, step: usize) -> u64 {
+        let own = if step == 0 { u64::from(self.ice_at.is_some()) } else { 0 };
+        own + u64::from(self.armed.is_some()) + self.media.warm_to_send(step)
+    }
+
     /// Takes one datagram; says whether [`Self::serve`] has something to do sooner than before.
     pub(super) fn take(
         &mut self,

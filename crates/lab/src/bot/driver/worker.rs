@@ -5,8 +5,10 @@ use super::port::{Port, SharedSocket, Work};
 use super::{Command, Common, Health, Reply, lock};
 use crate::bots::BotError;
 use net::{Events, Poller, RecvBatch, Waker};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -33,13 +35,15 @@ pub(super) struct Worker {
     waker: Arc<Waker>,
     published: Arc<Mutex<Health>>,
     poller: Poller,
-    peers: BTreeMap<u64, Peer>,
-    /// Whose deadline is next.
-    deadlines: BTreeSet<(Instant, u64)>,
+    peers: Peers,
+    /// Whose deadline is next. One that is not what its bot is armed for was overtaken, and says nothing.
+    deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// Whose deadline has come, with it.
+    due: Vec<(Instant, u64)>,
     work: Work,
     received: RecvBatch,
-    /// Whose address of the shared socket is which; 0: nobody's any more.
-    sharing: Vec<u64>,
+    /// Whose address of the shared socket is which; None: nobody's any more.
+    sharing: Vec<Option<u64>>,
     /// Who has something to do after what was received.
     touched: Vec<u64>,
 }
@@ -58,17 +62,19 @@ impl Worker {
         if let Some(shared) = &shared {
             shared.watch(&poller, SHARED)?;
         }
+        let peers = Peers::new(common.threads);
         Ok(Self {
             common,
             incoming,
             waker,
             published,
             poller,
-            peers: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            peers,
+            deadlines: BinaryHeap::new(),
+            due: Vec::new(),
             work: Work::new(shared),
             received: RecvBatch::new(64),
-            sharing: vec![0],
+            sharing: vec![None],
             touched: Vec::new(),
         })
     }
@@ -87,7 +93,8 @@ impl Worker {
             }
             let now = Instant::now();
             turned = now;
-            let next = self.deadlines.first().map_or(publish_at, |(at, _)| (*at).min(publish_at));
+            let next =
+                self.deadlines.peek().map_or(publish_at, |Reverse((at, _))| (*at).min(publish_at));
             if self.poller.wait(&mut events, Some(next.saturating_duration_since(now))).is_err() {
                 self.work.health.drop("poll_failed", 1);
             }
@@ -112,7 +119,7 @@ impl Worker {
 
     fn publish(&mut self) {
         let mut health = self.work.health.clone();
-        for peer in self.peers.values() {
+        for peer in self.peers.iter() {
             peer.add_health(&mut health);
         }
         let shared = self.work.shared().and_then(|shared| shared.socket.kernel_drops().ok());
@@ -121,7 +128,7 @@ impl Worker {
     }
 
     fn receive(&mut self, bot: u64) {
-        let Some(peer) = self.peers.get_mut(&bot) else { return };
+        let Some(peer) = self.peers.get_mut(bot) else { return };
         for _ in 0..RECEIVES_PER_TURN {
             match peer.receive(&mut self.received, &mut self.work) {
                 true if self.received.is_full() => {}
@@ -144,12 +151,14 @@ impl Worker {
                     continue;
                 }
             }
+            let whose = self.received.destinations();
+            let whose = whose.filter_map(|dst| sharing(&self.sharing, dst));
+            self.warm(whose, Peer::warm_to_receive);
             let now = Instant::now();
             for datagram in self.received.datagrams() {
-                let place = datagram.dst.map_or(0, SharedSocket::place);
-                let bot = self.sharing.get(place).copied().unwrap_or(0);
                 // Who left gets the last packets of the others for a moment.
-                let Some(peer) = self.peers.get_mut(&bot) else { continue };
+                let Some(bot) = sharing(&self.sharing, datagram.dst) else { continue };
+                let Some(peer) = self.peers.get_mut(bot) else { continue };
                 if peer.take(&datagram, now, &mut self.work.health)
                     && self.touched.last() != Some(&bot)
                 {
@@ -169,16 +178,29 @@ impl Worker {
         self.touched = touched;
     }
 
+    /// Each packet meets a bot of its own, which is in no cache any more when there are many: read ahead
+    /// for all that come next, a step at a time, the misses overlap.
+    fn warm(&self, bots: impl Iterator<Item = u64> + Clone, read: impl Fn(&Peer, usize) -> u64) {
+        if self.peers.len() <= MANY {
+            return;
+        }
+        for step in 0..Peer::WARM_STEPS {
+            let peers = bots.clone().filter_map(|bot| self.peers.get(bot));
+            let sum = peers.fold(0, |sum: u64, peer| sum.wrapping_add(read(peer, step)));
+            std::hint::black_box(sum);
+        }
+    }
+
     /// Lets a bot do what it has to do, and notes when it wants to be called again.
     fn serve(&mut self, bot: u64) {
-        let Some(peer) = self.peers.get_mut(&bot) else { return };
-        if let Some(armed) = peer.armed.take() {
-            self.deadlines.remove(&(armed, bot));
+        let Some(peer) = self.peers.get_mut(bot) else { return };
+        let next = peer.serve(&mut self.work);
+        if let Some(at) = next
+            && peer.armed != next
+        {
+            self.deadlines.push(Reverse((at, bot)));
         }
-        if let Some(at) = peer.serve(&mut self.work) {
-            peer.armed = Some(at);
-            self.deadlines.insert((at, bot));
-        }
+        peer.armed = next;
         if peer.closed() {
             match std::mem::replace(&mut peer.port, Port::Closed) {
                 Port::Own(socket) => {
@@ -187,7 +209,7 @@ impl Worker {
                     // The last descriptor of the socket: closing it takes it out anyway.
                     let _ = self.poller.remove(&socket);
                 }
-                Port::Shared(ip) => self.sharing[SharedSocket::place(ip)] = 0,
+                Port::Shared(ip) => self.sharing[SharedSocket::place(ip)] = None,
                 Port::Closed => {}
             }
         }
@@ -195,12 +217,21 @@ impl Worker {
 
     fn timers(&mut self) {
         let now = Instant::now();
-        while let Some((at, bot)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
-            let lag_us = now.saturating_duration_since(at).as_micros() as u64;
-            self.work.health.timer_lag_us.saturating_record(lag_us);
-            // The next deadline lies ahead of `now`, so that this ends.
-            self.serve(bot);
+        // The next deadlines lie ahead of `now`, so that this ends.
+        while self.deadlines.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            self.due.extend(self.deadlines.pop().map(|Reverse(due)| due));
         }
+        self.warm(self.due.iter().map(|(_, bot)| *bot), Peer::warm_to_send);
+        let mut due = std::mem::take(&mut self.due);
+        for (at, bot) in due.drain(..) {
+            let armed = self.peers.get_mut(bot).and_then(|peer| peer.armed.take_if(|to| *to == at));
+            if armed.is_some() {
+                let lag_us = now.saturating_duration_since(at).as_micros() as u64;
+                self.work.health.timer_lag_us.saturating_record(lag_us);
+                self.serve(bot);
+            }
+        }
+        self.due = due;
     }
 
     fn commands(&mut self) {
@@ -227,7 +258,7 @@ impl Worker {
                             return;
                         }
                     }
-                    Port::Shared(_) => self.sharing.push(bot),
+                    Port::Shared(_) => self.sharing.push(Some(bot)),
                     Port::Closed => {}
                 }
                 self.peers.insert(bot, peer);
@@ -252,11 +283,8 @@ impl Worker {
             Command::Remove { bot } => {
                 self.tell(bot, |peer| peer.command(crate::bots::BotCommand::Leave));
                 self.serve(bot);
-                if let Some(peer) = self.peers.remove(&bot) {
+                if let Some(peer) = self.peers.remove(bot) {
                     peer.add_health(&mut self.work.health);
-                    if let Some(armed) = peer.armed {
-                        self.deadlines.remove(&(armed, bot));
-                    }
                 }
                 return;
             }
@@ -270,7 +298,7 @@ impl Worker {
     }
 
     fn tell(&mut self, bot: u64, f: impl FnOnce(&mut Peer)) -> u64 {
-        if let Some(peer) = self.peers.get_mut(&bot) {
+        if let Some(peer) = self.peers.get_mut(bot) {
             f(peer);
         }
         bot
@@ -282,12 +310,68 @@ impl Worker {
         reply: Reply<T>,
         f: impl FnOnce(&mut Peer) -> Result<T, BotError>,
     ) -> u64 {
-        let result = match self.peers.get_mut(&bot) {
+        let result = match self.peers.get_mut(bot) {
             Some(peer) => f(peer),
             None => Err(BotError::new("the bot is gone")),
         };
         // Who asked may have left meanwhile.
         let _ = reply.send(result);
         bot
+    }
+}
+
+/// Whose an address of the shared socket is.
+fn sharing(sharing: &[Option<u64>], destination: Option<Ipv4Addr>) -> Option<u64> {
+    *sharing.get(SharedSocket::place(destination?))?
+}
+
+/// The bots of a thread. Numbers are given to the threads in turn and never again, so that a bot's place
+/// follows from its own.
+struct Peers {
+    /// How many threads there are.
+    threads: u64,
+    places: Vec<Option<Box<Peer>>>,
+    len: usize,
+}
+
+impl Peers {
+    fn new(threads: usize) -> Self {
+        Self { threads: threads.max(1) as u64, places: Vec::new(), len: 0 }
+    }
+
+    fn place(&self, bot: u64) -> usize {
+        (bot / self.threads) as usize
+    }
+
+    fn insert(&mut self, bot: u64, peer: Peer) {
+        let place = self.place(bot);
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.len += usize::from(self.places[place].replace(Box::new(peer)).is_none());
+    }
+
+    fn get(&self, bot: u64) -> Option<&Peer> {
+        self.places.get(self.place(bot))?.as_deref()
+    }
+
+    fn get_mut(&mut self, bot: u64) -> Option<&mut Peer> {
+        let place = self.place(bot);
+        self.places.get_mut(place)?.as_deref_mut()
+    }
+
+    fn remove(&mut self, bot: u64) -> Option<Box<Peer>> {
+        let place = self.place(bot);
+        let peer = self.places.get_mut(place)?.take()?;
+        self.len -= 1;
+        Some(peer)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.places.iter().flatten().map(Box::as_ref)
+    }
+
+    fn len(&self) -> usize {
+        self.len
     }
 }

@@ -60,8 +60,8 @@ impl BotMedia {
         let opened = secured.opener.open_rtp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
         let header = opened.header;
         let packet = &buffer[..opened.len];
-        let place = match self.places.get(&header.ssrc) {
-            Some(place) => *place,
+        let place = match self.place(header.ssrc) {
+            Some(place) => place,
             None => self.place_by_mid(&header, packet).ok_or(Dropped::UnknownSource)?,
         };
         let transit = self.note_arrival(place, &header, packet, now);
@@ -103,7 +103,7 @@ impl BotMedia {
             return None;
         }
         let ssrc = u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]);
-        let place = *self.places.get(&ssrc)?;
+        let place = self.place(ssrc)?;
         let slot = &self.slots[place.slot];
         if place.rtx || slot.line.codec.kind() != Kind::Audio {
             return None;
@@ -195,7 +195,7 @@ impl BotMedia {
             _ => return None,
         }
         let place = Place { slot: index, rtx };
-        self.places.insert(header.ssrc, place);
+        self.set_place(header.ssrc, place);
         Some(place)
     }
 

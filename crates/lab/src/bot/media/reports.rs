@@ -15,7 +15,7 @@ impl BotMedia {
         for packet in rtcp::parse(compound) {
             match packet.map_err(|_| Dropped::Malformed)? {
                 Packet::SenderReport(report) => {
-                    if let Some(place) = self.places.get(&report.ssrc) {
+                    if let Some(place) = self.place(report.ssrc) {
                         self.slots[place.slot].on_sender_report(report.info.ntp, now);
                     }
                     report.blocks().for_each(|block| self.on_block(&block, now));
@@ -77,7 +77,8 @@ impl BotMedia {
         let mut compounds = Compounds::new(&mut secured.sealer, sink);
         let mut packet = Vec::new();
         let mut lost = Vec::new();
-        for slot in &mut self.slots {
+        for index in &self.repaired {
+            let slot = &mut self.slots[*index];
             let Some(media) = slot.ssrc else { continue };
             slot.nacks_due(now, &mut lost);
             if !lost.is_empty() {
