@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends bench-bots \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends bench-bots bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -64,6 +64,9 @@ evidence-ends: build ## runs that are interrupted or killed: record, report, pro
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh
+
+bench-sfu: build ## what forwarding costs the server, beside the floor of the machine
+	@scripts/bench-sfu.sh
 
 format:
 	@cargo fmt --all && cd web && npm run --silent format

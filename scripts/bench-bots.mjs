@@ -6,7 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { healthy, loadavg, machine } from "./evidence.mjs";
+import { healthy, loadavg, machine, median } from "./evidence.mjs";
 
 const PEOPLE = [90, 300];
 const ROUNDS = 3;
@@ -52,8 +52,6 @@ join: { per_second: 100 }
 }
 
 const before = loadavg();
-const median = (numbers) =>
-  [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const rows = [];
 for (const people of PEOPLE) {
   const ours = [];

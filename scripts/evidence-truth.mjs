@@ -125,11 +125,11 @@ for (const delay of DELAYS_MS) {
 
 // Twelve talk, of whom a room mixes three; each says a chirp in its turn, ten listen. The link changes on
 // the way: how a speaker's clock stands to the mixer's is chance (up to 20 ms) and stays for the run, so that
-// each is compared with himself without the link's delay. On the way to 1000 ms there are steps that are not
+// each is compared with himself without the link's delay. On the way to long delays there are steps that are not
 // judged: a link that grows by so much at once is silent for as long, of which the check of living
 // subscriptions would rightly speak.
 const SECONDS = 36;
-const STEPS = [350, 700].map((delay) => ({ delay, loss: 0, seconds: 6 }));
+const STEP_MS = 250;
 const MIXED = [
   ...DELAYS_MS.map((delay) => ({ delay, loss: 0, seconds: SECONDS })),
   { delay: 100, loss: 5, seconds: 60 },
@@ -141,7 +141,9 @@ const GUARD_MS = 3_000;
 
 /** One phase, after one without any delay. */
 async function mixed(phase) {
-  const steps = phase.delay > 600 ? STEPS : [];
+  const steps = [];
+  for (let delay = STEP_MS; delay < phase.delay; delay += STEP_MS)
+    steps.push({ delay, loss: 0, seconds: 6 });
   const without = { delay: 0, loss: 0, seconds: SECONDS };
   const phases = inTurn([without, ...steps, phase], 12);
   const changes = phases.map(

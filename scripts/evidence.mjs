@@ -17,7 +17,8 @@ import { join } from "node:path";
 export const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
 
 /**
- * Runs a scenario; its exit code, its summary (null where there is none) and its samples. `wrap`: a command
+ * Runs a scenario; its exit code, its summary (null where there is none), its samples and what was seen of
+ * the machine. `wrap`: a command
  * that runs the lab, `flags`: more of the lab's own.
  */
 export async function load(scenario, { wrap = [], flags = [] } = {}) {
@@ -31,16 +32,18 @@ export async function load(scenario, { wrap = [], flags = [] } = {}) {
   const code = await new Promise((done) => child.once("exit", done));
   let summary = null;
   let samples = [];
+  let machine = [];
   try {
     const [run] = readdirSync(join(dir, "runs")).sort();
     const read = (name) => readFileSync(join(dir, "runs", run, name), "utf8");
     summary = JSON.parse(read("summary.json"));
-    const lines = read("samples.jsonl").split("\n").filter(Boolean);
-    samples = lines.map((line) => JSON.parse(line));
+    const lines = (name) => read(name).split("\n").filter(Boolean);
+    samples = lines("samples.jsonl").map((line) => JSON.parse(line));
+    machine = lines("machine.jsonl").map((line) => JSON.parse(line));
   } catch (error) {
     console.error(`no summary: ${error.message}`);
   }
-  return { code, summary, samples };
+  return { code, summary, samples, machine };
 }
 
 /**
@@ -101,6 +104,9 @@ export function inTurn(phases, from_s) {
     return { ...phase, from_ms, until_ms: 1000 * at };
   });
 }
+
+export const median = (numbers) =>
+  [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
 
 /** Numbers from 0 to 1 (mulberry32). */
 export function random(seed) {

@@ -125,6 +125,9 @@ pub struct World {
     /// How much waits on each lane now, and the most that ever did on one.
     waiting: BTreeMap<(ShardIndex, u8), usize>,
     pub longest_lane: usize,
+    /// Whether shards read what came in batches, and the longest one.
+    batches: bool,
+    pub longest_batch: usize,
     sent: u64,
     random: Random,
     pub link: Link,
@@ -228,6 +231,8 @@ impl World {
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             longest_lane: 0,
+            batches: seed % 2 == 1,
+            longest_batch: 0,
             sent: 0,
             random: Random(seed),
             link,
@@ -466,7 +471,10 @@ impl World {
 
     fn send_up(&mut self, shard: ShardIndex, from: SocketAddr, bytes: Vec<u8>) {
         if let Some(at) = self.passes(true, from, &bytes) {
-            self.fly(at, Flying::Up { shard, from, bytes });
+            // A media thread reads what has come since it last looked: here every 2 ms, in every other world.
+            let since = at.saturating_duration_since(self.origin).as_micros() as u64;
+            let wait = if self.batches { 2_000 - since % 2_000 } else { 0 };
+            self.fly(at + Duration::from_micros(wait), Flying::Up { shard, from, bytes });
         }
     }
 
@@ -538,8 +546,20 @@ impl World {
     fn step(&mut self) {
         let now = self.now;
         while self.wire.first_key_value().is_some_and(|((at, _), _)| *at <= now.at) {
-            if let Some((_, flying)) = self.wire.pop_first() {
-                self.deliver(flying);
+            match self.wire.pop_first() {
+                Some((_, Flying::Up { shard, from, bytes })) => {
+                    let mut batch = vec![(from, bytes)];
+                    while let Some(next) = self.wire.first_entry()
+                        && next.key().0 <= now.at
+                        && matches!(next.get(), Flying::Up { shard: to, .. } if *to == shard)
+                        && let Flying::Up { from, bytes, .. } = next.remove()
+                    {
+                        batch.push((from, bytes));
+                    }
+                    self.read(shard, &batch);
+                }
+                Some((_, flying)) => self.deliver(flying),
+                None => {}
             }
         }
         let mut out = Vec::new();
@@ -568,13 +588,7 @@ impl World {
     fn deliver(&mut self, flying: Flying) {
         let now = self.now;
         match flying {
-            Flying::Up { shard, from, bytes } => {
-                let inbound = Inbound { source: from, data: &bytes, arrival: now.at };
-                let mut outbox = Self::outbox();
-                let at = &mut self.shards[usize::from(shard.0)];
-                at.handle_batch(now, [inbound], &mut outbox, |_, _| {});
-                self.flush(shard, outbox);
-            }
+            Flying::Up { shard, from, bytes } => self.read(shard, &[(from, bytes)]),
             Flying::Down { to, bytes } => {
                 // Who left does not read any more.
                 if let Some(person) = self.people.iter_mut().find(|p| p.address == to) {
@@ -583,6 +597,17 @@ impl World {
             }
             Flying::Within(to, what) => self.hand_over(to, what),
         }
+    }
+
+    /// A media thread takes what has come.
+    fn read(&mut self, shard: ShardIndex, batch: &[(SocketAddr, Vec<u8>)]) {
+        let now = self.now;
+        self.longest_batch = self.longest_batch.max(batch.len());
+        let batch =
+            batch.iter().map(|(source, data)| Inbound { source: *source, data, arrival: now.at });
+        let mut outbox = Self::outbox();
+        self.shards[usize::from(shard.0)].handle_batch(now, batch, &mut outbox, |_, _| {});
+        self.flush(shard, outbox);
     }
 
     fn hand_over(&mut self, to: ShardIndex, what: Within) {
@@ -596,6 +621,7 @@ impl World {
             Within::Relayed { track, index, content, bytes } => {
                 let packet = RelayPacket { track, index, content, bytes: &bytes };
                 shard.handle_relayed(now, &packet, &mut outbox);
+                shard.flush(now, &mut outbox);
             }
             Within::Control(message) => shard.handle_relay_control(message),
             Within::Peer(message) => self.mixers[usize::from(to.0)].peer(message, now.at),

@@ -8,6 +8,10 @@ pub const MAX_DATAGRAM: usize = 1500;
 pub const MAX_PACKET: usize = 1460;
 /// Packets of a publisher's video kept for resending, a power of two.
 pub const HISTORY_PACKETS: usize = 512;
+/// Changes of what a slot sends, or of how it counts, over which packets can be sent again.
+pub const PAST_ERAS: usize = 16;
+/// Packets that are opened before they are forwarded, a subscriber after the other.
+pub const QUEUED_PACKETS: usize = 64;
 /// Least time between two keyframe requests to one publisher.
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.

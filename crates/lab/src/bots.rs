@@ -21,6 +21,8 @@ use wire::room::{Answer, MediaKind, OfferedTrack, VideoCodec};
 pub enum AudioSource {
     /// No audio track.
     None,
+    /// For benches: 50 packets a second of 92 bytes on the wire, which say nothing.
+    Steady,
     /// Recorded speech, each bot with a voice and offset of its own.
     #[default]
     Speech,
@@ -41,6 +43,10 @@ pub enum VideoSource {
     P480,
     /// 1920×1080, 1.46 Mbit/s.
     P1080,
+    /// For benches: no picture, but 100 frames a second of one full packet each.
+    Singles,
+    /// For benches: no picture, but 30 frames a second of eight full packets each, sent at once.
+    Frames,
 }
 
 /// What a participant sends.

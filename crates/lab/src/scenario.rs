@@ -269,12 +269,18 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     Some(scenario)
 }
 
-const AUDIO_SOURCES: [(&str, AudioSource); 3] =
-    [("speech", AudioSource::Speech), ("tone", AudioSource::Tone), ("none", AudioSource::None)];
-const VIDEO_SOURCES: [(&str, VideoSource); 4] = [
+const AUDIO_SOURCES: [(&str, AudioSource); 4] = [
+    ("speech", AudioSource::Speech),
+    ("tone", AudioSource::Tone),
+    ("steady", AudioSource::Steady),
+    ("none", AudioSource::None),
+];
+const VIDEO_SOURCES: [(&str, VideoSource); 6] = [
     ("360p", VideoSource::P360),
     ("480p", VideoSource::P480),
     ("1080p", VideoSource::P1080),
+    ("singles", VideoSource::Singles),
+    ("frames", VideoSource::Frames),
     ("none", VideoSource::None),
 ];
 

@@ -96,6 +96,7 @@ impl Slot<'_> {
     ///
     /// # Panics
     /// `len` is over [`MAX_DATAGRAM`]: like an index past the slot's end, a fault of the caller.
+    #[inline]
     pub fn commit(self, len: usize) {
         assert!(len <= MAX_DATAGRAM, "a slot holds {MAX_DATAGRAM} bytes, not {len}");
         let (src, dst) = (self.src, self.dst);
@@ -132,12 +133,14 @@ impl SendBatch {
 
     /// Like [`Self::slot`], from the own address `src` where one is given, on a socket bound to
     /// `0.0.0.0`.
+    #[inline]
     pub fn slot_from(&mut self, src: Option<Ipv4Addr>, dst: SocketAddr) -> Option<Slot<'_>> {
         (self.queued.len() < self.capacity).then_some(Slot { batch: self, src, dst })
     }
 
     /// Like [`Self::slot`] for callers that cannot hold the slot until they know its length: what
     /// is written counts from [`Self::commit_lent`] on, and is lent again without it.
+    #[inline]
     pub fn lend(&mut self, dst: SocketAddr) -> Option<&mut [u8]> {
         self.lent = None;
         if self.is_full() {
@@ -151,6 +154,7 @@ impl SendBatch {
     ///
     /// # Panics
     /// `len` is over [`MAX_DATAGRAM`].
+    #[inline]
     pub fn commit_lent(&mut self, len: usize) {
         if let Some(dst) = self.lent.take() {
             Slot { batch: self, src: None, dst }.commit(len);
@@ -166,6 +170,7 @@ impl SendBatch {
 
     /// Like [`Self::push`], from the own address `src`: see [`Self::slot_from`].
     #[must_use = "a datagram that does not fit is the caller's to count"]
+    #[inline]
     pub fn push_from(&mut self, src: Option<Ipv4Addr>, dst: SocketAddr, data: &[u8]) -> bool {
         if data.len() > MAX_DATAGRAM {
             return false;
@@ -182,11 +187,13 @@ impl SendBatch {
     }
 
     /// Whether nothing is queued.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }
 
     /// Whether the next [`slot`](Self::slot) is `None`.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.queued.len() == self.capacity
     }

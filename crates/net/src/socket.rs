@@ -78,6 +78,13 @@ impl UdpBatchSocket {
             set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
         let granted_send_buffer =
             set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
+        // Not to be fragmented, whatever paths are said to take (RFC 8899 §4.4 sends so): else the kernel
+        // makes up an identification for each datagram, from tables that all CPUs share.
+        let (level, option) = match addr.is_ipv4() {
+            true => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        };
+        let _ = sys::set_option(fd, level, option, libc::IP_PMTUDISC_PROBE);
         if options.timestamps {
             sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         }

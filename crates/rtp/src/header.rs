@@ -205,6 +205,7 @@ pub struct HeaderWriter<'a> {
 
 impl HeaderWriter<'_> {
     /// The length that [`HeaderWriter::write`] will need.
+    #[inline]
     pub fn len(&self) -> usize {
         if self.extensions.is_empty() {
             return FIXED_LEN;

@@ -175,6 +175,7 @@ impl MediaThread {
             Come::Control(message) => shard.handle_relay_control(message),
             Come::Packet(packet) => shard.handle_relayed(now, &packet, ports),
         });
+        shard.flush(now, ports);
         // No more than the mixer makes while they are sent: a few a room and tick.
         while let Ok(packet) = self.mixed.pop() {
             self.shard.handle_mixed(now, &packet, &mut self.ports);
@@ -189,12 +190,27 @@ impl MediaThread {
             Some(at) => at.saturating_duration_since(Instant::now()),
             None => COUNT_INTERVAL,
         };
-        let mut ready: Vec<PollFd<'_>> = self.ports.sockets.iter().map(PollFd::readable).collect();
-        ready.push(PollFd::readable(&*self.waker));
-        if let Err(error) = net::wait(&mut ready, Some(timeout.min(COUNT_INTERVAL))) {
-            tracing::error!(thread = self.name, %error, "waiting for packets failed");
+        let timeout = Some(timeout.min(COUNT_INTERVAL));
+        let waker = PollFd::readable(&*self.waker);
+        let woken = |ready: &mut [PollFd<'_>]| {
+            let waited = net::wait(ready, timeout);
+            waited.map(|_| ready.first().is_some_and(PollFd::is_ready))
+        };
+        let woken = match self.ports.sockets.as_slice() {
+            [] => woken(&mut [waker]),
+            [one] => woken(&mut [waker, PollFd::readable(one)]),
+            // One an address family, at most.
+            [one, two, ..] => woken(&mut [waker, PollFd::readable(one), PollFd::readable(two)]),
+        };
+        match woken {
+            Ok(true) => {
+                self.waker.drain();
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(thread = self.name, %error, "waiting for packets failed");
+            }
         }
-        self.waker.drain();
     }
 
     /// Reads what is there, in a few rounds so that other work gets its turn.

@@ -1,8 +1,10 @@
-//! Step 3: one plaintext packet becomes a sealed packet for each subscriber.
+//! Step 3: plaintext packets become sealed packets for each subscriber.
 
 use super::incoming::Opened;
-use super::person::{Person, TrackIndex};
-use super::slot::Sent;
+use super::person::{Person, Secure, TrackIndex};
+use super::queue::Queue;
+use super::rewrite::Origin;
+use super::slot::Slot;
 use super::track::Subscription;
 use super::{Shard, Stats};
 use crate::command::{Report, TrackKey};
@@ -12,41 +14,55 @@ use rtp::header::HeaderWriter;
 use rtp::negotiated::{Codec, Extensions};
 
 impl Shard {
-    pub(super) fn forward(
+    /// Forwards what [`Shard::handle_relayed`] queued. To be called before the next command.
+    pub fn flush(&mut self, now: Now, sink: &mut impl Sink) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.by_track(|track, run| self.forward(now, track, (&queue, run), sink));
+        queue.clear();
+        self.queue = queue;
+    }
+
+    /// Packets of one track go to its subscribers, one after the other, so that what goes to the
+    /// same address leaves as one message.
+    fn forward(
         &mut self,
         now: Now,
         track_index: TrackIndex,
-        opened: &Opened,
-        plain: &[u8],
+        (queue, run): (&Queue, &[u8]),
         sink: &mut impl Sink,
     ) {
         let Some(track) = self.tracks[track_index].as_ref() else { return };
-        let from = track.line.extensions;
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
-            let connected = person.reachable();
-            let slot = &mut person.slots[subscription.slot];
-            let begins = opened.begins && !opened.repaired && connected;
-            if slot.pending == Some(track_index) && begins {
-                if let Some(old) = slot.current.replace(track_index) {
-                    superseded.push((old, *subscription));
+            for at in run {
+                let (opened, plain) = queue.packet(usize::from(*at));
+                let begins = opened.begins && !opened.repaired && person.reachable();
+                let slot = &mut person.slots[subscription.slot];
+                if begins && slot.pending == Some(track_index) {
+                    if let Some(old) = slot.current.replace(track_index) {
+                        superseded.push((old, *subscription));
+                    }
+                    slot.pending = None;
+                    slot.rewrite.switch(opened.counters, Some(track.key), now.at);
+                    let timestamp =
+                        opened.header.timestamp.wrapping_add(slot.rewrite.timestamp_offset());
+                    self.reports.push(switched(person, subscription.slot, track.key, timestamp));
                 }
-                slot.pending = None;
-                slot.rewrite.switch(opened.counters, now.at);
-                let timestamp =
-                    opened.header.timestamp.wrapping_add(slot.rewrite.timestamp_offset());
-                self.reports.push(switched(person, subscription.slot, track.key, timestamp));
-            }
-            if person.slots[subscription.slot].current != Some(track_index) {
-                self.stats.waiting += 1;
-                continue;
-            }
-            self.stats.copies += 1;
-            let copy = Copy { opened, plain, from, track: track_index };
-            match copy.to(person, subscription.slot, now, sink) {
-                Ok(len) => sent(&mut self.stats, len),
-                Err(reason) => self.stats.out_drops.add(reason),
+                let Person { secure, slots, .. } = &mut *person;
+                let slot = &mut slots[subscription.slot];
+                if slot.current != Some(track_index) {
+                    self.stats.waiting += 1;
+                    continue;
+                }
+                self.stats.copies += 1;
+                match copy(opened, plain, secure.as_ref(), slot, now, sink) {
+                    Ok(len) => sent(&mut self.stats, len),
+                    Err(reason) => self.stats.out_drops.add(reason),
+                }
             }
         }
         for (old, subscription) in superseded {
@@ -70,11 +86,13 @@ impl Shard {
         }
         let Some(again) = slot.asked_again(sequence, now.at) else { return };
         self.stats.copies += 1;
-        let kept = self.tracks[again.track]
-            .as_ref()
-            .and_then(|track| Some((track.history.get(again.index)?, track.line.extensions)));
+        let track = self.track_by_key.get(&again.track).and_then(|at| self.tracks[*at].as_ref());
+        let kept =
+            track.and_then(|track| Some((track.history.get(again.index)?, track.line.extensions)));
         let outcome = match kept {
-            Some((packet, from)) => resend_one(person, slot_index, &again, packet, from, sink),
+            Some((packet, from)) => {
+                resend_one(person, slot_index, (sequence, &again), (packet, from), sink)
+            }
             None => Err(OutDrop::NotKept),
         };
         match outcome {
@@ -87,6 +105,7 @@ impl Shard {
     }
 }
 
+#[inline]
 fn sent(stats: &mut Stats, len: usize) {
     stats.rtp_out += 1;
     stats.rtp_out_bytes += len as u64;
@@ -102,90 +121,96 @@ fn switched(person: &Person, slot: usize, track: TrackKey, rtp_timestamp: u32) -
     }
 }
 
-/// A packet and where it comes from.
-struct Copy<'a> {
-    opened: &'a Opened,
-    plain: &'a [u8],
-    from: Extensions,
-    track: TrackIndex,
-}
-
-impl Copy<'_> {
-    /// Rewrites and seals the packet into the slot's stream; returns the datagram's length.
-    fn to(
-        &self,
-        person: &mut Person,
-        slot_index: usize,
-        now: Now,
-        sink: &mut impl Sink,
-    ) -> Result<usize, OutDrop> {
-        let secure = person.secure.as_ref().ok_or(OutDrop::NotConnected)?;
-        let slot = &mut person.slots[slot_index];
-        let out = slot.rewrite.apply(self.opened.counters, now.at)?;
-        let resends = slot.resends();
-        let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
-        let buffer = sink.slot(secure.remote).ok_or(OutDrop::SendBufferFull)?;
-        let payload = &self.plain[self.opened.payload.clone()];
-        let writer = HeaderWriter {
-            marker: self.opened.header.marker,
-            payload_type: slot.line.payload_type,
-            sequence: out.sequence,
-            timestamp: out.timestamp,
-            ssrc: stream.ssrc(),
-            extensions: &[],
-        };
-        let kept = passed_on(self, slot.line.extensions);
-        let header_len = kept.write(writer, buffer)?;
-        let len = put(buffer, header_len, payload)?;
-        if slot.line.codec == Codec::Vp8 {
-            // The descriptor was parsed when the packet was opened; a broken one goes as it is.
-            let _ =
-                rtp::vp8::rewrite_in_place(&mut buffer[header_len..len], out.picture_id, out.tl0);
-        }
-        let sealed = secure
-            .sealer
-            .seal_rtp(stream, buffer, header_len, len)
-            .map_err(|_| OutDrop::SealRefused)?;
-        sink.commit(sealed);
-        if resends {
-            let mut sent =
-                Sent::new(out.sequence, self.track, self.opened.counters.index, out.timestamp);
-            (sent.picture_id, sent.tl0) = (out.picture_id, out.tl0);
-            slot.remember(sent);
-        }
-        slot.count(payload.len(), out.timestamp, now);
-        Ok(sealed)
-    }
-}
-
-/// Header extensions that reach the subscriber, under his ids: level, orientation, capture time.
-struct Kept<'a>([Option<(u8, &'a [u8])>; 3]);
-
-fn passed_on<'a>(copy: &'a Copy<'_>, to: Extensions) -> Kept<'a> {
-    let find = |from: Option<u8>, to: Option<u8>| {
-        Some((to?, copy.opened.header.find_extension(copy.plain, from?)?))
+/// Rewrites and seals a packet into the slot's stream; returns the datagram's length.
+#[inline]
+fn copy(
+    opened: &Opened,
+    plain: &[u8],
+    secure: Option<&Secure>,
+    slot: &mut Slot,
+    now: Now,
+    sink: &mut impl Sink,
+) -> Result<usize, OutDrop> {
+    let secure = secure.ok_or(OutDrop::NotConnected)?;
+    let out = slot.rewrite.apply(opened.counters, now.at)?;
+    let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
+    let buffer = sink.slot(secure.remote).ok_or(OutDrop::SendBufferFull)?;
+    let payload = &plain[opened.payload.clone()];
+    let writer = HeaderWriter {
+        marker: opened.header.marker,
+        payload_type: slot.line.payload_type,
+        sequence: out.sequence,
+        timestamp: out.timestamp,
+        ssrc: stream.ssrc(),
+        extensions: &[],
     };
-    let from = copy.from;
-    Kept([
-        find(from.audio_level, to.audio_level),
-        find(from.orientation, to.orientation),
-        find(from.capture_time, to.capture_time),
-    ])
+    let header_len = opened.kept.write(writer, slot.line.extensions, buffer)?;
+    let len = put(buffer, header_len, payload)?;
+    if slot.line.codec == Codec::Vp8 {
+        // The descriptor was parsed when the packet was opened; a broken one goes as it is.
+        let _ = rtp::vp8::rewrite_in_place(&mut buffer[header_len..len], out.picture_id, out.tl0);
+    }
+    let sealed = secure
+        .sealer
+        .seal_rtp(stream, buffer, header_len, len)
+        .map_err(|_| OutDrop::SealRefused)?;
+    sink.commit(sealed);
+    slot.count(payload.len(), out.timestamp, now);
+    Ok(sealed)
 }
 
-impl Kept<'_> {
-    fn write(&self, writer: HeaderWriter<'_>, buffer: &mut [u8]) -> Result<usize, OutDrop> {
+/// Header extensions that reach subscribers, found once a packet: level, orientation, capture time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    level: Option<[u8; 1]>,
+    orientation: Option<[u8; 1]>,
+    /// With its length: 8 bytes, or 16 with the clock's offset.
+    capture: Option<([u8; 16], u8)>,
+}
+
+impl Kept {
+    /// Takes an extension that came with an id, if it is one of these.
+    #[inline]
+    pub(super) fn find(&mut self, from: &Extensions, id: u8, value: &[u8]) {
+        let id = Some(id);
+        if id == from.audio_level {
+            self.level = value.first_chunk().copied();
+        } else if id == from.orientation {
+            self.orientation = value.first_chunk().copied();
+        } else if id == from.capture_time && matches!(value.len(), 8 | 16) {
+            let mut capture = [0; 16];
+            capture[..value.len()].copy_from_slice(value);
+            self.capture = Some((capture, value.len() as u8));
+        }
+    }
+
+    /// Writes a header with those that the receiver has ids for.
+    #[inline]
+    fn write(
+        &self,
+        writer: HeaderWriter<'_>,
+        to: Extensions,
+        buffer: &mut [u8],
+    ) -> Result<usize, OutDrop> {
         let mut extensions: [(u8, &[u8]); 3] = [(0, &[]); 3];
         let mut count = 0;
-        for kept in self.0.iter().flatten() {
-            extensions[count] = *kept;
-            count += 1;
+        let capture = self.capture.as_ref().map(|(value, len)| &value[..usize::from(*len)]);
+        for (id, value) in [
+            (to.audio_level, self.level.as_ref().map(<[u8; 1]>::as_slice)),
+            (to.orientation, self.orientation.as_ref().map(<[u8; 1]>::as_slice)),
+            (to.capture_time, capture),
+        ] {
+            if let (Some(id), Some(value)) = (id, value) {
+                extensions[count] = (id, value);
+                count += 1;
+            }
         }
         let writer = HeaderWriter { extensions: &extensions[..count], ..writer };
         writer.write(buffer).map_err(|_| OutDrop::TooLong)
     }
 }
 
+#[inline]
 fn put(buffer: &mut [u8], at: usize, payload: &[u8]) -> Result<usize, OutDrop> {
     let end = at + payload.len();
     buffer.get_mut(at..end).ok_or(OutDrop::TooLong)?.copy_from_slice(payload);
@@ -196,9 +221,8 @@ fn put(buffer: &mut [u8], at: usize, payload: &[u8]) -> Result<usize, OutDrop> {
 fn resend_one(
     person: &mut Person,
     slot_index: usize,
-    again: &Sent,
-    packet: &[u8],
-    from: Extensions,
+    (original, again): (u16, &Origin),
+    (packet, from): (&[u8], Extensions),
     sink: &mut impl Sink,
 ) -> Result<usize, OutDrop> {
     let secure = person.secure.as_ref().ok_or(OutDrop::NotConnected)?;
@@ -209,25 +233,30 @@ fn resend_one(
     let sequence = slot.next_rtx_sequence();
     let extensions = slot.line.extensions;
     let payload_type = slot.line.rtx_payload_type.ok_or(OutDrop::NotKept)?;
-    let vp8 = slot.codec() == Codec::Vp8;
+    let descriptor = match slot.codec() {
+        Codec::Vp8 => rtp::vp8::Descriptor::parse(&packet[range.clone()]).ok(),
+        _ => None,
+    };
+    let (picture_id, tl0) =
+        descriptor.map_or((None, None), |found| (found.picture_id, found.tl0_picture_index));
+    let (timestamp, picture_id, tl0) = again.counters(header.timestamp, picture_id, tl0);
     let stream = slot.rtx_stream.as_mut().ok_or(OutDrop::NotConnected)?;
     let writer = HeaderWriter {
         marker: header.marker,
         payload_type,
         sequence,
-        timestamp: again.timestamp,
+        timestamp,
         ssrc: stream.ssrc(),
         extensions: &[],
     };
-    let orientation = from
-        .orientation
-        .and_then(|id| header.find_extension(packet, id))
-        .and_then(|value| Some((extensions.orientation?, value)));
-    let header_len = Kept([None, orientation, None]).write(writer, buffer)?;
-    let body = put(buffer, header_len, &again.sequence.to_be_bytes())?;
+    let mut kept = Kept::default();
+    header.extensions(packet).for_each(|(id, value)| kept.find(&from, id, value));
+    let kept = Kept { level: None, capture: None, ..kept };
+    let header_len = kept.write(writer, extensions, buffer)?;
+    let body = put(buffer, header_len, &original.to_be_bytes())?;
     let len = put(buffer, body, &packet[range])?;
-    if vp8 {
-        let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], again.picture_id, again.tl0);
+    if descriptor.is_some() {
+        let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
     }
     let sealed = secure
         .sealer

@@ -1,11 +1,11 @@
 //! Step 2: a packet is opened once, and what it tells is noted.
 
+use super::forward::Kept;
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
 use super::track::Track;
 use super::{Handled, Inbound, RelayContent, RelayPacket, Shard};
 use crate::drops::InDrop;
-use crate::limits::MAX_PACKET;
 use crate::sink::{Now, Sink};
 use rtp::RtpHeader;
 use rtp::header::{self, AudioLevel};
@@ -19,11 +19,23 @@ pub(super) struct Opened {
     pub header: RtpHeader,
     pub payload: Range<usize>,
     pub counters: Counters,
+    /// What of its header goes on.
+    pub kept: Kept,
     /// The packet begins a keyframe; sound is always a beginning.
     pub begins: bool,
     /// It came as a retransmission: too late to switch to.
     pub repaired: bool,
     pub audio: bool,
+}
+
+/// What became of a packet that came in.
+enum Taken {
+    /// It goes to its track's subscribers.
+    Forward(TrackIndex, Opened),
+    /// The mixer has it.
+    Mixed,
+    /// It is nothing but padding, with this unwrapped sequence number.
+    Padding(TrackIndex, u64),
 }
 
 impl From<SrtpError> for InDrop {
@@ -48,28 +60,43 @@ impl Shard {
     ) -> Result<Handled, InDrop> {
         self.stats.rtp_in += 1;
         self.stats.rtp_in_bytes += datagram.data.len() as u64;
-        let mut plain = std::mem::take(&mut self.plain);
-        plain.resize(MAX_PACKET, 0);
-        let opened = self.open(now, datagram, &mut plain, sink);
-        let handled = opened.and_then(|(track, opened)| {
-            self.pass_on(now, track, &opened, &plain, datagram, sink)?;
-            Ok(if opened.audio { Handled::Audio } else { Handled::Video })
-        });
-        self.plain = plain;
-        handled
+        if self.queue.is_full() {
+            self.flush(now, sink);
+        }
+        let mut queue = std::mem::take(&mut self.queue);
+        let handled = match queue.lend() {
+            Some(plain) => self.take_rtp(now, datagram, plain, sink),
+            None => Err(InDrop::TooLong),
+        };
+        let taken = match handled {
+            Ok(Taken::Forward(track, opened)) => {
+                let audio = opened.audio;
+                queue.push(track, opened);
+                Ok(audio)
+            }
+            Ok(Taken::Mixed) => Ok(true),
+            Ok(Taken::Padding(track, index)) => {
+                self.queue = queue;
+                self.skip(now, track, index, sink);
+                return Err(InDrop::PaddingOnly);
+            }
+            Err(reason) => Err(reason),
+        };
+        self.queue = queue;
+        taken.map(|audio| if audio { Handled::Audio } else { Handled::Video })
     }
 
-    /// The opened packet goes to the mixer, or to slots here and on other shards.
-    fn pass_on(
+    /// Opens a packet; it then goes to the mixer or on to the queue, and to slots on other shards.
+    fn take_rtp(
         &mut self,
         now: Now,
-        index: TrackIndex,
-        opened: &Opened,
-        plain: &[u8],
         datagram: &Inbound<'_>,
+        plain: &mut [u8],
         sink: &mut impl Sink,
-    ) -> Result<(), InDrop> {
-        let Some(track) = self.tracks[index].as_ref() else { return Ok(()) };
+    ) -> Result<Taken, InDrop> {
+        let taken = self.open(now, datagram, plain)?;
+        let Taken::Forward(index, opened) = taken else { return Ok(taken) };
+        let Some(track) = self.tracks[index].as_ref() else { return Err(InDrop::UnknownSsrc) };
         let (key, mixed, silenced) = (track.key, track.mixed, track.silenced);
         let number = opened.counters.index;
         if silenced {
@@ -79,14 +106,26 @@ impl Shard {
             return Err(InDrop::Silenced);
         }
         if mixed {
-            return self.hand_to_mixer(index, opened, plain, datagram.arrival, sink);
+            self.hand_to_mixer(index, &opened, plain, datagram.arrival, sink)?;
+            return Ok(Taken::Mixed);
         }
-        self.forward(now, index, opened, plain, sink);
         let bytes = &plain[..opened.payload.end];
         let content = if opened.repaired { RelayContent::Repaired } else { RelayContent::Original };
         let packet = RelayPacket { track: key, index: number, content, bytes };
         self.relay(index, &packet, sink);
-        Ok(())
+        Ok(Taken::Forward(index, opened))
+    }
+
+    /// A packet without content takes no number, here and on other shards.
+    fn skip(&mut self, now: Now, track: TrackIndex, index: u64, sink: &mut impl Sink) {
+        // Those that came before it have numbers of their own.
+        self.flush(now, sink);
+        self.skip_copies(track, index);
+        if let Some(key) = self.tracks[track].as_ref().map(|track| track.key) {
+            let content = RelayContent::Padding;
+            let skipped = RelayPacket { track: key, index, content, bytes: &[] };
+            self.relay(track, &skipped, sink);
+        }
     }
 
     fn open(
@@ -94,8 +133,7 @@ impl Shard {
         now: Now,
         datagram: &Inbound<'_>,
         plain: &mut [u8],
-        sink: &mut impl Sink,
-    ) -> Result<(TrackIndex, Opened), InDrop> {
+    ) -> Result<Taken, InDrop> {
         let index = *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
         let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
         let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
@@ -106,7 +144,7 @@ impl Shard {
             .ok_or(InDrop::UnknownSsrc)?;
         let (Source::Media(track_index) | Source::Rtx(track_index)) = source;
         let track = self.tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
-        note_arrival(person, track, &opened.header, plain, datagram);
+        let kept = note_arrival(person, track, &opened.header, plain, datagram);
         let repaired = matches!(source, Source::Rtx(_));
         let (header, len) = if repaired {
             unwrap_rtx(track, plain, opened.len)?
@@ -115,19 +153,15 @@ impl Shard {
         };
         let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
         if payload.is_empty() {
-            let (track, index) = (track.key, track.unwrap(header.sequence));
-            self.skip_copies(track_index, index);
-            let content = RelayContent::Padding;
-            let skipped = RelayPacket { track, index, content, bytes: &[] };
-            self.relay(track_index, &skipped, sink);
-            return Err(InDrop::PaddingOnly);
+            return Ok(Taken::Padding(track_index, track.unwrap(header.sequence)));
         }
         let pushed = track.line.nack.then(|| track.missing.push(header.sequence, datagram.arrival));
         if repaired && pushed != Some(Pushed::Recovered) {
             return Err(InDrop::Duplicate);
         }
         let number = track.unwrap(header.sequence);
-        let opened = describe(track, number, header, payload, plain, repaired);
+        let mut opened = describe(track, number, header, payload, plain, repaired);
+        opened.kept = kept;
         if !repaired {
             track.receive.push(
                 header.sequence,
@@ -140,7 +174,7 @@ impl Shard {
         if track.line.nack {
             track.history.keep(opened.counters.index, &plain[..opened.payload.end]);
         }
-        Ok((track_index, opened))
+        Ok(Taken::Forward(track_index, opened))
     }
 
     /// A packet without content takes no number of the subscribers'.
@@ -188,16 +222,18 @@ fn adopt(
     Some(source)
 }
 
-/// Notes what the packet's header extensions tell, each packet once.
+/// Notes what the packet's header extensions tell, each packet once; returns those that go on.
 fn note_arrival(
     person: &mut Person,
     track: &mut Track,
     header: &RtpHeader,
     plain: &[u8],
     datagram: &Inbound<'_>,
-) {
+) -> Kept {
     let extensions = track.line.extensions;
+    let mut kept = Kept::default();
     for (id, value) in header.extensions(plain) {
+        kept.find(&extensions, id, value);
         if Some(id) == extensions.transport_sequence && track.line.transport_cc {
             if let Some(sequence) = header::transport_sequence(value) {
                 person.arrivals.record(sequence, datagram.arrival);
@@ -208,6 +244,7 @@ fn note_arrival(
             track.voice.heard(level.level_dbov);
         }
     }
+    kept
 }
 
 /// A retransmission becomes the original again (RFC 4588).
@@ -245,5 +282,6 @@ pub(super) fn describe(
     if begins {
         track.keyframe.came();
     }
-    Opened { header, payload, counters, begins, repaired, audio: !track.is_video() }
+    let (kept, audio) = (Kept::default(), !track.is_video());
+    Opened { header, payload, counters, kept, begins, repaired, audio }
 }

@@ -108,7 +108,7 @@ fn seal(
         tl0: None,
     };
     if slot.mix_tick.is_none() {
-        slot.rewrite.switch(counters, now.at);
+        slot.rewrite.switch(counters, None, now.at);
     }
     let out = slot.rewrite.apply(counters, now.at)?;
     let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;

@@ -4,7 +4,8 @@
 //!    source address tells whose it is.
 //! 2. [`incoming`]: it is opened once with the sender's keys into plaintext; its SSRC tells the
 //!    track; retransmissions become the original again; arrivals, losses and levels are noted.
-//! 3. [`forward`]: for each subscription of the track the slot decides (make before break: a video
+//! 3. [`queue`]: the packets of a batch wait in plaintext, and then go to one subscriber after the
+//!    other ([`forward`]): for each subscription of the track the slot decides (make before break: a video
 //!    slot switches with a keyframe), [`rewrite`] continues the slot's own counters, and the packet
 //!    is built and sealed in the buffer that the sink lends.
 //!    Where its track is mixed, [`mixing`] hands it to the mixer instead, and brings the mixed
@@ -20,6 +21,7 @@ mod history;
 mod incoming;
 mod mixing;
 mod person;
+mod queue;
 mod relay;
 mod rewrite;
 mod slot;
@@ -36,6 +38,7 @@ use crate::limits::{SPEAKER_INTERVAL, TICK};
 use crate::sink::{Now, Sink};
 use foldhash::HashMap;
 use person::{Person, PersonIndex, Source, TrackIndex};
+use queue::Queue;
 use speaker::Speakers;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -71,6 +74,7 @@ pub struct Shard {
     listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
     reports: Vec<Report>,
+    queue: Queue,
     plain: Vec<u8>,
     rtcp: Vec<u8>,
     sequences: Vec<u16>,
@@ -125,6 +129,7 @@ impl Shard {
             let outcome = self.handle_datagram(now, &datagram, sink);
             handled(&datagram, outcome);
         }
+        self.flush(now, sink);
     }
 
     /// The periodic work that is due.

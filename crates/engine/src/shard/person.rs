@@ -114,6 +114,7 @@ impl Person {
     }
 
     /// Whether packets can be sent to him.
+    #[inline]
     pub(crate) fn reachable(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.begun)
     }
@@ -130,6 +131,7 @@ impl Person {
     }
 
     /// What this SSRC of his is.
+    #[inline]
     pub(crate) fn source(&self, ssrc: u32) -> Option<Source> {
         self.sources.iter().find(|(known, _)| *known == ssrc).map(|(_, source)| *source)
     }

@@ -100,7 +100,7 @@ impl Shard {
         }
     }
 
-    /// A packet came over the media lane.
+    /// A packet came over the media lane. It waits with others until [`Shard::flush`].
     pub fn handle_relayed(&mut self, now: Now, packet: &RelayPacket<'_>, sink: &mut impl Sink) {
         self.stats.relay_in += 1;
         if let Err(reason) = self.take_relayed(now, packet, sink) {
@@ -114,6 +114,11 @@ impl Shard {
         packet: &RelayPacket<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), InDrop> {
+        let brings = matches!(packet.content, RelayContent::Original | RelayContent::Repaired);
+        // What came before a packet that takes no number has numbers of its own.
+        if !brings || self.queue.is_full() {
+            self.flush(now, sink);
+        }
         // Nobody here wants it any more, or its end overtook it.
         let index = *self.track_by_key.get(&packet.track).ok_or(InDrop::NotWanted)?;
         let track = self.tracks[index].as_mut().ok_or(InDrop::NotWanted)?;
@@ -131,14 +136,19 @@ impl Shard {
         let repaired = packet.content == RelayContent::Repaired;
         let header = RtpHeader::parse(packet.bytes).map_err(|_| InDrop::Malformed)?;
         let payload = header.payload_range(packet.bytes).map_err(|_| InDrop::Malformed)?;
-        let opened: Opened = describe(track, packet.index, header, payload, packet.bytes, repaired);
+        let mut opened: Opened =
+            describe(track, packet.index, header, payload, packet.bytes, repaired);
+        let from = track.line.extensions;
+        header.extensions(packet.bytes).for_each(|(id, value)| opened.kept.find(&from, id, value));
         if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
         }
         if track.line.nack {
             track.history.keep(packet.index, &packet.bytes[..opened.payload.end]);
         }
-        self.forward(now, index, &opened, packet.bytes, sink);
+        let place = self.queue.lend().ok_or(InDrop::TooLong)?;
+        place.get_mut(..packet.bytes.len()).ok_or(InDrop::TooLong)?.copy_from_slice(packet.bytes);
+        self.queue.push(index, opened);
         Ok(())
     }
 

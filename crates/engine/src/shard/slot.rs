@@ -1,25 +1,16 @@
 //! A slot: a line that a participant receives on, with its own SSRC, whatever track it carries.
 
 use super::person::TrackIndex;
-use super::rewrite::Rewrite;
-use crate::limits::{HISTORY_PACKETS, RESEND_INTERVAL};
+use super::rewrite::{Origin, Rewrite};
+use crate::limits::RESEND_INTERVAL;
 use crate::sink::Now;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
+use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Which packet left with a sequence number.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
-    pub sequence: u16,
-    pub track: TrackIndex,
-    /// Unwrapped sequence number at the publisher.
-    pub index: u64,
-    pub timestamp: u32,
-    pub picture_id: Option<u16>,
-    pub tl0: Option<u8>,
-    resent: Option<Instant>,
-}
+/// Packets sent again lately: so many are remembered, so that none is soon sent once more.
+const RESENT: usize = 64;
 
 /// A slot of a participant.
 pub(crate) struct Slot {
@@ -34,7 +25,8 @@ pub(crate) struct Slot {
     /// The track that shall flow from its next keyframe on.
     pub pending: Option<TrackIndex>,
     pub rewrite: Rewrite,
-    sent: Vec<Option<Sent>>,
+    /// Sequence numbers sent again, and when.
+    resent: VecDeque<(u16, Instant)>,
     pub packets: u32,
     pub octets: u32,
     /// Newest packet of what flows, as it left.
@@ -55,7 +47,7 @@ impl Slot {
             rtx_sequence: first,
             current: None,
             pending: None,
-            sent: Vec::new(),
+            resent: VecDeque::new(),
             packets: 0,
             octets: 0,
             last_timestamp: None,
@@ -69,12 +61,14 @@ impl Slot {
     }
 
     /// A packet left.
+    #[inline]
     pub(crate) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(payload as u32);
         self.last_timestamp = Some((timestamp, now.at));
     }
 
+    #[inline]
     pub(crate) fn is_video(&self) -> bool {
         self.line.codec.kind() == Kind::Video
     }
@@ -91,27 +85,26 @@ impl Slot {
     }
 
     /// Whether its packets may be asked for again.
+    #[inline]
     pub(crate) fn resends(&self) -> bool {
         self.line.nack && self.rtx_stream.is_some()
     }
 
-    /// Remembers which packet left.
-    pub(crate) fn remember(&mut self, sent: Sent) {
-        if self.sent.is_empty() {
-            self.sent.resize(HISTORY_PACKETS, None);
-        }
-        self.sent[usize::from(sent.sequence) % HISTORY_PACKETS] = Some(sent);
-    }
-
     /// The packet that left with this sequence number, unless it was resent just now.
-    pub(crate) fn asked_again(&mut self, sequence: u16, now: Instant) -> Option<Sent> {
-        let place = self.sent.get_mut(usize::from(sequence) % HISTORY_PACKETS)?;
-        let sent = place.as_mut().filter(|sent| sent.sequence == sequence)?;
-        if sent.resent.is_some_and(|at| now.saturating_duration_since(at) < RESEND_INTERVAL) {
+    pub(crate) fn asked_again(&mut self, sequence: u16, now: Instant) -> Option<Origin> {
+        let lately = |at: Instant| now.saturating_duration_since(at) < RESEND_INTERVAL;
+        while self.resent.front().is_some_and(|(_, at)| !lately(*at)) {
+            self.resent.pop_front();
+        }
+        if self.resent.iter().any(|(known, _)| *known == sequence) {
             return None;
         }
-        sent.resent = Some(now);
-        Some(*sent)
+        let origin = self.rewrite.origin(sequence)?;
+        if self.resent.len() == RESENT {
+            self.resent.pop_front();
+        }
+        self.resent.push_back((sequence, now));
+        Some(origin)
     }
 
     /// The next sequence number of the RTX stream.
@@ -121,13 +114,8 @@ impl Slot {
         sequence
     }
 
+    #[inline]
     pub(crate) fn codec(&self) -> Codec {
         self.line.codec
-    }
-}
-
-impl Sent {
-    pub(crate) fn new(sequence: u16, track: TrackIndex, index: u64, timestamp: u32) -> Self {
-        Self { sequence, track, index, timestamp, picture_id: None, tl0: None, resent: None }
     }
 }

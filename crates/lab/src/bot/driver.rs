@@ -353,7 +353,7 @@ impl BotDriver for Driver {
         let marks = marks.map(|role| self.common.marks(role)).transpose()?;
         let tone = match spec.media.audio {
             AudioSource::Tone => Some(self.common.tone(role)?),
-            AudioSource::None | AudioSource::Speech => None,
+            AudioSource::None | AudioSource::Speech | AudioSource::Steady => None,
         };
         let bot = self.next.fetch_add(1, Ordering::Relaxed);
         let line = self.threads[bot as usize % self.threads.len()].line.clone();

@@ -1,6 +1,7 @@
 //! What bots say and show: Opus speech from Ogg files and VP8 clips from IVF files, read once and
 //! shared by all bots.
 
+use super::source::{BURST, MAX_PAYLOAD};
 use crate::bots::VideoSource;
 use std::fmt;
 use std::io::Cursor;
@@ -86,9 +87,52 @@ pub struct Clip {
     pub width: u32,
     /// Picture height, in pixels.
     pub height: u32,
+    /// Packets of a frame that leave together.
+    pub burst: u32,
+}
+
+/// Bytes of a steady packet's Opus: on the wire 92, with header, level, capture time and tag.
+const STEADY_BYTES: usize = 48;
+
+impl Voice {
+    /// Packets of one size, a frame of silence padded (RFC 6716 §3.2.5).
+    fn steady(silence: &OpusPacket) -> Self {
+        let data = padded(&silence.data, STEADY_BYTES);
+        Self { packets: vec![OpusPacket { data, level_dbov: silence.level_dbov }] }
+    }
+}
+
+/// An Opus packet of one frame, as one of code 3 with padding up to `len` bytes (up to 250 more).
+fn padded(packet: &[u8], len: usize) -> Vec<u8> {
+    let Some((toc, frame)) = packet.split_first() else { return Vec::new() };
+    let padding = len.saturating_sub(frame.len() + 3).min(250);
+    // One frame, with padding, at a constant rate.
+    let mut out = vec![toc | 0b11, 0b0100_0001, padding as u8];
+    out.extend_from_slice(frame);
+    out.resize(out.len() + padding, 0);
+    out
 }
 
 impl Clip {
+    /// Frames of so many full packets, a keyframe among them every two seconds.
+    fn of_packets(packets: usize, per_second: u32) -> Self {
+        let (width, height) = (640, 360);
+        let len = packets * (MAX_PAYLOAD - rtp::vp8::DESCRIPTOR_LEN);
+        let frame = |nth: u32| {
+            let keyframe = nth == 0;
+            // RFC 6386 §9.1: a keyframe says its size.
+            let head: &[u8] = match keyframe {
+                true => &[0x10, 0, 0, 0x9D, 0x01, 0x2A, 0x80, 0x02, 0x68, 0x01],
+                false => &[0x11, 0, 0],
+            };
+            let mut data = head.to_vec();
+            data.extend((data.len()..len).map(|at| (at as u32 ^ nth) as u8));
+            ClipFrame { data, keyframe }
+        };
+        let frames = (0..2 * per_second).map(frame).collect();
+        Self { frames, rate: (per_second, 1), width, height, burst: packets as u32 }
+    }
+
     /// Index of the first keyframe at or after `index`, around the end.
     pub fn keyframe_from(&self, index: usize) -> usize {
         let len = self.frames.len();
@@ -101,6 +145,9 @@ impl Clip {
 pub struct Fixtures {
     voices: Vec<Arc<Voice>>,
     clips: [Arc<Clip>; 3],
+    singles: Arc<Clip>,
+    frames: Arc<Clip>,
+    steady: Arc<Voice>,
     silence: Arc<OpusPacket>,
 }
 
@@ -138,12 +185,24 @@ impl Fixtures {
             read_clip(name, data).map(Arc::new)
         };
         let silence = Arc::new(silence().map_err(|why| FixtureError::new("silence", why))?);
-        Ok(Self { voices, clips: [clip(0)?, clip(1)?, clip(2)?], silence })
+        Ok(Self {
+            voices,
+            clips: [clip(0)?, clip(1)?, clip(2)?],
+            singles: Arc::new(Clip::of_packets(1, 100)),
+            frames: Arc::new(Clip::of_packets(8, 30)),
+            steady: Arc::new(Voice::steady(&silence)),
+            silence,
+        })
     }
 
     /// The voice of a bot.
     pub fn voice(&self, bot: u32) -> Arc<Voice> {
         self.voices[bot as usize % self.voices.len()].clone()
+    }
+
+    /// Packets of one size.
+    pub fn steady(&self) -> Arc<Voice> {
+        self.steady.clone()
     }
 
     /// 20 ms of silence.
@@ -158,6 +217,8 @@ impl Fixtures {
             VideoSource::P360 => 0,
             VideoSource::P480 => 1,
             VideoSource::P1080 => 2,
+            VideoSource::Singles => return Some(self.singles.clone()),
+            VideoSource::Frames => return Some(self.frames.clone()),
         };
         Some(self.clips[at].clone())
     }
@@ -239,7 +300,7 @@ fn read_clip(name: &str, data: &[u8]) -> Result<Clip, FixtureError> {
     if !frames.first().is_some_and(|frame| frame.keyframe) {
         return Err(error("it does not begin with a keyframe"));
     }
-    Ok(Clip { frames, rate, width: u16_at(12), height: u16_at(14) })
+    Ok(Clip { frames, rate, width: u16_at(12), height: u16_at(14), burst: BURST })
 }
 
 #[cfg(test)]
@@ -270,6 +331,25 @@ mod tests {
             assert!(keyframes >= 2, "{source:?} has {keyframes} keyframes");
         }
         assert!(fixtures.clip(VideoSource::None).is_none());
+        for (source, packets, per_second) in
+            [(VideoSource::Singles, 1, 100), (VideoSource::Frames, 8, 30)]
+        {
+            let clip = fixtures.clip(source).unwrap();
+            assert_eq!((clip.rate, clip.burst), ((per_second, 1), packets));
+            for frame in &clip.frames {
+                let head = rtp::vp8::frame_header(&frame.data).unwrap();
+                assert_eq!(head.keyframe, frame.keyframe);
+                assert!(!head.keyframe || head.size == Some((640, 360)));
+                let chunks = rtp::vp8::packetize(&frame.data, MAX_PAYLOAD, 1, 1);
+                assert_eq!(chunks.count(), packets as usize);
+            }
+        }
+        let steady = fixtures.steady();
+        assert_eq!(steady.packets[0].data.len(), STEADY_BYTES);
+        let mut decoder = audio::opus::Decoder::new(audio::Channels::Mono).unwrap();
+        let mut samples = [0.0; audio::FRAME_SAMPLES];
+        let decoded = decoder.decode(Some(&steady.packets[0].data), &mut samples);
+        assert_eq!(decoded.unwrap(), audio::FRAME_SAMPLES);
         // Silence is heard as such after speech, too.
         let (voice, silence) = (fixtures.voice(0), fixtures.silence());
         let mut decoder = audio::opus::Decoder::new(audio::Channels::Mono).unwrap();
@@ -305,7 +385,7 @@ mod tests {
     fn the_next_keyframe_is_found_around_the_end() {
         let frame = |keyframe: bool| ClipFrame { data: vec![u8::from(!keyframe)], keyframe };
         let frames = [true, false, true, false].map(frame).to_vec();
-        let clip = Clip { frames, rate: (20, 1), width: 1, height: 1 };
+        let clip = Clip { frames, rate: (20, 1), width: 1, height: 1, burst: 2 };
         assert_eq!([0, 1, 2, 3].map(|at| clip.keyframe_from(at)), [0, 2, 2, 0]);
     }
 }

@@ -17,8 +17,8 @@ const PACKET_TIME: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(200);
 /// Shortest time between two keyframes that were asked for.
 pub(super) const KEYFRAME_SPACING: Duration = Duration::from_millis(300);
-/// Packets of a frame that leave together, at most every [`SPREAD`].
-const BURST: u32 = 2;
+/// Packets of a recorded clip's frame that leave together, at most every [`SPREAD`].
+pub(super) const BURST: u32 = 2;
 const SPREAD: Duration = Duration::from_millis(1);
 /// Longest VP8 payload: with header, extensions, RTX and tag the packet stays below 1200 bytes.
 pub(super) const MAX_PAYLOAD: usize = 1140;
@@ -270,7 +270,7 @@ impl VideoSource {
         }
         let timestamp = self.timeline.at(at);
         let count = frame.data.len().div_ceil(MAX_PAYLOAD) as u32;
-        let step = SPREAD.min(self.interval / 2 / count.div_ceil(BURST));
+        let step = SPREAD.min(self.interval / 2 / count.div_ceil(self.clip.burst));
         // What is left of the frame before goes first.
         let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due));
         let mut from = 0;
@@ -286,7 +286,7 @@ impl VideoSource {
                 len: chunk.data.len() as u16,
             };
             from += chunk.data.len() as u32;
-            self.queue.push_back((begin + step * (nth / BURST), piece));
+            self.queue.push_back((begin + step * (nth / self.clip.burst), piece));
         }
         self.picture_id = (self.picture_id + 1) & 0x7FFF;
         self.tl0_picture_index = self.tl0_picture_index.wrapping_add(1);

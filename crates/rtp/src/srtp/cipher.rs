@@ -50,6 +50,7 @@ impl Cipher {
         Self::Gcm { key, salt: salt.try_into().expect(fits) }
     }
 
+    #[inline]
     pub(super) fn tag_len(&self) -> usize {
         match self {
             Self::Gcm { .. } => GCM_TAG,
@@ -58,6 +59,7 @@ impl Cipher {
     }
 
     /// Seals `buf[..len]` in place and appends the tag; returns the new length.
+    #[inline]
     pub(super) fn seal_rtp(
         &self,
         ssrc: u32,
@@ -228,6 +230,7 @@ fn rtcp_aad(clear: &[u8], word: [u8; 4]) -> [u8; RTCP_CLEAR + 4] {
 }
 
 /// RFC 7714 §8.1 (48-bit index) and §9.1 (31-bit index: the upper bits are zero there, too).
+#[inline]
 fn gcm_nonce(salt: &[u8; 12], ssrc: u32, index: u64) -> Nonce {
     let mut iv = [0; 12];
     iv[2..6].copy_from_slice(&ssrc.to_be_bytes());

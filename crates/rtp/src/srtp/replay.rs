@@ -29,6 +29,7 @@ impl Window {
         window
     }
 
+    #[inline]
     pub(super) fn highest(&self) -> u64 {
         self.highest
     }
@@ -63,15 +64,18 @@ impl Window {
         self.set(index);
     }
 
+    #[inline]
     fn set(&mut self, index: u64) {
         self.bits[word(index)] |= bit(index);
     }
 }
 
+#[inline]
 fn word(index: u64) -> usize {
     (index % WINDOW / 64) as usize
 }
 
+#[inline]
 fn bit(index: u64) -> u64 {
     1 << (index % 64)
 }

@@ -30,6 +30,7 @@ pub struct SealStream {
 
 impl SealStream {
     /// The SSRC that this stream seals.
+    #[inline]
     pub fn ssrc(&self) -> u32 {
         self.ssrc
     }

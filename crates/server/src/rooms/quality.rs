@@ -83,10 +83,15 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Whether the last point is an interval old.
+    fn is_due(&self, now: Instant) -> bool {
+        let interval = Duration::from_millis(SAMPLE_INTERVAL_MS);
+        self.last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
+    }
+
     /// Takes a point of all fresh samples, unless the last one is younger than an interval.
     fn note(&mut self, samples: &[Sample], now: Instant, at_unix_ms: u64) {
-        let interval = Duration::from_millis(SAMPLE_INTERVAL_MS);
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) < interval) {
+        if !self.is_due(now) {
             return;
         }
         self.last = Some(now);
@@ -112,8 +117,10 @@ impl Rooms {
         let now = Instant::now();
         if let Some(member) = state.members.get_mut(&seat.person) {
             member.last_sample = Some(Sample::new(sample, now));
-            let samples = fresh(&state, now);
-            state.history.note(&samples, now, unix_ms());
+            if state.history.is_due(now) {
+                let samples = fresh(&state, now);
+                state.history.note(&samples, now, unix_ms());
+            }
         }
         Ok(None)
     }

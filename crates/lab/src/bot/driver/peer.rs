@@ -78,8 +78,11 @@ impl Peer {
         now: Instant,
         shared: Option<SocketAddrV4>,
     ) -> Self {
-        let voice = (spec.media.audio == AudioSource::Speech)
-            .then(|| common.fixtures.voice(spec.index.wrapping_sub(1)));
+        let voice = match spec.media.audio {
+            AudioSource::Speech => Some(common.fixtures.voice(spec.index.wrapping_sub(1))),
+            AudioSource::Steady => Some(common.fixtures.steady()),
+            AudioSource::None | AudioSource::Tone => None,
+        };
         let clock = common.clock;
         let mut media = BotMedia::new(Config {
             seed: seed(common, &spec),
