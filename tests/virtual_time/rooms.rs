@@ -16,6 +16,23 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
+fn packets_are_forwarded_in_batches_and_without_allocating_memory() {
+    let mut world = World::new(1, LAN);
+    (0..10).for_each(|_| {
+        world.join(true);
+    });
+    world.run(seconds(10));
+    let before = world.stats().rtp_out;
+    world.allocations = Some(0);
+    world.run(seconds(5));
+    assert_eq!(world.allocations, Some(0));
+    assert!(world.stats().rtp_out > before + 50_000, "{:?}", world.stats());
+    assert!(world.longest_batch > 10, "{}", world.longest_batch);
+    world.assert_invariants(1);
+    assert_eq!(world.failures(), []);
+}
+
+#[test]
 fn ten_people_see_and_hear_all_others_without_loss() {
     let mut world = World::new(1, LAN);
     for _ in 0..10 {

@@ -2,6 +2,7 @@
 //! and the wire.
 
 use engine::drops::OutDrop;
+use engine::limits::MAX_DATAGRAM;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket, Mixer};
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Inbound, RelayContent, RelayControl, RelayPacket, Stats};
@@ -125,6 +126,8 @@ pub struct World {
     /// How much waits on each lane now, and the most that ever did on one.
     waiting: BTreeMap<(ShardIndex, u8), usize>,
     pub longest_lane: usize,
+    /// How often shards allocated memory while they took packets, where that is counted.
+    pub allocations: Option<u64>,
     /// Whether shards read what came in batches, and the longest one.
     batches: bool,
     pub longest_batch: usize,
@@ -200,6 +203,59 @@ impl Sink for Outbox {
     }
 }
 
+/// A sink whose memory was made before.
+struct Kept {
+    bytes: Vec<u8>,
+    /// Where each datagram goes, and where it ends.
+    out: Vec<(SocketAddr, usize)>,
+    to: Option<SocketAddr>,
+    used: usize,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Self { bytes: vec![0; 2 << 20], out: Vec::with_capacity(2 << 10), to: None, used: 0 }
+    }
+
+    fn datagrams(&self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut begin = 0;
+        let cut = |(to, end): &(SocketAddr, usize)| {
+            let datagram = self.bytes[begin..*end].to_vec();
+            begin = *end;
+            (*to, datagram)
+        };
+        self.out.iter().map(cut).collect()
+    }
+}
+
+impl Sink for Kept {
+    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
+        self.to = Some(destination);
+        Some(&mut self.bytes[self.used..][..MAX_DATAGRAM])
+    }
+
+    fn commit(&mut self, len: usize) {
+        self.used += len;
+        self.out.push((self.to.take().expect("a slot was lent"), self.used));
+    }
+
+    fn relay_packet(&mut self, _: ShardIndex, _: &RelayPacket<'_>) -> bool {
+        panic!("one shard has no others");
+    }
+
+    fn relay_control(&mut self, _: ShardIndex, _: RelayControl) {
+        panic!("one shard has no others");
+    }
+
+    fn mix(&mut self, _: &MixFrame) -> bool {
+        panic!("nothing is mixed");
+    }
+
+    fn control(&mut self, _: SocketAddr, _: &[u8]) {
+        panic!("bots here send media only");
+    }
+}
+
 fn fixtures() -> Arc<Fixtures> {
     static FIXTURES: OnceLock<Arc<Fixtures>> = OnceLock::new();
     FIXTURES.get_or_init(|| Fixtures::embedded().expect("media/ is committed")).clone()
@@ -231,6 +287,7 @@ impl World {
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             longest_lane: 0,
+            allocations: None,
             batches: seed % 2 == 1,
             longest_batch: 0,
             sent: 0,
@@ -606,7 +663,18 @@ impl World {
         let batch =
             batch.iter().map(|(source, data)| Inbound { source: *source, data, arrival: now.at });
         let mut outbox = Self::outbox();
-        self.shards[usize::from(shard.0)].handle_batch(now, batch, &mut outbox, |_, _| {});
+        let at = &mut self.shards[usize::from(shard.0)];
+        match &mut self.allocations {
+            None => at.handle_batch(now, batch, &mut outbox, |_, _| {}),
+            Some(count) => {
+                let mut kept = Kept::new();
+                let counted = allocation_counter::measure(|| {
+                    at.handle_batch(now, batch, &mut kept, |_, _| {});
+                });
+                *count += counted.count_total;
+                outbox.out = kept.datagrams();
+            }
+        }
         self.flush(shard, outbox);
     }
 
