@@ -140,7 +140,8 @@ impl Shard {
             let index = self.pictures[at];
             let Some(track) = self.tracks[index].as_mut() else { continue };
             // Who waits for a track that a moderator muted waits until it is released.
-            let waits = !track.silenced
+            let waits = track.keyframe.looks(now.at)
+                && !track.silenced
                 && track.subscriptions.iter().any(|subscription| {
                     self.people[subscription.person].as_ref().is_some_and(|person| {
                         person.slots[subscription.slot].pending == Some(index)

@@ -23,6 +23,8 @@ pub(crate) struct Subscription {
 pub(crate) struct KeyframeWish {
     wanted: bool,
     asked: Option<Instant>,
+    /// When somebody was last looked for who waits.
+    looked: Option<Instant>,
 }
 
 impl KeyframeWish {
@@ -34,6 +36,18 @@ impl KeyframeWish {
     /// One came.
     pub(crate) fn came(&mut self) {
         self.wanted = false;
+    }
+
+    /// Whether it is time to look for somebody who waits: now and then, since who begins to wait says so.
+    pub(crate) fn looks(&mut self, now: Instant) -> bool {
+        let lately = |at: Option<Instant>| {
+            at.is_some_and(|at| now.saturating_duration_since(at) < KEYFRAME_RETRY)
+        };
+        let looks = !self.wanted && !lately(self.asked) && !lately(self.looked);
+        if looks {
+            self.looked = Some(now);
+        }
+        looks
     }
 
     /// Whether to ask the publisher now: not too often, and again where none came.
