@@ -40,8 +40,8 @@ evidence-sockets: build ## 42 500 pings a second answered; 5 000 connections tha
 evidence-mcu: build ## 100 tones in one mixed room, over one shard and over two
 	@scripts/evidence-mcu.sh
 
-evidence-rooms: ## 200 seeded rooms in virtual time
-	@MOIM_SEEDS=200 cargo test --release --locked -p moim --test integration -- virtual_time
+evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual time (20 min)
+	@MOIM_SEEDS=1000 MOIM_MINUTES=60 cargo test --release --locked -p moim --test integration -- virtual_time
 
 study-sfu: ## study A in full, up to 15 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build

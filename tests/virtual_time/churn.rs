@@ -1,6 +1,7 @@
 //! People come and go over one to three shards, by seed: what must hold whatever happens.
 //!
-//! `MOIM_SEEDS` says how many seeds (20; evidence runs 200), `MOIM_SEED` runs one alone.
+//! `MOIM_SEEDS` says how many seeds (20; evidence runs 1000), `MOIM_SEED` runs one alone; `MOIM_MINUTES` how long
+//! memory is watched (6; evidence watches an hour).
 
 use super::world::{Link, Made, Random, World};
 use engine::PersonKey;
@@ -89,6 +90,52 @@ fn run(seed: u64) -> u64 {
     }
     assert!(world.longest_lane <= 1024, "seed {seed}: {} waited on a lane", world.longest_lane);
     relayed
+}
+
+/// A minute in which one after the other leaves and somebody like him comes, and its last seconds in peace.
+fn minute(world: &mut World, here: &mut [(PersonKey, bool)], random: &mut Random) {
+    for _ in 0..16 {
+        let place = random.below(here.len() as u64) as usize;
+        let (who, video) = here[place];
+        world.leave(who);
+        world.run(Duration::from_millis(500 + random.below(1000)));
+        here[place] = (world.join(video), video);
+        world.run(Duration::from_millis(1000 + random.below(1000)));
+    }
+    world.run(Duration::from_secs(12));
+    // What the lab keeps of a run grows with it.
+    world.samples = Vec::new();
+    world.expected = lab::checks::Expected::default();
+}
+
+#[test]
+fn coming_and_going_leaves_no_memory_behind() {
+    let minutes = number("MOIM_MINUTES").unwrap_or(6);
+    let first = minutes / 6;
+    let mut random = Random(7);
+    let (mut world, mut here) = (None, Vec::new());
+    let mut live = allocation_counter::measure(|| {
+        let kind = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 2 };
+        let link = Link { delay_ms: 5, jitter_ms: 2, loss_permille: 5 };
+        let mut made = World::of(7, link, kind);
+        here = [true, false, false, false].map(|video| (made.join(video), video)).to_vec();
+        world = Some(made);
+    })
+    .bytes_current;
+    let mut world = world.expect("it was made");
+    let mut early = None;
+    for number in 1..=minutes {
+        live += allocation_counter::measure(|| minute(&mut world, &mut here, &mut random))
+            .bytes_current;
+        world.assert_invariants(7);
+        if number == first {
+            early = Some(live);
+        }
+    }
+    let early = early.expect("minutes are many");
+    println!("{early} bytes live after {first} minutes, {live} after {minutes}");
+    assert!(early > 100_000, "{early}");
+    assert!(live as f64 <= 1.05 * early as f64, "{early} bytes at first, {live} at last");
 }
 
 /// Somebody chooses what he sees, or is muted by a moderator for a while.

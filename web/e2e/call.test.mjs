@@ -94,6 +94,8 @@ test("over a veth address and HTTPS, without the loopback flag", async (t) => {
   run(`ip netns add ${name}
     ip link add moim-e2e-0 type veth peer name moim-e2e-1 netns ${name}
     ip addr add 10.77.0.1/24 dev moim-e2e-0
+    # An IPv6 address that comes a second later would change the network while a page loads.
+    ip link set moim-e2e-0 addrgenmode none || true
     ip link set moim-e2e-0 up
     ip -n ${name} addr add 10.77.0.2/24 dev moim-e2e-1
     ip -n ${name} link set moim-e2e-1 up

@@ -13,22 +13,6 @@ use crate::sink::{Now, Sink};
 use rtp::header::HeaderWriter;
 use rtp::negotiated::{Codec, Extensions};
 
-/// With more subscribers than this, they are in no near cache any more when their turn comes.
-const FEW: usize = 16;
-
-/// Reads what the next subscribers need, while one is served: the misses of the caches then overlap
-/// with work. Whoever comes after next first, since his slots are found by way of him.
-#[inline]
-fn warm(people: &[Option<Person>], subscriptions: &[Subscription]) -> u64 {
-    let person = |ahead: usize| {
-        let next = subscriptions.get(ahead)?;
-        Some((people[next.person].as_ref()?, next.slot))
-    };
-    let first = person(3).map_or(0, |(person, _)| person.warm());
-    let then = person(1).map_or(0, |(person, slot)| person.slots[slot].warm());
-    first ^ then
-}
-
 impl Shard {
     /// Forwards what [`Shard::handle_relayed`] queued. To be called before the next command.
     pub fn flush(&mut self, now: Now, sink: &mut impl Sink) {
@@ -52,10 +36,7 @@ impl Shard {
     ) {
         let Some(track) = self.tracks[track_index].as_ref() else { return };
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
-        for (nth, subscription) in track.subscriptions.iter().enumerate() {
-            if track.subscriptions.len() > FEW {
-                std::hint::black_box(warm(&self.people, &track.subscriptions[nth..]));
-            }
+        for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
             for at in run {
                 let (opened, plain) = queue.packet(usize::from(*at));

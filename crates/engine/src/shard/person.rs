@@ -119,14 +119,6 @@ impl Person {
         self.secure.as_ref().is_some_and(|secure| secure.begun)
     }
 
-    /// Reads what sending to him begins with.
-    #[inline]
-    pub(crate) fn warm(&self) -> u64 {
-        let secure = self.secure.as_ref();
-        let remote = secure.map_or(0, |secure| u64::from(secure.remote.port()));
-        remote + u64::from(self.reachable()) + self.slots.len() as u64
-    }
-
     /// Index of the slot on this line.
     pub(crate) fn slot(&self, mid: &str) -> Option<usize> {
         self.slots.iter().position(|slot| slot.line.mid == mid)

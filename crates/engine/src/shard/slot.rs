@@ -60,15 +60,6 @@ impl Slot {
         self.line.local.map_or(0, |ids| ids.ssrc)
     }
 
-    /// Reads what forwarding into it changes.
-    #[inline]
-    pub(crate) fn warm(&self) -> u64 {
-        let flows = u64::from(self.current.is_some()) + u64::from(self.pending.is_some());
-        let stream = self.stream.as_ref().and_then(SealStream::highest_index).unwrap_or(0);
-        let line = u64::from(self.line.payload_type) + u64::from(self.line.nack);
-        flows + stream + line + u64::from(self.packets) + u64::from(self.rewrite.timestamp_offset())
-    }
-
     /// A packet left.
     #[inline]
     pub(crate) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {

@@ -122,7 +122,7 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
         (5, ["rooms[0].video: ", "none, mesh or sfu"]),
         (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
         (5, ["rooms[0].people: nobody comes", "bot: 8"]),
-        (6, ["media.video: ", "360p, 480p, 1080p or none"]),
+        (6, ["media.video: ", "1080p, singles, frames or none"]),
         (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
         (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
         (10, ["events[0].bot: 0 is out of range", "from 1"]),
