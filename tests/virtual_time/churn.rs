@@ -103,9 +103,7 @@ fn minute(world: &mut World, here: &mut [(PersonKey, bool)], random: &mut Random
         world.run(Duration::from_millis(1000 + random.below(1000)));
     }
     world.run(Duration::from_secs(12));
-    // What the lab keeps of a run grows with it.
-    world.samples = Vec::new();
-    world.expected = lab::checks::Expected::default();
+    world.forget();
 }
 
 #[test]

@@ -411,6 +411,14 @@ impl World {
         self.apply(effects);
     }
 
+    /// Drops what the world itself keeps of a run: samples, who should have heard whom, links of people
+    /// who have left.
+    pub fn forget(&mut self) {
+        (self.samples, self.expected) = (Vec::new(), Expected::default());
+        let here = |address: &SocketAddr| self.people.iter().any(|p| p.address == *address);
+        self.paths.retain(|(_, address), _| here(address));
+    }
+
     pub fn person(&mut self, key: PersonKey) -> &mut Person {
         self.people.iter_mut().find(|person| person.key == key).expect("he is here")
     }
