@@ -60,13 +60,15 @@ export async function healthy(scenario, options) {
 
 /**
  * Keeps the CPUs from sleeping until this process ends: where the machine is a guest, its host may take
- * milliseconds to wake one, and what is measured would be that. The loops are nice to everything else (with
- * SCHED_IDLE, a 6.18 kernel was seen to starve the others of a CPU for a minute).
+ * milliseconds to wake one, and what is measured would be that. The loops are nice to everything else, and
+ * rest for a moment each millisecond: without, a 6.18 kernel was seen to starve others of a CPU for a minute.
  */
 export function stayAwake(seconds) {
-  const loop = ["sh", "-c", "while :; do :; done"];
+  const loop =
+    "while (1) { for (1 .. 20000) {} select(undef, undef, undef, 0.0001) }";
   const loops = cpus().map((_, cpu) => {
-    const line = ["-n", 19, "taskset", "-c", cpu, "timeout", seconds, ...loop];
+    const line = ["-n", 19, "taskset", "-c", cpu, "timeout", seconds];
+    line.push("perl", "-e", loop);
     return spawn("nice", line.map(String), { stdio: "ignore" });
   });
   process.once("exit", () => loops.forEach((child) => child.kill()));
