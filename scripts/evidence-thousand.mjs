@@ -3,7 +3,7 @@
 // printed; `make bench-bots` holds it against a plain client. Repeated twice at most where the generator was at its limit
 // (exit 110): this machine's host takes CPU away at times. Writes target/evidence/thousand.json.
 
-import { finish, load, loadavg } from "./evidence.mjs";
+import { finish, healthy, loadavg } from "./evidence.mjs";
 
 const ROOMS = 334;
 const PER_SECOND = 10;
@@ -19,14 +19,7 @@ media: { audio: speech, video: none }
 join: { per_second: ${PER_SECOND} }
 `;
 
-let run, tries;
-for (tries = 1; ; tries++) {
-  run = await load(scenario);
-  if (run.code !== 110 || tries === TRIES) break;
-  const reasons = run.summary?.generator?.reasons?.join("; ");
-  console.error(`the generator was not healthy (${reasons}): once more`);
-}
-const { code, summary } = run;
+const { code, summary, tries } = await healthy(scenario, { most: TRIES });
 if (!summary) throw new Error(`the lab ended with ${code} and no summary`);
 const { generator, server, metrics } = summary;
 const row = {

@@ -41,9 +41,9 @@ const LINK_LATE_MS = 1;
 async function exact(scenario) {
   const first = await healthy(scenario);
   const late = first.summary?.networks?.[0]?.late_ms_p95 ?? Infinity;
-  if (late <= LINK_LATE_MS) return first;
+  if (late <= LINK_LATE_MS || first.tries > 1) return first;
   console.error(`the link was ${late} ms late (95th percentile): once more`);
-  return { ...(await healthy(scenario)), tries: first.tries + 1 };
+  return { ...(await healthy(scenario, { most: 1 })), tries: first.tries + 1 };
 }
 
 /** Bots behind a link that is so towards them. */
