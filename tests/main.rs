@@ -3,6 +3,7 @@
 mod bad_input;
 mod cli;
 mod house;
+mod paths;
 mod peer;
 mod readme;
 mod refusals;

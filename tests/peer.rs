@@ -173,6 +173,38 @@ impl Peer {
         self.socket.try_clone().unwrap()
     }
 
+    /// From now on its packets come from another port, and it does not know: as after a NAT forgot.
+    pub fn rebind(&mut self) -> [SocketAddr; 2] {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let old = std::mem::replace(&mut self.socket, socket).local_addr().unwrap();
+        [old, self.socket.local_addr().unwrap()]
+    }
+
+    /// Offers again with new ICE credentials, and takes the answer.
+    pub fn restart_ice(&mut self, seat: &mut Seat) {
+        let mut api = self.rtc.sdp_api();
+        api.ice_restart(true);
+        let (offer, pending) = api.apply().unwrap();
+        let sdp = offer.to_sdp_string();
+        let offer = Offer { sdp, tracks: self.tracks(), session: Some(self.name.clone()) };
+        let answer = seat.socket.ask(room::OFFER, json!(offer));
+        let answer: Answer = serde_json::from_value(answer).unwrap();
+        let parsed = SdpAnswer::from_sdp_string(&answer.sdp).unwrap();
+        self.rtc.sdp_api().accept_answer(pending, parsed).unwrap();
+    }
+
+    fn tracks(&self) -> Vec<OfferedTrack> {
+        let name_of = |kind| if kind == MediaKind::Audio { "microphone" } else { "camera" };
+        let lines = self.sending.iter();
+        let track = |line: &Sending| OfferedTrack {
+            mid: line.mid.to_string(),
+            kind: line.kind,
+            name: name_of(line.kind).into(),
+        };
+        lines.map(track).collect()
+    }
+
     /// The lines that send: audio, video.
     pub fn lines(&self) -> [Mid; 2] {
         [self.sending[0].mid, self.sending[1].mid]

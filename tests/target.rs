@@ -85,10 +85,11 @@ impl Server {
                 rest.split(after).next()?.parse::<SocketAddr>().ok()
             })
         };
-        Some((field("message", "open http://", '/')?, field("candidates", "[", ']')?))
+        Some((field("message", "open http://", '/')?, field("udp", "", ' ')?))
     }
 
-    fn log(&self) -> String {
+    /// Its log so far.
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 

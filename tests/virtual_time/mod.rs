@@ -3,5 +3,6 @@
 
 mod churn;
 mod mcu;
+mod pressure;
 mod rooms;
 mod world;

@@ -6,15 +6,16 @@ use engine::limits::MAX_DATAGRAM;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket, Mixer};
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Inbound, RelayContent, RelayControl, RelayPacket, Stats};
-use engine::{Command, Now, PersonKey, RoomKey, Shard, ShardIndex, Sink, TrackKey};
+use engine::{Command, Now, PersonKey, Priority, RoomKey, Shard, ShardIndex, Sink, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::bots::VideoSource;
 use lab::checks::{Expected, Listener, Span, Track};
 use lab::link::{Fate, LinkSpec, Loss, Path};
 use lab::record::SampleRecord;
+use rtp::TransportAddress;
 use rtp::negotiated::{Codec, Direction, Kind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -136,6 +137,13 @@ pub struct World {
     pub link: Link,
     /// The lab's own link each way before each person.
     paths: BTreeMap<(bool, SocketAddr), Path>,
+    on_tcp: BTreeSet<SocketAddr>,
+    /// Whether who comes in now comes by TCP.
+    pub by_tcp: bool,
+    /// Of those by TCP, whose connections have no room for pictures (low), or for nothing at all (high).
+    pub behind: BTreeMap<SocketAddr, Priority>,
+    /// How long packets wait until a shard reads them.
+    pub read_late: Duration,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
@@ -152,6 +160,7 @@ type Eats = dyn FnMut(bool, SocketAddr, &[u8]) -> bool;
 /// What leaves a shard or a mixer at one moment.
 #[derive(Default)]
 struct Outbox {
+    behind: BTreeMap<SocketAddr, Priority>,
     buffer: Vec<u8>,
     to: Option<SocketAddr>,
     out: Vec<(SocketAddr, Vec<u8>)>,
@@ -173,8 +182,17 @@ impl MixSink for Outbox {
 }
 
 impl Sink for Outbox {
-    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
-        self.to = Some(destination);
+    fn has_room(&self, to: TransportAddress, priority: Priority) -> bool {
+        assert!(to.is_tcp(), "a datagram waits for nobody");
+        match self.behind.get(&to.socket) {
+            None => true,
+            Some(Priority::Low) => priority == Priority::High,
+            Some(Priority::High) => false,
+        }
+    }
+
+    fn slot(&mut self, destination: TransportAddress, _: Priority) -> Option<&mut [u8]> {
+        self.to = Some(destination.socket);
         Some(&mut self.buffer)
     }
 
@@ -198,7 +216,7 @@ impl Sink for Outbox {
         true
     }
 
-    fn control(&mut self, _source: SocketAddr, _data: &[u8]) {
+    fn control(&mut self, _source: TransportAddress, _data: &[u8]) {
         panic!("bots here send media only");
     }
 }
@@ -229,8 +247,12 @@ impl Kept {
 }
 
 impl Sink for Kept {
-    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
-        self.to = Some(destination);
+    fn has_room(&self, _: TransportAddress, _: Priority) -> bool {
+        true
+    }
+
+    fn slot(&mut self, destination: TransportAddress, _: Priority) -> Option<&mut [u8]> {
+        self.to = Some(destination.socket);
         Some(&mut self.bytes[self.used..][..MAX_DATAGRAM])
     }
 
@@ -251,7 +273,7 @@ impl Sink for Kept {
         panic!("nothing is mixed");
     }
 
-    fn control(&mut self, _: SocketAddr, _: &[u8]) {
+    fn control(&mut self, _: TransportAddress, _: &[u8]) {
         panic!("bots here send media only");
     }
 }
@@ -294,6 +316,10 @@ impl World {
             random: Random(seed),
             link,
             paths: BTreeMap::new(),
+            on_tcp: BTreeSet::new(),
+            by_tcp: false,
+            behind: BTreeMap::new(),
+            read_late: Duration::ZERO,
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),
@@ -344,6 +370,9 @@ impl World {
         });
         let address = SocketAddr::from(([10, 0, 1, (number / 250) as u8], 1000 + number as u16));
 
+        if self.by_tcp {
+            self.on_tcp.insert(address);
+        }
         let tracks = Vec::new();
         self.people.push(Person { key, name, media, address, shard, session, tracks });
         let mut effects = Effects::default();
@@ -352,7 +381,8 @@ impl World {
         self.apply(effects);
         self.negotiate(key);
         let keys = self.person(key).session.pair().0.keys;
-        let install = Command::Install { person: key, keys: Box::new(keys), remote: address };
+        let remote = if self.by_tcp { TransportAddress::tcp(address) } else { address.into() };
+        let install = Command::Install { person: key, keys: Box::new(keys), remote };
         self.within(shard, Within::Command(install));
         key
     }
@@ -394,6 +424,12 @@ impl World {
             max_audio: None,
             max_video: None,
         });
+    }
+
+    /// A command of the control thread.
+    pub fn command(&mut self, person: PersonKey, command: Command) {
+        let shard = self.person(person).shard;
+        self.within(shard, Within::Command(command));
     }
 
     pub fn leave(&mut self, key: PersonKey) {
@@ -568,7 +604,7 @@ impl World {
             self.mixers[usize::from(shard.0)].frame(frame);
         }
         if !outbox.mixed.is_empty() {
-            let mut out = Self::outbox();
+            let mut out = self.outbox();
             for packet in outbox.mixed {
                 self.shards[usize::from(shard.0)].handle_mixed(self.now, &packet, &mut out);
             }
@@ -581,8 +617,8 @@ impl World {
         }
     }
 
-    fn outbox() -> Outbox {
-        Outbox { buffer: vec![0; 1500], ..Outbox::default() }
+    fn outbox(&self) -> Outbox {
+        Outbox { buffer: vec![0; 1500], behind: self.behind.clone(), ..Outbox::default() }
     }
 
     /// Lets time pass.
@@ -639,7 +675,7 @@ impl World {
             self.send_up(shard, from, bytes);
         }
         for index in 0..self.shards.len() {
-            let mut outbox = Self::outbox();
+            let mut outbox = self.outbox();
             self.shards[index].handle_timeout(now, &mut outbox);
             self.mixers[index].handle_timeout(now.at, &mut outbox);
             self.flush(ShardIndex(index as u16), outbox);
@@ -668,9 +704,15 @@ impl World {
     fn read(&mut self, shard: ShardIndex, batch: &[(SocketAddr, Vec<u8>)]) {
         let now = self.now;
         self.longest_batch = self.longest_batch.max(batch.len());
+        let arrival = now.at - self.read_late;
+        let on_tcp = &self.on_tcp;
+        let source = |address: SocketAddr| match on_tcp.contains(&address) {
+            true => TransportAddress::tcp(address),
+            false => address.into(),
+        };
         let batch =
-            batch.iter().map(|(source, data)| Inbound { source: *source, data, arrival: now.at });
-        let mut outbox = Self::outbox();
+            batch.iter().map(|(from, data)| Inbound { source: source(*from), data, arrival });
+        let mut outbox = self.outbox();
         let at = &mut self.shards[usize::from(shard.0)];
         match &mut self.allocations {
             None => at.handle_batch(now, batch, &mut outbox, |_, _| {}),
@@ -689,7 +731,7 @@ impl World {
     fn hand_over(&mut self, to: ShardIndex, what: Within) {
         let now = self.now;
         *self.waiting.entry((to, what.lane())).or_default() -= 1;
-        let mut outbox = Self::outbox();
+        let mut outbox = self.outbox();
         let shard = &mut self.shards[usize::from(to.0)];
         match what {
             Within::Command(command) => shard.command(command, now),

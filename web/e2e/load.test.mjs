@@ -60,6 +60,28 @@ function assertPassed(t, { code, text, summary }) {
   }
 }
 
+test("bots by TCP lose nothing, forwarded or mixed", async (t) => {
+  const scenario = join(scratch(t), "tcp.yaml");
+  writeFileSync(
+    scenario,
+    `name: by-tcp
+serve: {}
+duration: 12s
+rooms: [{ people: { bot: 4 } }, { audio: mcu, video: none, people: { bot: 3 } }]
+media: { transport: tcp }
+thresholds: { loss_pct: ["max < 0.1"] }
+`,
+  );
+  const run = await loadHealthy(t, scenario);
+  assertPassed(t, run);
+  const received = run.samples.flatMap(({ sample }) => sample.received);
+  assert.ok(received.some((row) => row.kind === "video" && row.frames_decoded > 30));
+  assert.equal(
+    received.reduce((sum, row) => sum + row.packets_lost, 0),
+    0,
+  );
+});
+
 test("a browser in a mixed room hears the marks that bots say, and when", async (t) => {
   const scenario = join(scratch(t), "ears.yaml");
   writeFileSync(

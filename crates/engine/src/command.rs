@@ -1,8 +1,8 @@
 //! What a room tells a shard and what a shard reports back.
 
+use rtp::TransportAddress;
 use rtp::negotiated::{Line, Negotiated};
 use rtp::srtp::KeyPair;
-use std::net::SocketAddr;
 
 /// A room, unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub enum Command {
         /// SRTP keys, seen from this side.
         keys: Box<KeyPair>,
         /// Where media goes and comes from.
-        remote: SocketAddr,
+        remote: TransportAddress,
     },
     /// The last flight of the handshake is on its way: what is sent from now on finds keys at the
     /// other side. Sooner, a slot's first keyframe could come before them and be lost.
@@ -48,12 +48,18 @@ pub enum Command {
         /// To whom.
         person: PersonKey,
     },
+    /// A person has given no sign of life for so long that nothing may be sent to him any more (consent, RFC 7675);
+    /// [`Command::Begin`] says that he is back.
+    Suspend {
+        /// Who.
+        person: PersonKey,
+    },
     /// A person's address changed.
     Move {
         /// Whose.
         person: PersonKey,
         /// The new address.
-        remote: SocketAddr,
+        remote: TransportAddress,
     },
     /// A line that a person sends on is a track from now on.
     AddTrack {

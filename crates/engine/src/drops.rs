@@ -73,6 +73,12 @@ reasons! {
         BeforeSwitch => "before_switch",
         /// The send buffer is full.
         SendBufferFull => "send_buffer_full",
+        /// The receiver has given no sign of life for too long (RFC 7675).
+        NoConsent => "no_consent",
+        /// The receiver's TCP connection is behind: pictures wait first, until it has caught up.
+        ConnectionBehind => "connection_behind",
+        /// The CPU is short: some receivers get no pictures, so that everybody gets sound.
+        CpuShort => "cpu_short",
         /// Its index was sealed already, or lies too far back to know.
         SealRefused => "seal_refused",
         /// It does not fit into a datagram.
@@ -104,7 +110,7 @@ impl<const N: usize> Counters<N> {
 /// Counters of datagrams that came in and were discarded.
 pub type InDrops = Counters<16>;
 /// Counters of copies that were discarded.
-pub type OutDrops = Counters<7>;
+pub type OutDrops = Counters<10>;
 
 impl InDrops {
     /// Counts one.

@@ -15,4 +15,4 @@ mod sink;
 
 pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 pub use shard::{Handled, Shard};
-pub use sink::{Now, Sink};
+pub use sink::{Now, Priority, Sink};

@@ -20,11 +20,19 @@ pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Period of the shard's own work: missing packets, keyframes, reports that are due.
 pub const TICK: Duration = Duration::from_millis(10);
+/// The same where nobody publishes pictures: reports and speakers alone need no more, and each tick wakes the thread.
+pub const TICK_WITHOUT_PICTURES: Duration = Duration::from_millis(40);
 /// Everybody's turn for reports and transport-wide feedback comes every so many ticks (50 ms); feedback on few
 /// packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
 /// Least time between two reports of who speaks.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
+/// Packets that wait so long until they are read…
+pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);
+/// …and that for so long without a break mean that the CPU is short.
+pub const CPU_SHORT_FOR: Duration = Duration::from_millis(200);
+/// After so long without it, the next receivers get pictures again.
+pub const CPU_ENOUGH_FOR: Duration = Duration::from_secs(1);
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.

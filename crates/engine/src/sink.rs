@@ -3,7 +3,7 @@
 use crate::command::ShardIndex;
 use crate::mix::MixFrame;
 use crate::shard::{RelayControl, RelayPacket};
-use std::net::SocketAddr;
+use rtp::TransportAddress;
 use std::time::{Duration, Instant};
 
 /// The time, read once a batch by whoever drives the engine.
@@ -22,12 +22,25 @@ impl Now {
     }
 }
 
+/// What goes first where a connection is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Sound, and what both sides must know.
+    High,
+    /// Pictures.
+    Low,
+}
+
 /// Where datagrams leave. The packet is built and sealed in the slot that the sink lends: nothing
 /// is copied after the seal.
 pub trait Sink {
+    /// Whether the connection to `destination` has room for a packet of this priority; asked of TCP only, since
+    /// a datagram waits for nobody. One that is behind has no room for pictures first.
+    fn has_room(&self, destination: TransportAddress, priority: Priority) -> bool;
+
     /// Lends a slot of at least [`crate::limits::MAX_DATAGRAM`] bytes for a datagram to
     /// `destination`; none where the send buffer is full. A slot not committed is lent again.
-    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]>;
+    fn slot(&mut self, destination: TransportAddress, priority: Priority) -> Option<&mut [u8]>;
 
     /// The first `len` bytes of the slot lent last are the datagram.
     fn commit(&mut self, len: usize);
@@ -42,5 +55,5 @@ pub trait Sink {
     fn mix(&mut self, frame: &MixFrame) -> bool;
 
     /// A STUN or DTLS datagram: for the control thread.
-    fn control(&mut self, source: SocketAddr, data: &[u8]);
+    fn control(&mut self, source: TransportAddress, data: &[u8]);
 }

@@ -8,6 +8,7 @@ use crate::bot::marks::{MarkRole, SaidMarks};
 use crate::bot::talk::TalkRole;
 use crate::bot::tones::ToneRole;
 use crate::fault::Fault;
+use rtp::Protocol;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -97,6 +98,8 @@ pub struct BotSpec {
     pub media: Media,
     /// The codec of what it sends and receives as video.
     pub video_codec: VideoCodec,
+    /// What it goes by to the server.
+    pub protocol: Protocol,
     /// Its first slots.
     pub slots: SlotPool,
     /// Its part in the room's plan of tones, where it says [`AudioSource::Tone`].

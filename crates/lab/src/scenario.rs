@@ -12,6 +12,7 @@ use crate::threshold::{self, Threshold};
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
 pub use rooms::{Role, RoomGroup};
+use rtp::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::{
@@ -19,6 +20,7 @@ use settings::{
 };
 use std::path::Path;
 use std::time::Duration;
+use wire::room::{AudioTopology, VideoTopology};
 
 /// Most people of a scenario.
 pub const MAX_PEOPLE: u32 = 10_000;
@@ -40,6 +42,8 @@ pub struct Scenario {
     pub sockets: Vec<SocketGroup>,
     /// What bots send.
     pub media: Media,
+    /// What bots go by to the server.
+    pub protocol: Protocol,
     /// The networks that people are on, by share; who is on none has no link before him.
     pub networks: Vec<Network>,
     /// How many people join a second.
@@ -223,12 +227,11 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let has_rooms = root.has("rooms");
     let rooms = rooms.optional().or((!has_rooms).then(Vec::new));
     root.at_least_one(&["rooms", "sockets"], "write `rooms: [{ people: { bot: 8 } }]`");
-    let media = root.section("media", |media| {
-        media.read("transport", transport()).or(());
-        Media {
-            audio: media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech),
-            video: media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360),
-        }
+    let (protocol, media) = root.section("media", |media| {
+        let protocol = media.read("transport", one_of(&PROTOCOLS)).or(Protocol::Udp);
+        let audio = media.read("audio", one_of(&AUDIO_SOURCES)).or(AudioSource::Speech);
+        let video = media.read("video", one_of(&VIDEO_SOURCES)).or(VideoSource::P360);
+        (protocol, Media { audio, video })
     });
     let each = list_of(section(networks::decode), 0..=16);
     let networks = root.read("networks", each).or(vec![]);
@@ -248,6 +251,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         rooms: rooms?,
         sockets,
         media,
+        protocol,
         networks,
         join_per_second,
         canary_show,
@@ -285,14 +289,7 @@ const VIDEO_SOURCES: [(&str, VideoSource); 6] = [
 ];
 
 /// What the packets of bots go by.
-fn transport() -> impl settings::Shape<Value = ()> {
-    parsed("udp", |text: &str| match text {
-        "udp" => Ok(()),
-        "tcp" => Err("the server has no ICE-TCP yet, so that bots cannot use tcp".to_owned()),
-        _ => Err(format!("{text:?} is no transport")),
-    })
-    .like(json!({ "enum": ["udp"] }))
-}
+const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
 
 fn name() -> impl settings::Shape<Value = String> {
     let expected = "a name of 1 to 40 of a–z 0–9 - _ ., such as first-room";
@@ -376,9 +373,29 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         root.fault("rooms", what, format!("write rooms of at most {MAX_PEOPLE} people in all"));
         return;
     }
+    check_tcp(root, scenario);
     events::check(root, scenario);
     rooms::check(root, scenario);
     networks::check(root, scenario);
+}
+
+/// What goes by UDP alone.
+fn check_tcp(root: &mut Section<'_>, scenario: &Scenario) {
+    if scenario.protocol != Protocol::Tcp {
+        return;
+    }
+    let mut refuse = |what: &str, cure: &str| root.fault("media", what, cure);
+    let mesh =
+        |room: &RoomGroup| room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh;
+    if scenario.rooms.iter().any(mesh) {
+        refuse("people of a mesh reach each other by udp alone", "write udp, or sfu for the room");
+    }
+    if !scenario.networks.is_empty() {
+        refuse("`networks` stand before people who go by udp alone", "write udp");
+    }
+    if scenario.chromium() > 0 {
+        refuse("browsers choose for themselves, and choose udp", "write udp, or bots alone");
+    }
 }
 
 #[cfg(test)]

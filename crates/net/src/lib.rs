@@ -1,4 +1,4 @@
-//! Batched UDP for Linux, the waiting that goes with it, and RFC 4571 framing.
+//! Batched UDP for Linux, the waiting that goes with it, and packets on TCP (RFC 4571).
 //!
 //! A media thread or a bot thread owns one [`UdpBatchSocket`] (or many), one [`RecvBatch`] and one
 //! [`SendBatch`], and sleeps in a [`Poller`]:
@@ -30,6 +30,7 @@ mod poll;
 mod recv;
 mod send;
 mod socket;
+pub mod stream;
 mod sys;
 pub mod thread;
 

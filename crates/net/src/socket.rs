@@ -65,7 +65,7 @@ impl UdpBatchSocket {
     }
 
     fn bind_inner(addr: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
-        let owned = sys::udp_socket(addr)?;
+        let owned = sys::socket(addr, libc::SOCK_DGRAM)?;
         let fd = owned.as_fd();
         if addr.is_ipv6() {
             let only = i32::from(options.v6_only);

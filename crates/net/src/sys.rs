@@ -106,10 +106,10 @@ impl Name {
     }
 }
 
-/// A new nonblocking UDP socket of the family of `addr`.
-pub(crate) fn udp_socket(addr: SocketAddr) -> io::Result<OwnedFd> {
+/// A new nonblocking socket of the family of `addr`: `SOCK_DGRAM` or `SOCK_STREAM`.
+pub(crate) fn socket(addr: SocketAddr, kind: i32) -> io::Result<OwnedFd> {
     let family = if addr.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
-    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, 0) })?;
     // SAFETY: a fresh descriptor that nothing else owns.
@@ -121,6 +121,23 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {
     let (name, len) = Name::encode(addr, false);
     // SAFETY: `name` holds `len` initialised bytes and outlives the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) }).map(drop)
+}
+
+/// `listen(2)`.
+pub(crate) fn listen(fd: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::listen(fd.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// `connect(2)`: of a nonblocking socket, it only begins.
+pub(crate) fn connect(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {
+    let (name, len) = Name::encode(addr, false);
+    // SAFETY: `name` holds `len` initialised bytes and outlives the call.
+    let done = check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), len) });
+    match done {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// `setsockopt(2)` with an `int`.

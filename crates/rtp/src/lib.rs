@@ -4,6 +4,7 @@
 //! packet ([`header`], [`srtp`]) do not allocate.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod error;
 pub mod extended;
 pub mod h264;
@@ -21,5 +22,6 @@ pub mod vp8;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use address::{Protocol, TransportAddress};
 pub use error::{ParseError, WriteError};
 pub use header::{HeaderWriter, RtpHeader};

@@ -8,6 +8,7 @@ use crate::metrics::{Counter, Gauge, Metrics};
 use crate::rooms::RoomInput;
 use engine::{Command, PersonKey};
 use net::UdpBatchSocket;
+use rtp::TransportAddress;
 use rtp::negotiated::Negotiated;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -28,8 +29,8 @@ pub(crate) enum ControlInput {
     /// A STUN or DTLS datagram.
     Datagram {
         /// Who sent it.
-        source: SocketAddr,
-        /// On which of the shard's sockets.
+        source: TransportAddress,
+        /// On which of the shard's sockets; of TCP, the one of the same address family.
         socket: usize,
         /// Its bytes.
         data: Vec<u8>,
@@ -54,10 +55,19 @@ pub(crate) enum ControlInput {
     Stop,
 }
 
+/// What is reached of an address family.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidates {
+    /// The socket.
+    pub udp: SocketAddr,
+    /// The listener.
+    pub tcp: SocketAddr,
+}
+
 struct Peer {
     transport: IceDtls,
     ufrag: String,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<TransportAddress>,
     deadline: Option<Instant>,
 }
 
@@ -69,11 +79,11 @@ pub(crate) struct ControlThread {
     media: MediaHandle,
     shared: Shared,
     sockets: Vec<UdpBatchSocket>,
-    /// What each socket is reached at.
-    candidates: Vec<SocketAddr>,
+    /// What each socket is reached at, and the listener of the same address family.
+    candidates: Vec<Candidates>,
     peers: HashMap<PersonKey, Peer>,
     by_ufrag: HashMap<String, PersonKey>,
-    by_address: HashMap<SocketAddr, PersonKey>,
+    by_address: HashMap<TransportAddress, PersonKey>,
     deadlines: BTreeSet<(Instant, PersonKey)>,
     counts: Counts,
 }
@@ -100,7 +110,7 @@ impl ControlThread {
         inputs: Receiver<ControlInput>,
         (rooms, media): (mpsc::Sender<RoomInput>, MediaHandle),
         shared: Shared,
-        (sockets, candidates): (Vec<UdpBatchSocket>, Vec<SocketAddr>),
+        (sockets, candidates): (Vec<UdpBatchSocket>, Vec<Candidates>),
         metrics: &Metrics,
     ) -> Self {
         Self {
@@ -183,7 +193,10 @@ impl ControlThread {
     ) -> Result<(String, Negotiated), TransportError> {
         let known = self.peers.contains_key(&person);
         if !known {
-            let transport = IceDtls::server(&self.shared, video, &self.candidates, Instant::now())?;
+            let all =
+                |c: &Candidates| [TransportAddress::from(c.udp), TransportAddress::tcp(c.tcp)];
+            let candidates: Vec<_> = self.candidates.iter().flat_map(all).collect();
+            let transport = IceDtls::server(&self.shared, video, &candidates, Instant::now())?;
             let peer =
                 Peer { transport, ufrag: String::new(), addresses: Vec::new(), deadline: None };
             self.peers.insert(person, peer);
@@ -207,7 +220,7 @@ impl ControlThread {
         answer
     }
 
-    fn datagram(&mut self, source: SocketAddr, socket: usize, data: &[u8]) {
+    fn datagram(&mut self, source: TransportAddress, socket: usize, data: &[u8]) {
         let person = self.by_address.get(&source).copied();
         let named = stun_ufrag(data).and_then(|ufrag| self.by_ufrag.get(ufrag).copied());
         let Some(person) = named.or(person) else {
@@ -223,7 +236,8 @@ impl ControlThread {
             peer.addresses.push(source);
             self.by_address.insert(source, person);
         }
-        let local = self.candidates[socket];
+        let reached = self.candidates[socket];
+        let local = if source.is_tcp() { reached.tcp } else { reached.udp };
         let handled = peer.transport.handle_datagram(Instant::now(), source, local, data);
         if let Err(error) = handled {
             self.counts.refused.inc();
@@ -259,7 +273,7 @@ impl ControlThread {
         let wait = loop {
             match peer.transport.poll() {
                 Ok(Output::Transmit { source, destination, data }) => {
-                    let at = self.candidates.iter().position(|c| *c == source).unwrap_or(0);
+                    let at = self.candidates.iter().position(|c| c.udp == source).unwrap_or(0);
                     transmits.push((at, destination, data));
                 }
                 Ok(Output::Event(event)) => inputs.push(match event {
@@ -276,8 +290,14 @@ impl ControlThread {
                         self.media.send(Command::Move { person, remote });
                         RoomInput::Moved { person, remote }
                     }
-                    Event::Disconnected => RoomInput::MediaLost { person },
-                    Event::Reconnected => RoomInput::MediaBack { person },
+                    Event::Disconnected => {
+                        self.media.send(Command::Suspend { person });
+                        RoomInput::MediaLost { person }
+                    }
+                    Event::Reconnected => {
+                        self.media.send(Command::Begin { person });
+                        RoomInput::MediaBack { person }
+                    }
                 }),
                 Ok(Output::Wait(at)) => break Some(at),
                 Err(error) => {
@@ -287,7 +307,10 @@ impl ControlThread {
             }
         };
         for (at, destination, data) in transmits {
-            if self.sockets[at].send_to(destination, &data).is_err() {
+            if destination.is_tcp() {
+                // In order with the commands: what goes on TCP goes through the media thread.
+                self.media.send_on_tcp(destination.socket, data);
+            } else if self.sockets[at].send_to(destination.socket, &data).is_err() {
                 self.counts.send_failed.inc();
             }
         }

@@ -19,3 +19,4 @@ mod relay;
 mod rooms;
 pub mod serve;
 pub mod socket;
+mod tcp;

@@ -7,11 +7,13 @@ use crate::control::ControlInput;
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
 use crate::relay::{Come, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
+use crate::tcp::{Reader, TcpPort};
 use engine::drops::{InDrop, OutDrop};
 use engine::mix::{MixFrame, MixedPacket};
 use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
-use engine::{Command, Handled, Now, Shard, ShardIndex, Sink};
+use engine::{Command, Handled, Now, Priority, Shard, ShardIndex, Sink};
 use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
+use rtp::TransportAddress;
 use rtrb::{Consumer, Producer};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,10 +38,18 @@ const COUNT_INTERVAL: Duration = Duration::from_millis(200);
 const RESIDENCE_SECONDS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05];
 
+/// What a media thread is told.
+enum MediaInput {
+    /// By a room, or by the control thread.
+    Command(Command),
+    /// STUN or DTLS of the control thread, to a connection of this thread.
+    Send { to: SocketAddr, data: Vec<u8> },
+}
+
 /// What rooms hold of a media thread.
 #[derive(Debug, Clone)]
 pub(crate) struct MediaHandle {
-    commands: SyncSender<Command>,
+    commands: SyncSender<MediaInput>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
 }
@@ -47,7 +57,16 @@ pub(crate) struct MediaHandle {
 impl MediaHandle {
     /// Sends a command; they arrive in order.
     pub(crate) fn send(&self, command: Command) {
-        if self.commands.send(command).is_ok() {
+        self.input(MediaInput::Command(command));
+    }
+
+    /// Sends a packet of the control thread on TCP; in order with the commands.
+    pub(crate) fn send_on_tcp(&self, to: SocketAddr, data: Vec<u8>) {
+        self.input(MediaInput::Send { to, data });
+    }
+
+    fn input(&self, input: MediaInput) {
+        if self.commands.send(input).is_ok() {
             self.waker.wake();
         }
     }
@@ -81,7 +100,7 @@ pub(crate) struct MediaThread {
     name: String,
     shard: Shard,
     ports: Ports,
-    commands: Receiver<Command>,
+    commands: Receiver<MediaInput>,
     lanes_in: LanesIn,
     mixed: Consumer<MixedPacket>,
     waker: Arc<Waker>,
@@ -95,23 +114,28 @@ pub(crate) struct MediaThread {
 }
 
 impl MediaThread {
-    /// The thread of shard `index` of `shards` with its bound sockets, one an address family.
+    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
     pub(crate) fn new(
         (index, shards): (usize, u16),
-        sockets: Vec<UdpBatchSocket>,
+        (sockets, listeners): (Vec<UdpBatchSocket>, Vec<net::stream::Listener>),
         upward: Upward,
         beside: Beside,
         metrics: &Metrics,
-    ) -> (Self, MediaHandle) {
+    ) -> std::io::Result<(Self, MediaHandle)> {
         let (sender, commands) = sync_channel(COMMANDS);
         let Beside { waker, lanes: (lanes_out, lanes_in), mix } = beside;
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
         let name = format!("media-{index}");
+        let tcp = TcpPort::new(listeners, &name, metrics)?;
+        let lanes = (lanes_out, mix.frames);
         let thread = Self {
             counts: Counts::new(&name, metrics),
             shard: Shard::new(ShardIndex(index as u16), shards),
-            ports: Ports::new(sockets, upward.control, (lanes_out, mix.frames), metrics),
+            ports: Ports::new((sockets, tcp), upward.control, lanes, metrics),
             commands,
             lanes_in,
             mixed: mix.mixed,
@@ -122,7 +146,7 @@ impl MediaThread {
             burn: None,
             name,
         };
-        (thread, handle)
+        Ok((thread, handle))
     }
 
     /// Starts the thread.
@@ -145,17 +169,23 @@ impl MediaThread {
         let mut count_due = Instant::now();
         let mut commands_wait = false;
         while !self.stop.load(Ordering::Acquire) {
-            self.wait(commands_wait);
+            let tcp_ready = self.wait(commands_wait);
             let now = clock();
             let mut carried_out = 0;
-            for command in self.commands.try_iter().take(COMMANDS_IN_A_ROW) {
-                self.shard.command(command, now);
+            for input in self.commands.try_iter().take(COMMANDS_IN_A_ROW) {
+                match input {
+                    MediaInput::Command(command) => self.shard.command(command, now),
+                    MediaInput::Send { to, data } => self.ports.tcp.send(to, &data),
+                }
                 carried_out += 1;
             }
             commands_wait = carried_out == COMMANDS_IN_A_ROW;
             commands_wait |= self.take_from_beside(now);
             for socket in 0..self.ports.sockets.len() {
                 self.read(socket, &mut reading);
+            }
+            if tcp_ready || self.ports.tcp.is_due(now.at) {
+                self.read_tcp();
             }
             let now = clock();
             self.shard.handle_timeout(now, &mut self.ports);
@@ -183,8 +213,9 @@ impl MediaThread {
         more
     }
 
-    /// Waits for packets, commands or the next deadline; not at all where commands wait already.
-    fn wait(&self, commands_wait: bool) {
+    /// Waits for packets, commands or the next deadline; not at all where commands wait already. Says whether
+    /// there is something to do for connections.
+    fn wait(&self, commands_wait: bool) -> bool {
         let timeout = match self.shard.next_deadline() {
             _ if commands_wait => Duration::ZERO,
             Some(at) => at.saturating_duration_since(Instant::now()),
@@ -192,23 +223,29 @@ impl MediaThread {
         };
         let timeout = Some(timeout.min(COUNT_INTERVAL));
         let waker = PollFd::readable(&*self.waker);
+        let tcp = PollFd::readable(self.ports.tcp.poller());
         let woken = |ready: &mut [PollFd<'_>]| {
             let waited = net::wait(ready, timeout);
-            waited.map(|_| ready.first().is_some_and(PollFd::is_ready))
+            waited.map(|_| (ready[0].is_ready(), ready[1].is_ready()))
         };
         let woken = match self.ports.sockets.as_slice() {
-            [] => woken(&mut [waker]),
-            [one] => woken(&mut [waker, PollFd::readable(one)]),
+            [] => woken(&mut [waker, tcp]),
+            [one] => woken(&mut [waker, tcp, PollFd::readable(one)]),
             // One an address family, at most.
-            [one, two, ..] => woken(&mut [waker, PollFd::readable(one), PollFd::readable(two)]),
+            [one, two, ..] => {
+                woken(&mut [waker, tcp, PollFd::readable(one), PollFd::readable(two)])
+            }
         };
         match woken {
-            Ok(true) => {
-                self.waker.drain();
+            Ok((woken, tcp_ready)) => {
+                if woken {
+                    self.waker.drain();
+                }
+                tcp_ready
             }
-            Ok(false) => {}
             Err(error) => {
                 tracing::error!(thread = self.name, %error, "waiting for packets failed");
+                false
             }
         }
     }
@@ -231,7 +268,7 @@ impl MediaThread {
             }
             self.ports.reading = socket;
             let batch = reading.datagrams().map(|datagram| Inbound {
-                source: datagram.src,
+                source: datagram.src.into(),
                 data: datagram.data,
                 arrival: datagram.arrival,
             });
@@ -243,15 +280,52 @@ impl MediaThread {
                     sounds.push(datagram.arrival);
                 }
             });
-            self.ports.flush();
-            let left = Instant::now();
-            for arrived in self.sounds.drain(..) {
-                let residence = left.saturating_duration_since(arrived);
-                self.counts.residence.observe(residence.as_secs_f64());
-            }
+            self.leave();
             if !full {
                 return;
             }
+        }
+    }
+
+    /// Reads the connections that have something.
+    fn read_tcp(&mut self) {
+        self.ports.tcp.serve(Instant::now());
+        while let Some((index, peer, mut reader)) = self.ports.tcp.lend_reader() {
+            let now = clock();
+            let come = self.take_frames(&mut reader, TransportAddress::tcp(peer), now);
+            self.shard.flush(now, &mut self.ports);
+            self.ports.tcp.give_back(index, reader, come, now.at);
+            self.leave();
+        }
+    }
+
+    fn take_frames(
+        &mut self,
+        reader: &mut Reader,
+        source: TransportAddress,
+        now: Now,
+    ) -> (u64, Result<(), crate::tcp::ReadEnd>) {
+        let Self { shard, ports, counts, sounds, .. } = self;
+        // Its packets come and go by the address that the others know of this thread.
+        ports.reading =
+            ports.families[usize::from(source.socket.is_ipv6())].unwrap_or(ports.reading);
+        reader.read(|data| {
+            counts.packets_in += 1;
+            counts.bytes_in += data.len() as u64;
+            let frame = Inbound { source, data, arrival: now.at };
+            if shard.handle_datagram(now, &frame, ports) == Handled::Audio {
+                sounds.push(frame.arrival);
+            }
+        })
+    }
+
+    /// What was made of a batch leaves.
+    fn leave(&mut self) {
+        self.ports.flush();
+        let left = Instant::now();
+        for arrived in self.sounds.drain(..) {
+            let residence = left.saturating_duration_since(arrived);
+            self.counts.residence.observe(residence.as_secs_f64());
         }
     }
 
@@ -272,8 +346,9 @@ struct Ports {
     families: [Option<usize>; 2],
     /// The socket that is being read.
     reading: usize,
-    /// The socket whose slot was lent last.
-    lent: usize,
+    /// What a slot was lent of last.
+    lent: Lent,
+    tcp: TcpPort,
     flushed: FlushReport,
     lanes: LanesOut,
     frames: Producer<MixFrame>,
@@ -281,9 +356,16 @@ struct Ports {
     control_dropped: Counter,
 }
 
+/// Which way a packet leaves.
+#[derive(Clone, Copy)]
+enum Lent {
+    Socket(usize),
+    Tcp,
+}
+
 impl Ports {
     fn new(
-        sockets: Vec<UdpBatchSocket>,
+        (sockets, tcp): (Vec<UdpBatchSocket>, TcpPort),
         control: SyncSender<ControlInput>,
         (lanes, frames): (LanesOut, Producer<MixFrame>),
         metrics: &Metrics,
@@ -295,7 +377,8 @@ impl Ports {
             batches: sockets.iter().map(|_| SendBatch::new(SEND_DATAGRAMS)).collect(),
             sockets,
             reading: 0,
-            lent: 0,
+            lent: Lent::Socket(0),
+            tcp,
             flushed: FlushReport::default(),
             lanes,
             frames,
@@ -310,22 +393,36 @@ impl Ports {
                 self.flushed += batch.flush(socket);
             }
         }
+        self.tcp.flush();
         self.lanes.flush();
     }
 }
 
 impl Sink for Ports {
-    fn slot(&mut self, destination: SocketAddr) -> Option<&mut [u8]> {
-        self.lent = self.families[usize::from(destination.is_ipv6())]?;
-        let batch = &mut self.batches[self.lent];
+    fn has_room(&self, destination: TransportAddress, priority: Priority) -> bool {
+        !destination.is_tcp() || self.tcp.has_room(destination.socket, priority)
+    }
+
+    fn slot(&mut self, destination: TransportAddress, priority: Priority) -> Option<&mut [u8]> {
+        let (tcp, destination) = (destination.is_tcp(), destination.socket);
+        if tcp {
+            self.lent = Lent::Tcp;
+            return self.tcp.lend(destination, priority);
+        }
+        let lent = self.families[usize::from(destination.is_ipv6())]?;
+        self.lent = Lent::Socket(lent);
+        let batch = &mut self.batches[lent];
         if batch.is_full() {
-            self.flushed += batch.flush(&self.sockets[self.lent]);
+            self.flushed += batch.flush(&self.sockets[lent]);
         }
         batch.lend(destination)
     }
 
     fn commit(&mut self, len: usize) {
-        self.batches[self.lent].commit_lent(len);
+        match self.lent {
+            Lent::Socket(lent) => self.batches[lent].commit_lent(len),
+            Lent::Tcp => self.tcp.commit(len),
+        }
     }
 
     fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
@@ -340,7 +437,7 @@ impl Sink for Ports {
         self.frames.push(*frame).is_ok()
     }
 
-    fn control(&mut self, source: SocketAddr, data: &[u8]) {
+    fn control(&mut self, source: TransportAddress, data: &[u8]) {
         let datagram = ControlInput::Datagram { source, socket: self.reading, data: data.to_vec() };
         if self.control.try_send(datagram).is_err() {
             self.control_dropped.inc();
@@ -367,6 +464,7 @@ struct Counts {
     failed: Counter,
     send_buffer_full: Counter,
     kernel_drops: Gauge,
+    without_pictures: Gauge,
     gso: Counter,
     residence: Histogram,
     reports_dropped: Counter,
@@ -404,6 +502,11 @@ impl Counts {
                 "Datagrams that the kernel dropped because the receive buffer was full.",
                 &[("thread", thread)],
             ),
+            without_pictures: metrics.registry.gauge(
+                "moim_media_without_pictures_eighths",
+                "Eighths of the receivers that get no pictures at the moment, since the CPU is short.",
+                &[("thread", thread)],
+            ),
             gso: counter("moim_media_gso_messages_total", "Segmented messages sent."),
             residence: metrics.registry.histogram(
                 "moim_audio_residence_seconds",
@@ -436,8 +539,14 @@ impl Counts {
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);
         let flushed = std::mem::take(&mut ports.flushed);
-        self.media.packets_out.add(flushed.sent);
-        self.media.bytes_out.add(flushed.sent_bytes);
+        let (packets, bytes) = ports.tcp.take_sent();
+        self.media.packets_out.add(flushed.sent + packets);
+        self.media.bytes_out.add(flushed.sent_bytes + bytes);
+        if stats.without_pictures_eighths > old.without_pictures_eighths {
+            let eighths = stats.without_pictures_eighths;
+            tracing::warn!(eighths, "the CPU is short: some receivers get no pictures for now");
+        }
+        self.without_pictures.set(i64::from(stats.without_pictures_eighths));
         self.failed.add(flushed.failed);
         self.send_buffer_full.add(flushed.send_buffer_full);
         self.gso.add(flushed.gso_messages);

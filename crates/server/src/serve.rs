@@ -2,7 +2,7 @@
 
 use crate::auth::Auth;
 use crate::config::Config;
-use crate::control::{self, ControlInput, ControlThread};
+use crate::control::{self, Candidates, ControlInput, ControlThread};
 use crate::faults::{self, Faults};
 use crate::http::{Http, HttpError};
 use crate::media::{Beside, MediaThread, Upward};
@@ -11,6 +11,7 @@ use crate::mix;
 use crate::relay;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
+use net::stream::Listener;
 use net::{SocketOptions as UdpOptions, UdpBatchSocket, Waker};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use transport::Shared;
 /// How long a draining server waits for its rooms to end by themselves.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How often the signaling threads are looked after, and from when on they are late.
-const SIGNALING_TICK: Duration = Duration::from_millis(20);
+const SIGNALING_TICK: Duration = Duration::from_millis(50);
 const SIGNALING_LATE: Duration = Duration::from_millis(50);
 
 /// Why the server could not start or go on.
@@ -76,10 +77,11 @@ pub fn run(config: &Config) -> Result<(), ServeError> {
     runtime.block_on(serve(config, http, ports))
 }
 
-/// The sockets of a shard and the addresses they are reached at.
+/// The sockets and listeners of a shard, one an address family, and the addresses they are reached at.
 struct ShardPorts {
     sockets: Vec<UdpBatchSocket>,
-    candidates: Vec<SocketAddr>,
+    listeners: Vec<Listener>,
+    candidates: Vec<Candidates>,
 }
 
 fn bind_media(config: &Config) -> Result<Vec<ShardPorts>, ServeError> {
@@ -94,16 +96,41 @@ fn bind_media(config: &Config) -> Result<Vec<ShardPorts>, ServeError> {
     (0..media.shards)
         .map(|index| {
             let port = if media.port == 0 { 0 } else { media.port + index as u16 };
-            let mut ports = ShardPorts { sockets: Vec::new(), candidates: Vec::new() };
+            let (sockets, listeners, candidates) = (Vec::new(), Vec::new(), Vec::new());
+            let mut ports = ShardPorts { sockets, listeners, candidates };
             for address in &media.bind {
                 let socket = bind_one(SocketAddr::new(*address, port), config.faults)?;
-                let port = socket.local_addr()?.port();
-                ports.candidates.push(SocketAddr::new(reached_at(config, *address)?, port));
+                let listener = listen(&socket, port == 0)?;
+                let reached = reached_at(config, *address)?;
+                let udp = SocketAddr::new(reached, socket.local_addr()?.port());
+                let tcp = SocketAddr::new(reached, listener.local_addr()?.port());
+                ports.candidates.push(Candidates { udp, tcp });
                 ports.sockets.push(socket);
+                ports.listeners.push(listener);
             }
             Ok(ports)
         })
         .collect()
+}
+
+/// Listens on TCP where `socket` is on UDP; where any port will do and this one is taken, on another.
+fn listen(socket: &UdpBatchSocket, any: bool) -> Result<Listener, ServeError> {
+    let mut address = socket.local_addr()?;
+    let mut listener = Listener::bind(address);
+    if any && listener.is_err() {
+        address.set_port(0);
+        listener = Listener::bind(address);
+    }
+    listener.map_err(|error| {
+        let cure = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "media takes its port on TCP too, for those whose networks let no UDP through, and \
+                 another process or http has it: end that, or set media.port to another"
+            }
+            _ => "mend media.bind and media.port",
+        };
+        ServeError::Media(format!("{error}; {cure}"))
+    })
 }
 
 /// The address that goes into candidates for a bound one.
@@ -160,14 +187,21 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let beside = wakers.into_iter().zip(lanes).zip(mixers);
     for (index, (ports, ((waker, lanes), mixer))) in ports.into_iter().zip(beside).enumerate() {
         let (mix_thread, mix, ends) = mixer;
-        tracing::info!(shard = index, candidates = ?ports.candidates, "media on UDP");
+        for Candidates { udp, tcp } in &ports.candidates {
+            tracing::info!(shard = index, %udp, %tcp, "media");
+        }
         let (control, control_inputs) = control::queue();
         let copies = ports.sockets.iter().map(UdpBatchSocket::try_clone);
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
         let beside = Beside { waker, lanes, mix: ends };
-        let (mut thread, media) =
-            MediaThread::new((index, count), ports.sockets, upward, beside, &metrics);
+        let (mut thread, media) = MediaThread::new(
+            (index, count),
+            (ports.sockets, ports.listeners),
+            upward,
+            beside,
+            &metrics,
+        )?;
         thread.burn = config.faults.hot_thread.filter(|_| index == 0);
         let control_thread = ControlThread::new(
             index,
@@ -223,14 +257,25 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
 async fn count_missed_ticks(metrics: Arc<Metrics>) {
     let counter = |name, help| metrics.registry.counter(name, help, &[]);
     let due =
-        counter("moim_signaling_ticks_total", "Ticks of 20 ms that the signaling loop was due.");
+        counter("moim_signaling_ticks_total", "Ticks of 50 ms that the signaling loop was due.");
     let missed = counter(
         "moim_signaling_ticks_missed_total",
         "Those of them that it missed: it was over 50 ms late.",
     );
+    let over = counter("moim_signaling_ticks_over_5_ms_total", "Those that were over 5 ms late.");
+    let worst = metrics.registry.gauge(
+        "moim_signaling_delay_worst_us",
+        "How late the latest of them was since the start, in microseconds.",
+        &[],
+    );
+    let mut most = Duration::ZERO;
     loop {
         let begin = Instant::now();
         tokio::time::sleep(SIGNALING_TICK).await;
+        let late = begin.elapsed().saturating_sub(SIGNALING_TICK);
+        over.add(u64::from(late > Duration::from_millis(5)));
+        most = most.max(late);
+        worst.set(most.as_micros() as i64);
         let ticks = begin.elapsed().as_millis() / SIGNALING_TICK.as_millis();
         due.add(ticks.max(1) as u64);
         if begin.elapsed() > SIGNALING_TICK + SIGNALING_LATE {

@@ -5,6 +5,7 @@ use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};
 use rtp::negotiated::{Kind, Negotiated};
 use rtp::srtp::KeyPair;
+use rtp::{Protocol, TransportAddress};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::config::DtlsCert;
 use str0m::crypto::CryptoProvider;
 use str0m::media::{Direction as StrDirection, MediaKind};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
 use str0m::rtp::Extension;
 use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
 
@@ -125,7 +126,7 @@ pub enum Output {
         /// The own address that it leaves from.
         source: SocketAddr,
         /// Where it goes.
-        destination: SocketAddr,
+        destination: TransportAddress,
         /// Its bytes: STUN or DTLS.
         data: Vec<u8>,
     },
@@ -143,10 +144,10 @@ pub enum Event {
         /// SRTP keys, seen from this side.
         keys: KeyPair,
         /// The other side's address.
-        remote: SocketAddr,
+        remote: TransportAddress,
     },
     /// The other side moved to another address.
-    Remote(SocketAddr),
+    Remote(TransportAddress),
     /// No sign of life for some 12 s. ICE may recover by itself or by a restart.
     Disconnected,
     /// The connection came back after [`Event::Disconnected`].
@@ -160,8 +161,8 @@ pub struct IceDtls {
     taken: Option<KeysTaken>,
     client: bool,
     nominations: Nominations,
-    last_dtls_destination: Option<SocketAddr>,
-    announced: Option<SocketAddr>,
+    last_dtls_destination: Option<TransportAddress>,
+    announced: Option<TransportAddress>,
     connected: bool,
     disconnected: bool,
     pending: Option<(SdpPendingOffer, String)>,
@@ -175,14 +176,19 @@ impl std::fmt::Debug for IceDtls {
 }
 
 impl IceDtls {
-    /// The server's side: ICE-lite, answers. `candidates` are the addresses media is reached at.
+    /// The server's side: ICE-lite, answers. `candidates` are the addresses media is reached at; those on TCP
+    /// are passive (RFC 6544 §4.5).
     pub fn server(
         shared: &Shared,
         video: Option<VideoFormat>,
-        candidates: &[SocketAddr],
+        candidates: &[impl Into<TransportAddress> + Copy],
         now: Instant,
     ) -> Result<Self, TransportError> {
-        Self::build(shared.config(video).set_ice_lite(true), candidates, false, now)
+        let mut server = Self::build(shared.config(video).set_ice_lite(true), false, now)?;
+        for address in candidates {
+            server.add_local((*address).into(), TcpType::Passive)?;
+        }
+        Ok(server)
     }
 
     /// A client's side, or one of the two equals of a mesh: full ICE; offers, and between equals
@@ -193,24 +199,30 @@ impl IceDtls {
         local: SocketAddr,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        Self::build(shared.config(video), &[local], true, now)
+        let mut client = Self::build(shared.config(video), true, now)?;
+        client.add_local(local.into(), TcpType::Active)?;
+        Ok(client)
     }
 
-    fn build(
-        config: RtcConfig,
-        candidates: &[SocketAddr],
-        client: bool,
+    /// A client's side that connects by TCP: its address is known once the answer has come and the connection
+    /// is under way, see [`IceDtls::connects_from`].
+    pub fn client_on_tcp(
+        shared: &Shared,
+        video: Option<VideoFormat>,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let mut rtc = config.build(now);
+        Self::build(shared.config(video), true, now)
+    }
+
+    /// A client connects by TCP from here to a passive candidate of the other side (RFC 6544).
+    pub fn connects_from(&mut self, local: SocketAddr) -> Result<(), TransportError> {
+        self.add_local(TransportAddress::tcp(local), TcpType::Active)
+    }
+
+    fn build(config: RtcConfig, client: bool, now: Instant) -> Result<Self, TransportError> {
+        let rtc = config.build(now);
         let keys = tap::take_last_slot()
             .ok_or_else(|| TransportError::Failed("the key tap was not asked".into()))?;
-        for address in candidates {
-            let candidate = Candidate::host(*address, "udp").map_err(|error| {
-                TransportError::Failed(format!("{address} is no candidate: {error}"))
-            })?;
-            rtc.add_local_candidate(candidate);
-        }
         Ok(Self {
             rtc,
             keys,
@@ -224,6 +236,18 @@ impl IceDtls {
             pending: None,
             media_leaks: 0,
         })
+    }
+
+    fn add_local(&mut self, address: TransportAddress, tcp: TcpType) -> Result<(), TransportError> {
+        let candidate = match address.protocol {
+            Protocol::Udp => Candidate::builder().udp().host(address.socket).build(),
+            Protocol::Tcp => Candidate::builder().tcp().host(address.socket).tcptype(tcp).build(),
+        };
+        let candidate = candidate.map_err(|error| {
+            TransportError::Failed(format!("{address} is no candidate: {error}"))
+        })?;
+        self.rtc.add_local_candidate(candidate);
+        Ok(())
     }
 
     /// Takes an offer, returns the answer and what was agreed.
@@ -314,7 +338,7 @@ impl IceDtls {
     pub fn add_candidate(&mut self, candidate: &str) -> Result<SocketAddr, TransportError> {
         let parsed = Candidate::from_sdp_string(candidate.trim())
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
-        if parsed.proto() != Protocol::Udp {
+        if parsed.proto() != StrProtocol::Udp {
             return Err(TransportError::Sdp(format!("{candidate}: only UDP is used here")));
         }
         let address = parsed.addr();
@@ -327,18 +351,23 @@ impl IceDtls {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// A STUN or DTLS datagram came in.
+    /// A STUN or DTLS datagram came in, to the own address `destination`.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        source: impl Into<TransportAddress>,
         destination: SocketAddr,
         data: &[u8],
     ) -> Result<(), TransportError> {
+        let source = source.into();
         if is_stun(data) {
             self.nominations.observe(data, source, true);
         }
-        let receive = Receive::new(Protocol::Udp, source, destination, data)
+        let protocol = match source.protocol {
+            Protocol::Udp => StrProtocol::Udp,
+            Protocol::Tcp => StrProtocol::Tcp,
+        };
+        let receive = Receive::new(protocol, source.socket, destination, data)
             .map_err(|error| TransportError::Datagram(error.to_string()))?;
         self.rtc
             .handle_input(Input::Receive(now, receive))
@@ -369,22 +398,22 @@ impl IceDtls {
                 },
                 str0m::Output::Transmit(transmit) => {
                     let data: Vec<u8> = transmit.contents.into();
+                    let destination = match transmit.proto {
+                        StrProtocol::Udp => transmit.destination.into(),
+                        _ => TransportAddress::tcp(transmit.destination),
+                    };
                     match data.first() {
                         Some(128..=191) => {
                             // Cannot be: str0m owns no keys. Counted, never sent.
                             self.media_leaks += 1;
                             continue;
                         }
-                        Some(20..=63) => self.last_dtls_destination = Some(transmit.destination),
+                        Some(20..=63) => self.last_dtls_destination = Some(destination),
                         _ => {
-                            self.nominations.observe(&data, transmit.destination, false);
+                            self.nominations.observe(&data, destination, false);
                         }
                     }
-                    return Ok(Output::Transmit {
-                        source: transmit.source,
-                        destination: transmit.destination,
-                        data,
-                    });
+                    return Ok(Output::Transmit { source: transmit.source, destination, data });
                 }
                 str0m::Output::Event(event) => {
                     if let Some(event) = self.translate(event) {

@@ -1,7 +1,7 @@
 //! Which address the other side nominated (RFC 8445 §8): str0m does not tell, so the STUN request
 //! that carries USE-CANDIDATE is matched to its success response by transaction id.
 
-use std::net::SocketAddr;
+use rtp::TransportAddress;
 
 const BINDING_REQUEST: u16 = 0x0001;
 const BINDING_SUCCESS: u16 = 0x0101;
@@ -14,8 +14,8 @@ type TransactionId = [u8; 12];
 /// Follows the nominations of one transport.
 #[derive(Debug, Default)]
 pub(crate) struct Nominations {
-    pending: Vec<(TransactionId, SocketAddr)>,
-    nominated: Option<SocketAddr>,
+    pending: Vec<(TransactionId, TransportAddress)>,
+    nominated: Option<TransportAddress>,
 }
 
 impl Nominations {
@@ -24,9 +24,9 @@ impl Nominations {
     pub(crate) fn observe(
         &mut self,
         message: &[u8],
-        remote: SocketAddr,
+        remote: TransportAddress,
         incoming: bool,
-    ) -> Option<SocketAddr> {
+    ) -> Option<TransportAddress> {
         let (kind, id) = header(message)?;
         match kind {
             BINDING_REQUEST if has_use_candidate(message) => {
@@ -50,7 +50,7 @@ impl Nominations {
     }
 
     /// The address that media goes to.
-    pub(crate) fn current(&self) -> Option<SocketAddr> {
+    pub(crate) fn current(&self) -> Option<TransportAddress> {
         self.nominated
     }
 }
@@ -87,11 +87,15 @@ mod tests {
         message
     }
 
+    fn address(port: u16) -> TransportAddress {
+        std::net::SocketAddr::from(([127, 0, 0, 1], port)).into()
+    }
+
     const NOMINATE: &[u8] = &[0x00, 0x06, 0x00, 0x03, b'a', b':', b'b', 0, 0x00, 0x25, 0x00, 0x00];
 
     #[test]
     fn only_an_answered_use_candidate_nominates() {
-        let (one, two) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let (one, two) = (address(1), address(2));
         let mut nominations = Nominations::default();
         assert_eq!(nominations.observe(&stun(1, 1, &NOMINATE[..8]), one, true), None);
         assert_eq!(nominations.observe(&stun(0x101, 1, &[]), one, false), None, "no USE-CANDIDATE");
@@ -114,7 +118,7 @@ mod tests {
         let mut nominations = Nominations::default();
         let whole = stun(1, 1, NOMINATE);
         for end in 0..whole.len() {
-            nominations.observe(&whole[..end], "127.0.0.1:1".parse().unwrap(), true);
+            nominations.observe(&whole[..end], address(1), true);
         }
         assert_eq!(nominations.current(), None);
     }

@@ -61,6 +61,7 @@ impl World {
             let peer = if server { &mut self.server } else { &mut self.client };
             match peer.poll().unwrap() {
                 Output::Transmit { source, destination, data } => {
+                    let destination = destination.socket;
                     self.wire.push_back((!server, source, destination, data));
                 }
                 Output::Event(event) if server => self.server_events.push(event),
@@ -89,7 +90,7 @@ impl World {
 
 fn keys(events: &[Event]) -> (rtp::srtp::KeyPair, SocketAddr) {
     match events {
-        [Event::Connected { keys, remote }] => (keys.clone(), *remote),
+        [Event::Connected { keys, remote }] => (keys.clone(), remote.socket),
         other => panic!("expected one Connected, got {other:?}"),
     }
 }

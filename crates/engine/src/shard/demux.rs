@@ -21,7 +21,8 @@ pub enum Handled {
 }
 
 impl Shard {
-    pub(super) fn handle_datagram(
+    /// A datagram came in; what is to be forwarded of it leaves with [`Shard::flush`].
+    pub fn handle_datagram(
         &mut self,
         now: Now,
         datagram: &Inbound<'_>,

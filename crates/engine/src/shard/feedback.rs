@@ -1,12 +1,13 @@
 //! Step 4: control packets in both directions (RFC 3550, RFC 4585, transport-wide feedback).
 
+use super::forward::held;
 use super::person::{Person, PersonIndex, TrackIndex};
 use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::{Handled, Inbound, RelayControl, Shard};
 use crate::drops::InDrop;
 use crate::limits::{FEEDBACK_TICKS, MAX_PACKET, REPORT_INTERVAL};
-use crate::sink::{Now, Sink};
+use crate::sink::{Now, Priority, Sink};
 use rtp::report::{Ntp, rtt_ms};
 use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
 use std::time::Duration;
@@ -140,11 +141,15 @@ impl Shard {
             let index = self.pictures[at];
             let Some(track) = self.tracks[index].as_mut() else { continue };
             // Who waits for a track that a moderator muted waits until it is released.
+            // Whom no picture may go to now waits for none yet.
+            let (shortage, sink_now) = (&self.shortage, &*sink);
             let waits = track.keyframe.looks(now.at)
                 && !track.silenced
                 && track.subscriptions.iter().any(|subscription| {
                     self.people[subscription.person].as_ref().is_some_and(|person| {
+                        let at = subscription.person;
                         person.slots[subscription.slot].pending == Some(index)
+                            && held(person, at, Priority::Low, shortage, sink_now).is_none()
                     })
                 });
             let publisher = match track.origin {
@@ -312,7 +317,7 @@ impl super::Stats {
 /// Seals a compound into the send buffer; says whether there was room.
 fn send_rtcp(person: &mut Person, compound: &[u8], sink: &mut impl Sink) -> bool {
     let Some(secure) = person.secure.as_mut() else { return false };
-    let Some(buffer) = sink.slot(secure.remote) else { return false };
+    let Some(buffer) = sink.slot(secure.remote, Priority::High) else { return false };
     let Some(place) = buffer.get_mut(..compound.len()) else { return false };
     place.copy_from_slice(compound);
     match secure.sealer.seal_rtcp(buffer, compound.len()) {

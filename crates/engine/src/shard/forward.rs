@@ -1,15 +1,16 @@
 //! Step 3: plaintext packets become sealed packets for each subscriber.
 
 use super::incoming::Opened;
-use super::person::{Person, Secure, TrackIndex};
+use super::person::{Person, PersonIndex, Secure, TrackIndex};
 use super::queue::Queue;
 use super::rewrite::Origin;
+use super::shortage::Shortage;
 use super::slot::Slot;
 use super::track::Subscription;
 use super::{Shard, Stats};
 use crate::command::{Report, TrackKey};
 use crate::drops::OutDrop;
-use crate::sink::{Now, Sink};
+use crate::sink::{Now, Priority, Sink};
 use rtp::header::HeaderWriter;
 use rtp::negotiated::{Codec, Extensions};
 
@@ -38,10 +39,25 @@ impl Shard {
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
+            let priority = person.slots[subscription.slot].priority();
+            let held = held(person, subscription.person, priority, &self.shortage, sink);
             for at in run {
                 let (opened, plain) = queue.packet(usize::from(*at));
                 let begins = opened.begins && !opened.repaired && person.reachable();
                 let slot = &mut person.slots[subscription.slot];
+                if let Some(reason) = held
+                    && (slot.current == Some(track_index) || slot.pending == Some(track_index))
+                {
+                    self.stats.copies += 1;
+                    self.stats.out_drops.add(reason);
+                    // Sound goes on with what comes next, a picture only with a keyframe.
+                    if priority == Priority::High {
+                        slot.rewrite.skip(opened.counters.index);
+                    } else if slot.current == Some(track_index) && !slot.hold() {
+                        superseded.push((track_index, *subscription));
+                    }
+                    continue;
+                }
                 if begins && slot.pending == Some(track_index) {
                     if let Some(old) = slot.current.replace(track_index) {
                         superseded.push((old, *subscription));
@@ -121,6 +137,26 @@ fn switched(person: &Person, slot: usize, track: TrackKey, rtp_timestamp: u32) -
     }
 }
 
+/// Why packets of this priority may not go to somebody at the moment, if so.
+#[inline]
+pub(super) fn held(
+    person: &Person,
+    index: PersonIndex,
+    priority: Priority,
+    shortage: &Shortage,
+    sink: &impl Sink,
+) -> Option<OutDrop> {
+    let secure = person.secure.as_ref()?;
+    if secure.lost {
+        return Some(OutDrop::NoConsent);
+    }
+    if priority == Priority::Low && shortage.holds(index) {
+        return Some(OutDrop::CpuShort);
+    }
+    let behind = secure.remote.is_tcp() && !sink.has_room(secure.remote, priority);
+    behind.then_some(OutDrop::ConnectionBehind)
+}
+
 /// Rewrites and seals a packet into the slot's stream; returns the datagram's length.
 #[inline]
 fn copy(
@@ -133,8 +169,9 @@ fn copy(
 ) -> Result<usize, OutDrop> {
     let secure = secure.ok_or(OutDrop::NotConnected)?;
     let out = slot.rewrite.apply(opened.counters, now.at)?;
+    let priority = slot.priority();
     let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
-    let buffer = sink.slot(secure.remote).ok_or(OutDrop::SendBufferFull)?;
+    let buffer = sink.slot(secure.remote, priority).ok_or(OutDrop::SendBufferFull)?;
     let payload = &plain[opened.payload.clone()];
     let writer = HeaderWriter {
         marker: opened.header.marker,
@@ -229,7 +266,7 @@ fn resend_one(
     let slot = &mut person.slots[slot_index];
     let header = rtp::RtpHeader::parse(packet).map_err(|_| OutDrop::NotKept)?;
     let range = header.payload_range(packet).map_err(|_| OutDrop::NotKept)?;
-    let buffer = sink.slot(secure.remote).ok_or(OutDrop::SendBufferFull)?;
+    let buffer = sink.slot(secure.remote, slot.priority()).ok_or(OutDrop::SendBufferFull)?;
     let sequence = slot.next_rtx_sequence();
     let extensions = slot.line.extensions;
     let payload_type = slot.line.rtx_payload_type.ok_or(OutDrop::NotKept)?;

@@ -7,7 +7,7 @@ use super::{Shard, TrackIndex};
 use crate::command::PersonKey;
 use crate::drops::{InDrop, OutDrop};
 use crate::mix::{MixFor, MixFrame, MixedPacket, Payload, TICK_SAMPLES};
-use crate::sink::{Now, Sink};
+use crate::sink::{Now, Priority, Sink};
 use rtp::header::{AudioLevel, HeaderWriter};
 use std::time::Instant;
 
@@ -110,9 +110,12 @@ fn seal(
     if slot.mix_tick.is_none() {
         slot.rewrite.switch(counters, None, now.at);
     }
+    if secure.remote.is_tcp() && !sink.has_room(secure.remote, Priority::High) {
+        return Err(OutDrop::ConnectionBehind);
+    }
     let out = slot.rewrite.apply(counters, now.at)?;
     let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
-    let buffer = sink.slot(secure.remote).ok_or(OutDrop::SendBufferFull)?;
+    let buffer = sink.slot(secure.remote, Priority::High).ok_or(OutDrop::SendBufferFull)?;
     let level = [packet.level_dbov & 0x7F];
     let extension = slot.line.extensions.audio_level.map(|id| (id, &level[..]));
     let writer = HeaderWriter {

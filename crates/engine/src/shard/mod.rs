@@ -24,6 +24,7 @@ mod person;
 mod queue;
 mod relay;
 mod rewrite;
+mod shortage;
 mod slot;
 mod speaker;
 mod stats;
@@ -34,13 +35,14 @@ pub use relay::{RelayContent, RelayControl, RelayPacket};
 pub use stats::Stats;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
-use crate::limits::{SPEAKER_INTERVAL, TICK};
+use crate::limits::{SPEAKER_INTERVAL, TICK, TICK_WITHOUT_PICTURES};
 use crate::sink::{Now, Sink};
 use foldhash::HashMap;
 use person::{Person, PersonIndex, Source, TrackIndex};
 use queue::Queue;
+use rtp::TransportAddress;
+use shortage::Shortage;
 use speaker::Speakers;
-use std::net::SocketAddr;
 use std::time::Instant;
 use track::{Origin, Subscription, Track};
 
@@ -48,7 +50,7 @@ use track::{Origin, Subscription, Track};
 #[derive(Debug)]
 pub struct Inbound<'a> {
     /// Who sent it.
-    pub source: SocketAddr,
+    pub source: TransportAddress,
     /// Its bytes.
     pub data: &'a [u8],
     /// When it arrived, as exactly as known.
@@ -64,7 +66,7 @@ pub struct Shard {
     tracks: Vec<Option<Track>>,
     // Looked up, never iterated over: a seed must repeat byte for byte.
     person_by_key: HashMap<PersonKey, PersonIndex>,
-    person_by_address: HashMap<SocketAddr, PersonIndex>,
+    person_by_address: HashMap<TransportAddress, PersonIndex>,
     track_by_key: HashMap<TrackKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
@@ -73,6 +75,7 @@ pub struct Shard {
     /// Who receives a room's mix here, and in which slot.
     listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
+    shortage: Shortage,
     reports: Vec<Report>,
     queue: Queue,
     plain: Vec<u8>,
@@ -125,7 +128,12 @@ impl Shard {
         sink: &mut impl Sink,
         mut handled: impl FnMut(&Inbound<'_>, Handled),
     ) {
+        let mut first = true;
         for datagram in batch {
+            if std::mem::take(&mut first) {
+                // The oldest of the batch: how long packets wait until they are read.
+                self.waited(now, datagram.arrival);
+            }
             let outcome = self.handle_datagram(now, &datagram, sink);
             handled(&datagram, outcome);
         }
@@ -137,7 +145,8 @@ impl Shard {
         if self.next_tick.is_none_or(|at| now.at < at) {
             return;
         }
-        self.next_tick = Some(now.at + TICK);
+        let tick = if self.pictures.is_empty() { TICK_WITHOUT_PICTURES } else { TICK };
+        self.next_tick = Some(now.at + tick);
         self.ticks = self.ticks.wrapping_add(1);
         self.ask_publishers(now, sink);
         self.send_reports(now, sink);
@@ -169,6 +178,7 @@ impl Shard {
             }
             Command::Install { person, keys, remote } => self.install(person, &keys, remote),
             Command::Begin { person } => self.begin(person),
+            Command::Suspend { person } => self.suspend_person(person),
             Command::Move { person, remote } => self.move_person(person, remote),
             Command::AddTrack { track, person, mid, mixed } => {
                 self.add_track(track, person, &mid, mixed)
@@ -210,7 +220,7 @@ impl Shard {
         &mut self,
         person: PersonKey,
         keys: &rtp::srtp::KeyPair,
-        remote: SocketAddr,
+        remote: TransportAddress,
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         let person = self.people[index].as_mut()?;
@@ -223,7 +233,8 @@ impl Shard {
     fn begin(&mut self, person: PersonKey) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         let person = self.people[index].as_mut()?;
-        person.secure.as_mut()?.begun = true;
+        let secure = person.secure.as_mut()?;
+        (secure.begun, secure.lost) = (true, false);
         for slot in &person.slots {
             let wanted = slot.pending.filter(|_| slot.is_video());
             if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
@@ -233,7 +244,13 @@ impl Shard {
         Some(())
     }
 
-    fn move_person(&mut self, person: PersonKey, remote: SocketAddr) -> Option<()> {
+    fn suspend_person(&mut self, person: PersonKey) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        self.people[index].as_mut()?.secure.as_mut()?.lost = true;
+        Some(())
+    }
+
+    fn move_person(&mut self, person: PersonKey, remote: TransportAddress) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         let secure = self.people[index].as_mut()?.secure.as_mut()?;
         let old = std::mem::replace(&mut secure.remote, remote);

@@ -3,10 +3,10 @@
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
 use crate::limits::MAX_TRACKS_EACH;
+use rtp::TransportAddress;
 use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
 use rtp::twcc::FeedbackBuilder;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Index of a person in the shard.
@@ -18,9 +18,11 @@ pub(crate) type TrackIndex = usize;
 pub(crate) struct Secure {
     pub opener: Opener,
     pub sealer: Sealer,
-    pub remote: SocketAddr,
+    pub remote: TransportAddress,
     /// The other side has its keys too.
     pub begun: bool,
+    /// He may be gone: nothing goes to him.
+    pub lost: bool,
 }
 
 /// What an incoming SSRC is.
@@ -102,7 +104,7 @@ impl Person {
 
     /// Keys are there: packets can be opened, and sealed once the other side has them too. Keys
     /// already in use stay.
-    pub(crate) fn install(&mut self, keys: &KeyPair, remote: SocketAddr) {
+    pub(crate) fn install(&mut self, keys: &KeyPair, remote: TransportAddress) {
         if let Some(secure) = &mut self.secure {
             secure.remote = remote;
             return;
@@ -110,13 +112,13 @@ impl Person {
         let mut sealer = Sealer::new(&keys.local);
         self.slots.iter_mut().for_each(|slot| slot.connect(&mut sealer));
         let opener = Opener::new(&keys.remote);
-        self.secure = Some(Secure { opener, sealer, remote, begun: false });
+        self.secure = Some(Secure { opener, sealer, remote, begun: false, lost: false });
     }
 
     /// Whether packets can be sent to him.
     #[inline]
     pub(crate) fn reachable(&self) -> bool {
-        self.secure.as_ref().is_some_and(|secure| secure.begun)
+        self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
     }
 
     /// Index of the slot on this line.

@@ -3,7 +3,7 @@
 use super::person::TrackIndex;
 use super::rewrite::{Origin, Rewrite};
 use crate::limits::RESEND_INTERVAL;
-use crate::sink::Now;
+use crate::sink::{Now, Priority};
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
 use std::collections::VecDeque;
@@ -71,6 +71,19 @@ impl Slot {
     #[inline]
     pub(crate) fn is_video(&self) -> bool {
         self.line.codec.kind() == Kind::Video
+    }
+
+    /// What of it goes first where the way to the participant is behind.
+    #[inline]
+    pub(crate) fn priority(&self) -> Priority {
+        if self.is_video() { Priority::Low } else { Priority::High }
+    }
+
+    /// Nothing of what flows does any more, until a keyframe of it, or of what shall replace it. Says whether
+    /// what flowed is still waited for.
+    pub(crate) fn hold(&mut self) -> bool {
+        let Some(held) = self.current.take() else { return false };
+        *self.pending.get_or_insert(held) == held
     }
 
     /// Takes its index spaces from the participant's sealer, once.

@@ -42,6 +42,8 @@ pub struct Stats {
     pub in_drops: InDrops,
     /// What was to go out and was discarded.
     pub out_drops: OutDrops,
+    /// How many eighths of the receivers get no pictures at the moment, since the CPU is short.
+    pub without_pictures_eighths: u8,
     /// Commands that named a person, track or line which is not there.
     pub stale_commands: u64,
 }

@@ -3,6 +3,7 @@
 
 mod peer;
 mod port;
+mod stream;
 mod worker;
 
 use super::fixtures::Fixtures;

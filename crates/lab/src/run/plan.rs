@@ -211,6 +211,7 @@ pub(super) fn invite<D: BotDriver>(
             index,
             media: place.media(scenario.media),
             video_codec: place.group.video_codec,
+            protocol: scenario.protocol,
             slots: SlotPool::default(),
             ..BotSpec::default()
         };

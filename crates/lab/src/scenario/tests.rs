@@ -289,12 +289,20 @@ fn events_of_all_kinds() {
 }
 
 #[test]
-fn bots_go_by_udp_so_far() {
-    let with = |transport: &str| {
-        let head = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 1 } }]\n";
+fn bots_go_by_udp_or_tcp_and_what_cannot_is_told() {
+    let with = |transport: &str, room: &str, more: &str| {
+        let head = format!("name: x\nserve: {{}}\nduration: 5s\nrooms: [{{ {room} }}]\n{more}");
         format!("{head}media: {{ transport: {transport} }}\n")
     };
-    Scenario::parse(&with("udp"), "x").expect("valid");
-    let tcp = problems(&with("tcp"));
-    assert!(tcp[0].contains("no ICE-TCP yet") && tcp[0].contains("write udp"), "{tcp:?}");
+    let plain = "people: { bot: 2 }";
+    assert_eq!(Scenario::parse(&with("udp", plain, ""), "x").unwrap().protocol, Protocol::Udp);
+    assert_eq!(Scenario::parse(&with("tcp", plain, ""), "x").unwrap().protocol, Protocol::Tcp);
+    for (room, more, told) in [
+        ("audio: mesh, video: none, people: { bot: 2 }", "", "people of a mesh"),
+        (plain, "networks: [{ name: far, share_pct: 100, delay: 50ms }]\n", "`networks` stand"),
+        ("people: { bot: 1, chromium: 1 }", "", "browsers choose"),
+    ] {
+        let found = problems(&with("tcp", room, more));
+        assert!(found.iter().any(|text| text.contains(told)), "{room} {more}: {found:?}");
+    }
 }

@@ -23,8 +23,8 @@ use crate::socket::Socket;
 use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex};
 use notices::Log;
+use rtp::TransportAddress;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,9 +42,9 @@ pub(crate) enum RoomInput {
     /// A shard reports.
     Report(Report),
     /// Someone's ICE and DTLS are up.
-    Connected { person: PersonKey, remote: SocketAddr },
+    Connected { person: PersonKey, remote: TransportAddress },
     /// Someone's address changed.
-    Moved { person: PersonKey, remote: SocketAddr },
+    Moved { person: PersonKey, remote: TransportAddress },
     /// No sign of life on someone's transport.
     MediaLost { person: PersonKey },
     /// It is back.

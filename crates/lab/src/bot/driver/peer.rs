@@ -1,6 +1,7 @@
 //! One bot at run time, or one connection of a mesh: its socket, its ICE and DTLS, its media.
 
 use super::port::{Port, Work};
+use super::stream::{Stream, passive_candidate};
 use super::{Common, Health, Reply, Says};
 use crate::bot::hearing::MixWindows;
 use crate::bot::media::{BotMedia, Config, Opening};
@@ -10,6 +11,7 @@ use crate::bots::{AudioSource, BotCommand, BotError, BotOffer, BotSpec, SlotPool
 use crate::fault::Fault;
 use net::{Datagram, RecvBatch};
 use rtp::negotiated::{Direction, Kind, Negotiated};
+use rtp::{Protocol, TransportAddress};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ pub(super) struct Peer {
     ice_at: Option<Instant>,
     media: BotMedia,
     state: State,
-    remote: Option<SocketAddr>,
+    remote: Option<TransportAddress>,
     /// Whether an offer was accepted.
     negotiated: bool,
     /// Slots of the accepted offers.
@@ -135,12 +137,20 @@ impl Peer {
     }
 
     fn open(&mut self, now: Instant, shared: Option<SocketAddrV4>) -> Result<(), String> {
-        (self.port, self.local) = Port::open(self.local, shared).map_err(|e| e.to_string())?;
         let video = match self.spec.video_codec {
             VideoCodec::Vp8 => VideoFormat::Vp8,
             VideoCodec::H264 => VideoFormat::H264,
         };
-        let ice = IceDtls::client(&self.common.transport, Some(video), self.local, now);
+        let shared_transport = &self.common.transport;
+        let ice = match self.spec.protocol {
+            // Its connection begins with the answer.
+            Protocol::Tcp => IceDtls::client_on_tcp(shared_transport, Some(video), now),
+            Protocol::Udp => {
+                (self.port, self.local) =
+                    Port::open(self.local, shared).map_err(|e| e.to_string())?;
+                IceDtls::client(shared_transport, Some(video), self.local, now)
+            }
+        };
         self.ice = Some(ice.map_err(|e| e.to_string())?);
         Ok(())
     }
@@ -212,8 +222,21 @@ impl Peer {
         let negotiated =
             ice.accept_answer(&answer.sdp).map_err(|error| BotError::new(error.to_string()))?;
         self.pool = self.offered.take().unwrap_or(self.pool);
+        if self.spec.protocol == Protocol::Tcp && matches!(self.port, Port::Closed) {
+            self.connect_by_tcp(&answer.sdp)?;
+        }
         self.agreed(&negotiated, answer, now);
         Ok(())
+    }
+
+    /// Connects to where the answer says that TCP is taken.
+    fn connect_by_tcp(&mut self, answer: &str) -> Result<(), BotError> {
+        let to = passive_candidate(answer)
+            .ok_or_else(|| BotError::new("the answer has no passive TCP candidate"))?;
+        let (stream, local) = Stream::connect(to).map_err(|e| BotError::new(e.to_string()))?;
+        (self.port, self.local) = (Port::Stream(stream), local);
+        let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
+        ice.connects_from(local).map_err(|error| BotError::new(error.to_string()))
     }
 
     /// Takes the offer of another member of a mesh, and answers.
@@ -359,8 +382,38 @@ impl Peer {
         health.drop("receive_buffer_full", self.port.kernel_drops());
     }
 
+    /// Takes what has arrived by its connection.
+    fn receive_stream(&mut self, work: &mut Work) {
+        let Port::Stream(stream) = &mut self.port else { return };
+        let from = stream.peer();
+        let Some(mut decoder) = stream.lend() else { return };
+        for _ in 0..Stream::READS {
+            let Port::Stream(stream) = &mut self.port else { return };
+            if !stream.read(&mut decoder) {
+                break;
+            }
+            let now = Instant::now();
+            loop {
+                match decoder.next_frame() {
+                    Ok(Some(packet)) => {
+                        self.take_packet((from, now), packet, now, &mut work.health);
+                    }
+                    Ok(None) => break,
+                    Err(error) => return self.fail(format!("its TCP connection: {error}")),
+                }
+            }
+        }
+        if let Port::Stream(stream) = &mut self.port {
+            stream.give_back(decoder);
+        }
+    }
+
     /// Takes what has arrived at a socket of its own; false where that was nothing.
     pub(super) fn receive(&mut self, batch: &mut RecvBatch, work: &mut Work) -> bool {
+        if matches!(self.port, Port::Stream(_)) {
+            self.receive_stream(work);
+            return false;
+        }
         let Port::Own(socket) = &self.port else { return false };
         match socket.recv(batch) {
             Ok(0) => return false,
@@ -401,12 +454,23 @@ impl Peer {
         now: Instant,
         health: &mut Health,
     ) -> bool {
+        self.take_packet((datagram.src.into(), datagram.arrival), datagram.data, now, health)
+    }
+
+    /// Takes one packet, from where it came and when.
+    fn take_packet(
+        &mut self,
+        (from, arrival): (TransportAddress, Instant),
+        data: &[u8],
+        now: Instant,
+        health: &mut Health,
+    ) -> bool {
         health.received += 1;
-        let (Some(first), Some(ice)) = (datagram.data.first(), &mut self.ice) else { return false };
+        let (Some(first), Some(ice)) = (data.first(), &mut self.ice) else { return false };
         match rtp::header::classify(*first) {
             rtp::header::Kind::SrtpOrSrtcp => {
                 // Counted by the media, by reason.
-                let _ = self.media.handle_datagram(datagram.arrival, datagram.data);
+                let _ = self.media.handle_datagram(arrival, data);
                 if !self.media.take_urgent() {
                     return false;
                 }
@@ -416,7 +480,7 @@ impl Peer {
             rtp::header::Kind::Stun | rtp::header::Kind::Dtls => {
                 self.handshake += 1;
                 self.ice_at = None;
-                match ice.handle_datagram(now, datagram.src, self.local, datagram.data) {
+                match ice.handle_datagram(now, from, self.local, data) {
                     Ok(()) => {}
                     Err(TransportError::Failed(why)) => {
                         self.state = State::Failed(format!("ICE or DTLS failed: {why}"));
@@ -439,13 +503,19 @@ impl Peer {
             self.serve_ice(now, work);
         }
         if let (State::Connected, Some(remote)) = (&self.state, self.remote) {
-            let port = &self.port;
+            let port = &mut self.port;
             self.media.poll(now, &mut |datagram| work.push(port, remote, datagram));
             if self.media.left() {
                 self.state = State::Left;
             }
         }
-        work.flush_own(&self.port);
+        work.flush_own(&mut self.port);
+        if let Port::Stream(stream) = &self.port
+            && let Some(error) = stream.broken()
+        {
+            let why = format!("its TCP connection to {} broke: {error}", self.candidates);
+            self.fail(why);
+        }
         if let State::Joining(Some(since)) = &self.state
             && *since + self.connect_timeout <= now
         {
@@ -476,7 +546,7 @@ impl Peer {
         loop {
             match ice.poll() {
                 Ok(Output::Transmit { destination, data, .. }) => {
-                    work.push(&self.port, destination, &data);
+                    work.push(&mut self.port, destination, &data);
                 }
                 Ok(Output::Event(Event::Connected { keys, remote })) => {
                     self.remote = Some(remote);

@@ -6,7 +6,9 @@
 //! few system calls, whoever they belong to.
 
 use super::Health;
+use super::stream::Stream;
 use net::{Poller, SendBatch, SocketOptions, UdpBatchSocket};
+use rtp::TransportAddress;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -25,6 +27,8 @@ pub(super) enum Port {
     Own(UdpBatchSocket),
     /// An address of the thread's shared socket.
     Shared(Ipv4Addr),
+    /// A connection by TCP.
+    Stream(Stream),
     /// None any more, or not yet.
     Closed,
 }
@@ -52,7 +56,7 @@ impl Port {
     pub(super) fn kernel_drops(&self) -> u64 {
         match self {
             Self::Own(socket) => socket.kernel_drops().unwrap_or(0),
-            Self::Shared(_) | Self::Closed => 0,
+            Self::Shared(_) | Self::Stream(_) | Self::Closed => 0,
         }
     }
 }
@@ -132,13 +136,21 @@ impl Work {
     }
 
     /// Queues a datagram of a bot; one of a shared socket leaves with [`Self::flush_shared`].
-    pub(super) fn push(&mut self, port: &Port, destination: SocketAddr, datagram: &[u8]) {
-        let queued = match (port, &mut self.shared) {
+    pub(super) fn push(&mut self, port: &mut Port, to: TransportAddress, datagram: &[u8]) {
+        let destination = to.socket;
+        let queued = match (&mut *port, &mut self.shared) {
             (Port::Own(_), _) => {
                 if self.own.is_full() {
                     self.flush_own(port);
                 }
                 self.own.push(destination, datagram)
+            }
+            (Port::Stream(stream), _) => {
+                match stream.push(datagram) {
+                    true => self.health.sent += 1,
+                    false => self.health.drop("send_buffer_full", 1),
+                }
+                return;
             }
             (Port::Shared(source), Some((socket, batch))) => {
                 if batch.is_full() {
@@ -156,10 +168,12 @@ impl Work {
         }
     }
 
-    /// Sends what is queued for a bot's own socket.
-    pub(super) fn flush_own(&mut self, port: &Port) {
-        if let Port::Own(socket) = port {
-            flush(&mut self.own, socket, &mut self.health);
+    /// Sends what is queued for a bot's own socket or connection.
+    pub(super) fn flush_own(&mut self, port: &mut Port) {
+        match port {
+            Port::Own(socket) => flush(&mut self.own, socket, &mut self.health),
+            Port::Stream(stream) => stream.write(),
+            Port::Shared(_) | Port::Closed => {}
         }
     }
 

@@ -50,7 +50,7 @@ impl Server {
                 loop {
                     match ice.poll().unwrap() {
                         Output::Transmit { destination, data, .. } => {
-                            socket.send_to(&data, destination).unwrap();
+                            socket.send_to(&data, destination.socket).unwrap();
                         }
                         Output::Event(transport::Event::Connected { keys, remote: address }) => {
                             media.install(&keys, Instant::now());
@@ -62,7 +62,7 @@ impl Server {
                 }
                 if let Some(remote) = remote {
                     media.poll(Instant::now(), &mut |data| {
-                        let _ = socket.send_to(data, remote);
+                        let _ = socket.send_to(data, remote.socket);
                     });
                 }
             }

@@ -5,6 +5,7 @@ use super::port::{Port, SharedSocket, Work};
 use super::{Command, Common, Health, Reply, lock};
 use crate::bots::BotError;
 use net::{Events, Poller, RecvBatch, Waker};
+use rtp::Protocol;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -201,6 +202,11 @@ impl Worker {
             self.deadlines.push(Reverse((at, bot)));
         }
         peer.armed = next;
+        if let Port::Stream(stream) = &mut peer.port
+            && stream.watch(&self.poller, bot).is_err()
+        {
+            peer.fail("its connection cannot be watched: no descriptor is left".into());
+        }
         if peer.closed() {
             match std::mem::replace(&mut peer.port, Port::Closed) {
                 Port::Own(socket) => {
@@ -209,6 +215,7 @@ impl Worker {
                     // The last descriptor of the socket: closing it takes it out anyway.
                     let _ = self.poller.remove(&socket);
                 }
+                Port::Stream(stream) => stream.unwatch(&self.poller),
                 Port::Shared(ip) => self.sharing[SharedSocket::place(ip)] = None,
                 Port::Closed => {}
             }
@@ -248,7 +255,10 @@ impl Worker {
     fn command(&mut self, command: Command) {
         let bot = match command {
             Command::Add { bot, spec, says, now } => {
-                let shared = self.work.shared().and_then(SharedSocket::next);
+                let shared = match spec.protocol {
+                    Protocol::Udp => self.work.shared().and_then(SharedSocket::next),
+                    Protocol::Tcp => None,
+                };
                 let peer = Peer::new(&self.common, *spec, says, now, shared);
                 match &peer.port {
                     Port::Own(socket) => {
@@ -259,7 +269,7 @@ impl Worker {
                         }
                     }
                     Port::Shared(_) => self.sharing.push(Some(bot)),
-                    Port::Closed => {}
+                    Port::Stream(_) | Port::Closed => {}
                 }
                 self.peers.insert(bot, peer);
                 bot

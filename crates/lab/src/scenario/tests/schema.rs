@@ -202,7 +202,7 @@ fn both_refuse_what_is_wrong() {
         (head, "rooms: [{ people: { bot: 2 }, roles: [{ name: a, speaks_pct: 101 }] }]\n"),
         (head, "rooms: [{ ramping: { stages: [{ people: 1 }] } }]\n"),
         (head, "rooms: [{ churn: {}, arrival: { rate_per_second: 1, stay: 5s, max: 1 } }]\n"),
-        (head, "rooms: [{ people: { bot: 2 } }]\nmedia: { transport: tcp }\n"),
+        (head, "rooms: [{ people: { bot: 2 } }]\nmedia: { transport: sctp }\n"),
         (head, "rooms: [{ people: { bot: 2 } }]\nthresholds: { los_pct: [\"max < 1\"] }\n"),
         (head, "rooms: [{ people: { bot: 2 } }]\nthresholds: { loss_pct: [\"p90 < 1\"] }\n"),
         (

@@ -1,0 +1,54 @@
+//! A call goes on where the way of its packets changes.
+
+use crate::peer::{Peer, meet, run};
+use crate::target::Server;
+use wire::room::MediaKind;
+
+/// How many frames of each kind two peers got of each other.
+fn counts(peers: &[&mut Peer]) -> [[usize; 2]; 2] {
+    let kinds = [MediaKind::Audio, MediaKind::Video];
+    [0, 1].map(|at| kinds.map(|kind| peers[at].heard_of(kind).count()))
+}
+
+/// Runs two peers until each has got two more seconds of sound and pictures.
+fn go_on(peers: &mut [&mut Peer; 2], what: &str) {
+    let before = counts(peers);
+    run(peers, what, |peers| {
+        let now = counts(peers);
+        let enough =
+            |at: usize| now[at][0] >= before[at][0] + 100 && now[at][1] >= before[at][1] + 40;
+        enough(0) && enough(1)
+    });
+}
+
+#[test]
+fn a_call_goes_on_when_an_address_changes() {
+    let server = Server::start("{}");
+    let (mut ada, _seat) = Peer::join(&server, "paths", "ada", 1);
+    let (mut min, _other) = Peer::join(&server, "paths", "min", 2);
+    meet(&mut [&mut ada, &mut min]);
+    let [old, new] = ada.rebind();
+    go_on(&mut [&mut ada, &mut min], "media from and to the new address");
+    assert_ne!(old, new);
+    assert!(server.log().contains("media moved"), "{}", server.log());
+    for reason in ["replayed", "authentication_failed", "malformed"] {
+        assert_eq!(server.dropped("in", reason), 0, "{reason}");
+    }
+}
+
+#[test]
+fn a_call_goes_on_through_an_ice_restart() {
+    let server = Server::start("{}");
+    let (mut ada, mut seat) = Peer::join(&server, "paths", "ada", 1);
+    let (mut min, _other) = Peer::join(&server, "paths", "min", 2);
+    meet(&mut [&mut ada, &mut min]);
+    ada.restart_ice(&mut seat);
+    go_on(&mut [&mut ada, &mut min], "media after the restart");
+    // On another path at once, as after a change of network.
+    ada.restart_ice(&mut seat);
+    ada.rebind();
+    go_on(&mut [&mut ada, &mut min], "media on another path");
+    for reason in ["replayed", "authentication_failed", "malformed"] {
+        assert_eq!(server.dropped("in", reason), 0, "{reason}: the keys stayed");
+    }
+}
