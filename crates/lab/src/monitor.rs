@@ -36,6 +36,8 @@ pub struct Counters {
     mix: BTreeMap<String, u64>,
     /// Ticks of the signaling loop: due, missed.
     signaling: Option<(f64, f64)>,
+    /// Those over 5 ms late, and how late the latest was since the server's start, in ms.
+    signaling_late: (f64, Option<f64>),
 }
 
 impl Counters {
@@ -58,6 +60,14 @@ impl Counters {
                 }
                 "moim_signaling_ticks_missed_total" => {
                     counters.signaling.get_or_insert_default().1 += value;
+                    continue;
+                }
+                "moim_signaling_ticks_over_5_ms_total" => {
+                    counters.signaling_late.0 += value;
+                    continue;
+                }
+                "moim_signaling_delay_worst_us" => {
+                    counters.signaling_late.1 = Some(value / 1000.0);
                     continue;
                 }
                 "moim_dropped_total" => {
@@ -318,6 +328,10 @@ impl Monitor {
         usage.mbit_out_per_s = mbit(before.bytes_out, after.bytes_out);
         if let (Some(then), Some(now)) = (before.signaling, after.signaling) {
             usage.signaling_ticks = Some(((now.0 - then.0) as u64, (now.1 - then.1) as u64));
+        }
+        if let Some(worst) = after.signaling_late.1 {
+            let over = (after.signaling_late.0 - before.signaling_late.0).max(0.0);
+            usage.signaling_delay = Some((over as u64, worst));
         }
         for (reason, count) in &after.drops {
             let new = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));

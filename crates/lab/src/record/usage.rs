@@ -44,6 +44,10 @@ pub struct ServerUsage {
     /// them; null where it does not.
     #[serde(default)]
     pub signaling_ticks: Option<(u64, u64)>,
+    /// Ticks of its signaling loop that were over 5 ms late, and how late the latest was since its start, in ms;
+    /// null where it does not tell.
+    #[serde(default)]
+    pub signaling_delay: Option<(u64, f64)>,
     /// Small requests that the lab made, and how many of them were not answered in
     /// [`crate::monitor::PROBE_LATE`].
     #[serde(default)]

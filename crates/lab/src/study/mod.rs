@@ -5,6 +5,7 @@
 //! rows made from them.
 
 mod audio_room;
+mod limited;
 mod mesh_vs_sfu;
 mod session;
 mod sfu;

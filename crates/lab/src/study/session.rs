@@ -1,5 +1,6 @@
 //! Sessions of a study: a scenario run, with its record read back.
 
+use super::limited::{Limited, Limits};
 use super::{Name, StudyOptions};
 use crate::canary;
 use crate::cpus::CpuSets;
@@ -71,6 +72,13 @@ impl Session {
         (kbps > 0.0).then_some(kbps / 1000.0)
     }
 
+    /// How often the server's signaling loop was over 5 ms late, and how late at worst, in ms; none where it does
+    /// not tell.
+    pub fn signaling_delay(&self) -> Option<(u64, f64)> {
+        let told = self.machine.iter().filter_map(|r| r.server.as_ref()?.signaling_delay);
+        told.reduce(|(sum, worst), (over, now)| (sum + over, now.max(worst)))
+    }
+
     /// Mean of a figure over the windows that end at `from_s` or later.
     pub fn mean_from(
         &self,
@@ -119,6 +127,8 @@ pub struct Sessions {
     /// Small and short.
     pub quick: bool,
     options: LoadOptions,
+    /// What broke first is to be proven.
+    prove: bool,
     names: Vec<String>,
     missing: Vec<String>,
     people: usize,
@@ -143,6 +153,7 @@ impl Sessions {
                 // Lines of many sessions stay readable one after the other.
                 plain: true,
             },
+            prove: false,
             names: Vec::new(),
             missing: Vec::new(),
             people: 0,
@@ -180,6 +191,40 @@ impl Sessions {
         result
     }
 
+    /// Runs a scenario against a server behind a link of its own, and once more to prove what broke first. `text`:
+    /// all but name and target.
+    ///
+    /// # Errors
+    /// As [`Sessions::run`], and where there can be no such link.
+    pub(super) async fn run_limited(
+        &mut self,
+        name: &str,
+        limits: Limits,
+        text: &str,
+    ) -> Result<Session, String> {
+        let cpu = net::thread::current_thread_cpus().unwrap_or_default().first().copied();
+        let (exe, dir) = (self.options.server_exe.clone(), self.options.runs_dir.clone());
+        let exe = exe.map_or_else(std::env::current_exe, Ok);
+        let started = match exe {
+            Ok(exe) => Limited::start(&exe, limits, cpu.unwrap_or(0), &dir).await,
+            Err(error) => Err(format!("this binary is not to be found: {error}")),
+        };
+        let result = match started {
+            Err(reason) => Err(reason),
+            Ok(server) => {
+                let text = format!("target: {{ url: \"{}\" }}\n{text}", server.url);
+                self.prove = true;
+                let ran = self.try_run(name, &text, run::interrupted()).await;
+                self.prove = false;
+                ran
+            }
+        };
+        if let Err(reason) = &result {
+            self.missing.push(format!("session {name}: {reason}"));
+        }
+        result
+    }
+
     async fn try_run(
         &mut self,
         name: &str,
@@ -199,7 +244,13 @@ impl Sessions {
             interrupt,
         )
         .await;
-        let ran = ran.map_err(|no_run| no_run.to_string())?;
+        let mut ran = ran.map_err(|no_run| no_run.to_string())?;
+        if self.prove {
+            let path = self.options.runs_dir.join(format!("{name}.yaml"));
+            std::fs::write(&path, &text).map_err(|error| error.to_string())?;
+            let options = LoadOptions { scenario: path, ..self.options.clone() };
+            run::prove(&mut ran, &options).await;
+        }
         let load_average = crate::proc::machine().load_average.first().copied();
         let record = record::read(&ran.dir).map_err(|error| error.to_string())?;
         let summary = &ran.summary;

@@ -1,0 +1,188 @@
+//! A server behind a link of its own: in a network namespace beside this one, reached over a veth pair whose far
+//! side `tbf` limits, and under a CPU quota where asked. Needs root.
+
+use crate::guard::Guard;
+use crate::http;
+use crate::scenario::Url;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The two ends of the link, from the addresses for documentation of RFC 5737.
+const NEAR: &str = "192.0.2.1/30";
+const FAR: &str = "192.0.2.2";
+const PORT: u16 = 7880;
+/// The namespace ends by itself after so many seconds.
+const LONGEST: &str = "1800";
+/// The server has so long to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Length of a quota's period in µs.
+const PERIOD_US: f64 = 100_000.0;
+
+/// What the server has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Of its link, to the people.
+    pub mbit_per_s: f64,
+    /// Of CPU; none: all of it.
+    pub cores: Option<f64>,
+}
+
+/// A server behind its link; dropping it ends both.
+#[derive(Debug)]
+pub(super) struct Limited {
+    holder: Child,
+    server: Option<Child>,
+    near: String,
+    quota: Option<PathBuf>,
+    /// Where the server answers.
+    pub url: Url,
+    _guard: Guard,
+}
+
+impl Limited {
+    /// Starts `exe serve` behind a link of its own, on one CPU; its settings and its log go into `dir`.
+    ///
+    /// # Errors
+    /// What could not be made, in words: no root, no namespaces, no `tbf`.
+    pub(super) async fn start(
+        exe: &Path,
+        limits: Limits,
+        cpu: usize,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let near = format!("moim-a{}", std::process::id());
+        let far = format!("moim-b{}", std::process::id());
+        let mut guard = Guard::start(None).map_err(|error| error.to_string())?;
+        let holder = Command::new("unshare")
+            .args(["-n", "sleep", LONGEST])
+            .stdin(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
+        let group = holder.id();
+        guard.watch(group).map_err(|error| error.to_string())?;
+        let url = Url { host: FAR.into(), port: PORT };
+        let mut this = Self { holder, server: None, near, quota: None, url, _guard: guard };
+        // Until the child has its namespace.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        this.link(&far, limits.mbit_per_s)?;
+        if let Some(cores) = limits.cores {
+            this.quota = Some(quota(cores).map_err(|error| format!("no CPU quota: {error}"))?);
+        }
+        this.serve(exe, cpu, dir, group)?;
+        this.wait_ready(dir).await?;
+        Ok(this)
+    }
+
+    fn inside(&self) -> Vec<String> {
+        vec!["nsenter".into(), format!("--net=/proc/{}/ns/net", self.holder.id())]
+    }
+
+    fn link(&self, far: &str, mbit_per_s: f64) -> Result<(), String> {
+        let near = self.near.as_str();
+        let holder = self.holder.id().to_string();
+        let inside = self.inside();
+        let inside = |line: &[&str]| {
+            let line = line.iter().map(|word| (*word).to_owned());
+            inside.iter().cloned().chain(line).collect::<Vec<_>>()
+        };
+        let rate = format!("{}kbit", (mbit_per_s * 1000.0).round());
+        let outside = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect();
+        let lines: [Vec<String>; 7] = [
+            outside(&["ip", "link", "add", near, "type", "veth", "peer", "name", far]),
+            outside(&["ip", "link", "set", far, "netns", &holder]),
+            outside(&["ip", "address", "add", NEAR, "dev", near]),
+            outside(&["ip", "link", "set", near, "up"]),
+            inside(&["ip", "address", "add", &format!("{FAR}/30"), "dev", far]),
+            inside(&["ip", "link", "set", far, "up"]),
+            inside(&[
+                "tc", "qdisc", "add", "dev", far, "root", "tbf", "rate", &rate, "burst", "32k",
+                "latency", "50ms",
+            ]),
+        ];
+        lines.iter().try_for_each(|line| must(line))
+    }
+
+    fn serve(&mut self, exe: &Path, cpu: usize, dir: &Path, group: u32) -> Result<(), String> {
+        let config = dir.join("limited.yaml");
+        let text = format!(
+            "http: {{ bind: \"{FAR}:{PORT}\" }}\nmedia: {{ bind: [{FAR}] }}\nguests: all\n\
+             limits: {{ participants_per_room: 500 }}\n"
+        );
+        let written =
+            fs::write(&config, text).and_then(|()| fs::File::create(dir.join("limited.log")));
+        let log = written.map_err(|error| format!("{}: {error}", dir.display()))?;
+        let mut line = self.inside();
+        if let Some(quota) = &self.quota {
+            let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", quota.display());
+            line.extend(["sh".into(), "-c".into(), enter, "sh".into()]);
+        }
+        line.extend(["taskset".into(), "-c".into(), cpu.to_string()]);
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).arg(exe).args(["serve", "--config"]).arg(&config);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.process_group(group as i32);
+        self.server = Some(command.spawn().map_err(|error| format!("{}: {error}", line[0]))?);
+        Ok(())
+    }
+
+    async fn wait_ready(&mut self, dir: &Path) -> Result<(), String> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if http::get(&self.url, "/healthz", Duration::from_secs(1)).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let log = fs::read_to_string(dir.join("limited.log")).unwrap_or_default();
+        let last = log.lines().next_back().unwrap_or_default();
+        Err(format!("the server behind the link did not answer; its log ends: {last}"))
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for child in self.server.iter_mut().chain([&mut self.holder]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Where the far end is gone already, so is this one.
+        let _ =
+            Command::new("ip").args(["link", "delete", &self.near]).stderr(Stdio::null()).status();
+        if let Some(quota) = &self.quota {
+            let _ = fs::remove_dir(quota);
+        }
+    }
+}
+
+/// Runs a command line, which must succeed.
+fn must(line: &[String]) -> Result<(), String> {
+    let output = Command::new(&line[0]).args(&line[1..]).output();
+    let output = output.map_err(|error| format!("{}: {error}", line[0]))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{}` failed: {} (limited links need root)", line.join(" "), why.trim()))
+}
+
+/// A control group of so many cores, of version 1 or 2.
+fn quota(cores: f64) -> io::Result<PathBuf> {
+    let name = format!("moim-study-{}", std::process::id());
+    let us = (cores * PERIOD_US).round();
+    let v1 = Path::new("/sys/fs/cgroup/cpu");
+    if v1.is_dir() {
+        let dir = v1.join(name);
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join("cpu.cfs_quota_us"), us.to_string())?;
+        return Ok(dir);
+    }
+    let dir = Path::new("/sys/fs/cgroup").join(name);
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join("cpu.max"), format!("{us} {PERIOD_US}"))?;
+    Ok(dir)
+}
