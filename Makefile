@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends bench-bots bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends evidence-shards bench-bots bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -61,6 +61,9 @@ evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a 
 
 evidence-ends: build ## runs that are interrupted or killed: record, report, processes, terminal
 	@scripts/evidence-ends.sh
+
+evidence-shards: build ## two shards: an even load, and what the second adds to a packet (6 min)
+	@scripts/evidence-shards.sh
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh

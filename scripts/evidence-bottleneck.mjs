@@ -20,7 +20,14 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY, finish, load, loadavg, random } from "./evidence.mjs";
+import {
+  BINARY,
+  finish,
+  load,
+  loadavg,
+  random,
+  stayAwake,
+} from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
 const SECONDS = 33;
@@ -93,6 +100,9 @@ async function namespace(mbit) {
 async function serve({ wrap = [], flags = [], address = SERVER, cpu = "0" }) {
   const pinned = cpu === null ? [] : ["taskset", "-c", cpu];
   const line = [...wrap, ...pinned, BINARY, "serve", ...flags];
+  // Apart from the server the bots have a CPU that is idle most of the time.
+  const sleepy = cpu === null ? [] : [1];
+  const rest = stayAwake(200, sleepy);
   const child = spawn(line[0], line.slice(1), { stdio: "ignore" });
   const ended = new Promise((done) => child.once("exit", done));
   const url = `http://${address}:7880`;
@@ -108,6 +118,7 @@ async function serve({ wrap = [], flags = [], address = SERVER, cpu = "0" }) {
   const stop = async () => {
     child.kill("SIGINT");
     await ended;
+    rest();
   };
   return { url, pid: child.pid, stop };
 }

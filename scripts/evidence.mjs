@@ -64,18 +64,24 @@ export async function healthy(scenario, { most = 2, ...options } = {}) {
  * milliseconds to wake one, and what is measured would be that. The loops are nice to everything else, and
  * rest for a moment each millisecond: without, a 6.18 kernel was seen to starve others of a CPU for a minute.
  */
-export function stayAwake(seconds) {
+export function stayAwake(seconds, which = cpus().map((_, cpu) => cpu)) {
   const loop =
     "while (1) { for (1 .. 20000) {} select(undef, undef, undef, 0.0001) }";
-  const loops = cpus().map((_, cpu) => {
+  const loops = which.map((cpu) => {
     const line = ["-n", 19, "taskset", "-c", cpu, "timeout", seconds];
     line.push("perl", "-e", loop);
     return spawn("nice", line.map(String), { stdio: "ignore" });
   });
-  process.once("exit", () => loops.forEach((child) => child.kill()));
-  for (const signal of ["SIGINT", "SIGTERM"])
-    process.once(signal, () => process.exit(1));
+  const end = () => loops.forEach((child) => child.kill());
+  process.once("exit", end);
+  return () => {
+    process.off("exit", end);
+    end();
+  };
 }
+
+for (const signal of ["SIGINT", "SIGTERM"])
+  process.once(signal, () => process.exit(1));
 
 /**
  * Rows that one binary has made before, by what they are, in target/evidence/NAME.jsonl: long evidence goes
