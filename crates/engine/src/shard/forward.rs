@@ -50,10 +50,13 @@ impl Shard {
                 {
                     self.stats.copies += 1;
                     self.stats.out_drops.add(reason);
+                    if slot.current != Some(track_index) {
+                        continue;
+                    }
                     // Sound goes on with what comes next, a picture only with a keyframe.
                     if priority == Priority::High {
                         slot.rewrite.skip(opened.counters.index);
-                    } else if slot.current == Some(track_index) && !slot.hold() {
+                    } else if !slot.hold() {
                         superseded.push((track_index, *subscription));
                     }
                     continue;
