@@ -45,6 +45,8 @@ const FIRST: u64 = 16;
 /// The connections of a media thread.
 pub(crate) struct TcpPort {
     listeners: Vec<Listener>,
+    /// Those that wait for a descriptor.
+    resting: Vec<usize>,
     poller: Poller,
     events: Events,
     connections: Vec<Option<Connection>>,
@@ -115,6 +117,7 @@ impl TcpPort {
         let counter = |name, help| metrics.registry.counter(name, help, &[("thread", thread)]);
         Ok(Self {
             listeners,
+            resting: Vec::new(),
             poller,
             events: Events::with_capacity(256),
             connections: Vec::new(),
@@ -184,8 +187,13 @@ impl TcpPort {
 
     fn accept(&mut self, listener: usize, now: Instant) {
         for _ in 0..ACCEPTS {
-            // Who hung up meanwhile, or a descriptor that is not to be had: the next comes when it comes.
-            let Ok(Some((stream, peer))) = self.listeners[listener].accept() else { return };
+            let (stream, peer) = match self.listeners[listener].accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                // Who hung up meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => return self.rest(listener, &error),
+            };
             if self.by_peer.len() >= MAX_CONNECTIONS {
                 self.counts.refused.inc();
                 continue;
@@ -217,6 +225,15 @@ impl TcpPort {
             }
             self.by_peer.insert(peer, index);
             self.counts.open.add(1);
+        }
+    }
+
+    /// There is no descriptor for who waits: who comes waits until the next sweep.
+    fn rest(&mut self, listener: usize, error: &io::Error) {
+        self.counts.refused.inc();
+        tracing::warn!(%error, "no connection of media can be accepted");
+        if self.poller.remove(&self.listeners[listener]).is_ok() {
+            self.resting.push(listener);
         }
     }
 
@@ -346,6 +363,11 @@ impl TcpPort {
     }
 
     fn sweep(&mut self, now: Instant) {
+        for listener in std::mem::take(&mut self.resting) {
+            if self.poller.add(&self.listeners[listener], listener as u64).is_err() {
+                self.resting.push(listener);
+            }
+        }
         for index in 0..self.connections.len() {
             if self.connections[index].as_ref().is_some_and(|c| c.until <= now) {
                 self.counts.silent.inc();
@@ -557,6 +579,18 @@ mod tests {
         let last_sound = found.iter().rposition(|(fill, _)| *fill == 2).unwrap();
         assert_eq!(found.len() - 1 - last_sound, waited_here, "sound overtakes what waits here");
         assert!(world.port.has_room(world.peer, Priority::Low), "he has caught up");
+    }
+
+    #[test]
+    fn who_finds_no_descriptor_is_waited_for_without_haste() {
+        let mut world = World::new();
+        world.port.rest(0, &io::Error::from_raw_os_error(24));
+        let waiting = TcpStream::connect(world.port.listeners[0].local_addr().unwrap()).unwrap();
+        let mut fds = [PollFd::readable(world.port.poller())];
+        assert_eq!(net::wait(&mut fds, Some(Duration::from_millis(20))).unwrap(), 0, "no haste");
+        world.port.serve(Instant::now() + SWEEP);
+        world.wait();
+        assert!(world.port.by_peer.contains_key(&waiting.local_addr().unwrap()));
     }
 
     #[test]
