@@ -80,6 +80,7 @@ impl Client {
             mid: mid.to_string(),
             kind: Kind::Audio,
             name: "microphone".into(),
+            opaque: false,
         }];
         let offer = Offer { sdp: offer.to_sdp_string(), tracks, session };
         let answer = signaling.ask(room::OFFER, json!(offer));

@@ -119,6 +119,7 @@ impl Peer {
             mid: mid.to_string(),
             kind,
             name: name_of(kind).into(),
+            opaque: false,
         });
         let offered =
             Offered { pending, sdp: offer.to_sdp_string(), tracks: tracks.collect(), slots };
@@ -201,6 +202,7 @@ impl Peer {
             mid: line.mid.to_string(),
             kind: line.kind,
             name: name_of(line.kind).into(),
+            opaque: false,
         };
         lines.map(track).collect()
     }

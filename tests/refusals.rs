@@ -51,8 +51,12 @@ fn case(
 fn cases(other: &str, theirs: &str) -> Vec<Case> {
     use ErrorCode as E;
     let into = |room: &str| vec![("room.join", join(room, json!({})))];
-    let video =
-        OfferedTrack { mid: "1".into(), kind: wire::room::MediaKind::Video, name: "c".into() };
+    let video = OfferedTrack {
+        mid: "1".into(),
+        kind: wire::room::MediaKind::Video,
+        name: "c".into(),
+        opaque: false,
+    };
     let offer = json!({ "sdp": "v=0\r\n", "tracks": [video] });
     vec![
         case(

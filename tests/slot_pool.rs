@@ -26,6 +26,7 @@ fn published(negotiated: &rtp::negotiated::Negotiated, key: u64) -> Vec<Publishe
         mid: line.mid.clone(),
         name: String::new(),
         key: TrackKey(key + i as u64),
+        opaque: false,
     };
     sending.iter().enumerate().map(with_key).collect()
 }
@@ -60,6 +61,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
         let mut effects = Effects::default();
         room.join(guest, format!("guest {round}"), ShardIndex(0), &mut effects).unwrap();
         let session = Fixed {
+            red: false,
             seed: round,
             video: Codec::Vp8,
             send_audio: true,

@@ -2,7 +2,11 @@
 //! between them. No socket, no clock, no handshake; a seed repeats byte for byte.
 
 mod churn;
+mod formats;
+mod hand;
 mod mcu;
+mod pausing;
 mod pressure;
 mod rooms;
+mod speakers;
 mod world;

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use transport::Fixed;
+use transport::{Fixed, FixedPeer};
 use wire::event::SlotChange;
 use wire::room::MediaKind;
 
@@ -67,6 +67,17 @@ pub struct Made {
     pub audio: Topology,
     pub video: Topology,
     pub shards: u16,
+}
+
+/// What someone does by himself.
+#[derive(Debug, Clone, Copy)]
+struct Does {
+    /// He speaks all the time; else what he says is up to the test.
+    speaks: bool,
+    /// He shows a clip…
+    video: bool,
+    /// …or a picture of the test's.
+    films: bool,
 }
 
 pub const LAN: Link = Link { delay_ms: 2, jitter_ms: 0, loss_permille: 0 };
@@ -144,6 +155,9 @@ pub struct World {
     pub behind: BTreeMap<SocketAddr, Priority>,
     /// How long packets wait until a shard reads them.
     pub read_late: Duration,
+    /// Whether those who come can do RED, and whether what they send is encrypted end to end.
+    pub red: bool,
+    pub opaque: bool,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
@@ -293,9 +307,14 @@ impl World {
 
     /// A room of this kind.
     pub fn of(seed: u64, link: Link, kind: Made) -> Self {
+        Self::with_slots(seed, link, kind, (32, 64))
+    }
+
+    /// A room of this kind, where nobody has more slots of audio and video than these.
+    pub fn with_slots(seed: u64, link: Link, kind: Made, most: (u32, u32)) -> Self {
         let origin = Instant::now();
         let Made { audio, video, shards } = kind;
-        let limits = RoomLimits { people: 200, audio_slots: 32, video_slots: 64 };
+        let limits = RoomLimits { people: 200, audio_slots: most.0, video_slots: most.1 };
         let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
         let indices = || (0..shards).map(ShardIndex);
         Self {
@@ -320,6 +339,8 @@ impl World {
             by_tcp: false,
             behind: BTreeMap::new(),
             read_late: Duration::ZERO,
+            red: false,
+            opaque: false,
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),
@@ -342,11 +363,30 @@ impl World {
 
     /// Someone comes in; the server has his keys, he has not yet.
     pub fn begin_handshake(&mut self, video: bool) -> PersonKey {
-        let shard = ShardIndex((self.next_key / 20 % self.shards.len() as u64) as u16);
-        self.begin_on(shard, video)
+        self.begin(Does { speaks: true, video, films: false })
     }
 
-    fn begin_on(&mut self, shard: ShardIndex, video: bool) -> PersonKey {
+    /// Someone comes in whose sound is made by the test; nothing is expected of it.
+    pub fn join_silent(&mut self, video: bool) -> PersonKey {
+        self.join_by_hand(Does { speaks: false, video, films: false })
+    }
+
+    /// Someone comes in whose sound and picture are made by the test.
+    pub fn join_filming(&mut self) -> PersonKey {
+        self.join_by_hand(Does { speaks: false, video: false, films: true })
+    }
+
+    fn join_by_hand(&mut self, does: Does) -> PersonKey {
+        let key = self.begin(does);
+        let expected = self.expected.clone();
+        self.finish_handshake(key);
+        self.expected = expected;
+        key
+    }
+
+    fn begin(&mut self, does: Does) -> PersonKey {
+        let shard = ShardIndex((self.next_key / 20 % self.shards.len() as u64) as u16);
+        let Does { speaks, video, films } = does;
         let number = self.next_key;
         self.next_key += 10;
         let key = PersonKey(number);
@@ -355,14 +395,15 @@ impl World {
             seed: self.random.below(u64::MAX),
             video: Codec::Vp8,
             send_audio: true,
-            send_video: video,
-            audio_slots: 4,
-            video_slots: 12,
+            send_video: video || films,
+            red: self.red,
+            audio_slots: self.room.limits().audio_slots.min(4),
+            video_slots: self.room.limits().video_slots.min(12),
         };
         let media = BotMedia::new(Config {
             seed: session.seed,
             cname: name.clone(),
-            voice: Some(fixtures().voice(number as u32)),
+            voice: speaks.then(|| fixtures().voice(number as u32)),
             clip: video.then(|| fixtures().clip(VideoSource::P360)).flatten(),
             joined: self.now.at,
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
@@ -459,6 +500,18 @@ impl World {
         self.people.iter_mut().find(|person| person.key == key).expect("he is here")
     }
 
+    /// A person's side of his session.
+    pub fn client(&mut self, key: PersonKey) -> FixedPeer {
+        self.person(key).session.pair().1
+    }
+
+    /// A datagram of a person's leaves for the server.
+    pub fn send(&mut self, key: PersonKey, bytes: Vec<u8>) {
+        let person = self.person(key);
+        let (shard, address) = (person.shard, person.address);
+        self.send_up(shard, address, bytes);
+    }
+
     /// A person chooses what a slot carries.
     pub fn want(&mut self, key: PersonKey, mid: &str, track: TrackKey) {
         let mut effects = Effects::default();
@@ -474,7 +527,7 @@ impl World {
 
     /// Agrees on the session's lines as they are now.
     fn negotiate(&mut self, key: PersonKey) {
-        let next_key = self.next_key;
+        let (next_key, opaque) = (self.next_key, self.opaque);
         let now = self.now.at;
         let person = self.person(key);
         let (server, client) = person.session.pair();
@@ -485,6 +538,7 @@ impl World {
                 mid: line.mid.clone(),
                 name: String::new(),
                 key: TrackKey(next_key + i as u64),
+                opaque,
             })
             .collect();
         let kinds: Vec<Kind> = published
@@ -532,6 +586,9 @@ impl World {
                     let session = &mut self.person(person).session;
                     (session.audio_slots, session.video_slots) = (audio, video);
                     self.negotiate(person);
+                }
+                Notice::Paused { person, track, paused } => {
+                    self.person(person).media.pause(&format!("t-{}", track.0), paused);
                 }
                 Notice::All(_) | Notice::Speakers(_) => {}
             }

@@ -71,6 +71,8 @@ pub enum Command {
         mid: String,
         /// It goes to the mixer, not to slots.
         mixed: bool,
+        /// Its payloads are encrypted end to end: nothing in them is read or changed.
+        opaque: bool,
     },
     /// A track of another shard that somebody here wants: its packets come over the relay.
     Import {
@@ -82,6 +84,8 @@ pub enum Command {
         from: ShardIndex,
         /// Its line at the publisher.
         line: Line,
+        /// Nothing in its payloads is read or changed.
+        opaque: bool,
     },
     /// Whether the packets of a track published here go to another shard too.
     Export {
@@ -90,6 +94,14 @@ pub enum Command {
         /// The other shard.
         to: ShardIndex,
         /// Whether they go there.
+        on: bool,
+    },
+    /// Whether the last half second of a track of sound is kept: somebody may get it into a slot only
+    /// when he speaks already.
+    Keep {
+        /// The track.
+        track: TrackKey,
+        /// Whether it is kept.
         on: bool,
     },
     /// A moderator muted a track, or released it: meanwhile nothing of it is passed on.

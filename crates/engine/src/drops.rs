@@ -87,6 +87,8 @@ reasons! {
         SameTick => "same_tick",
         /// Asked for again, but no longer kept.
         NotKept => "not_kept",
+        /// It is of a format that its receiver did not agree on, and cannot be made another.
+        NotNegotiated => "not_negotiated",
     }
 }
 
@@ -110,7 +112,7 @@ impl<const N: usize> Counters<N> {
 /// Counters of datagrams that came in and were discarded.
 pub type InDrops = Counters<16>;
 /// Counters of copies that were discarded.
-pub type OutDrops = Counters<10>;
+pub type OutDrops = Counters<11>;
 
 impl InDrops {
     /// Counts one.

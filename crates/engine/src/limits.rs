@@ -25,7 +25,15 @@ pub const TICK_WITHOUT_PICTURES: Duration = Duration::from_millis(40);
 /// Everybody's turn for reports and transport-wide feedback comes every so many ticks (50 ms); feedback on few
 /// packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
-/// Least time between two reports of who speaks.
+/// Packets of a voice kept for who gets a slot late, where slots are short: 640 ms of 20 ms each.
+pub const LATE_PACKETS: usize = 32;
+/// Longest of them, in bytes: 20 ms at 200 kbit/s with its header.
+pub const LATE_BYTES: usize = 640;
+/// So many packets before the first loud one belong to a syllable: it begins softly.
+pub const ONSET_PACKETS: u64 = 3;
+/// Who has sent nothing for so long does not speak, whatever he sent last.
+pub const VOICE_LASTS: Duration = Duration::from_secs(1);
+/// Least time between two reports of who speaks in a room.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
 /// Packets that wait so long until they are read…
 pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);

@@ -197,6 +197,8 @@ pub trait BotHandle: Send + Sync + 'static {
     fn answer(&self, answer: Answer) -> impl Future<Output = Result<(), BotError>> + Send;
     /// Tells what is in which slot from now on.
     fn slots(&self, changes: Vec<SlotChange>);
+    /// Tells whether a track of its own rests because nobody has it in a slot.
+    fn pause(&self, track: String, paused: bool);
     /// Asks for this many slots in all; they are in the next offer.
     fn grow(&self, audio: u32, video: u32);
     /// Makes the bot do something.

@@ -38,6 +38,8 @@ pub struct Churn {
 struct Room {
     /// Number of the last event taken: each is told to everyone, and taken once.
     epoch: u64,
+    /// Most slots of audio and of video that one may have here, once it is known.
+    most_slots: Option<(u32, u32)>,
     names: BTreeMap<String, String>,
     /// By track id.
     tracks: BTreeMap<String, Track>,
@@ -83,6 +85,8 @@ impl Roster {
     pub fn joined(&mut self, joined: &Joined, name: &str, t_ms: u64) {
         let room = self.rooms.entry(joined.room.id.clone()).or_default();
         room.names.insert(joined.participant.clone(), name.to_owned());
+        let limits = joined.room.limits;
+        room.most_slots = Some((limits.max_audio_slots, limits.max_video_slots));
         if joined.epoch < room.epoch {
             return; // others have told more
         }
@@ -116,6 +120,7 @@ impl Roster {
             Event::ActiveSpeakers { .. }
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
+            | Event::TrackPaused { .. }
             | Event::RoomChanged { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
@@ -185,6 +190,12 @@ impl Roster {
         let mut listeners = self.listeners.clone();
         for listener in &mut listeners {
             listener.present.until_ms.get_or_insert(end_ms);
+            // Of more tracks than slots he gets some; what nobody has in a slot is not even sent.
+            let room = self.rooms.get(&listener.room);
+            if let Some((audio, video)) = room.and_then(|room| room.most_slots) {
+                listener.max_audio = Some(listener.max_audio.map_or(audio, |max| max.min(audio)));
+                listener.max_video = Some(listener.max_video.map_or(video, |max| max.min(video)));
+            }
         }
         let (mixes, churn) = (self.mixes.clone(), self.churn.clone());
         Expected { tracks, listeners, mixes, churn, end_ms }
@@ -198,6 +209,7 @@ pub fn numbered(event: &Event) -> bool {
         Event::ActiveSpeakers { .. }
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
+            | Event::TrackPaused { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
             | Event::PeerCandidate { .. }
@@ -298,6 +310,19 @@ mod tests {
         ];
         assert_eq!(expected.tracks[0].on_air, spans);
         assert_eq!(expected.listeners[0].present.until_ms, Some(9_000));
+    }
+
+    #[test]
+    fn nobody_is_expected_to_get_more_than_the_room_has_slots() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 1, vec![]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 10));
+        roster.connected(Listener { max_video: Some(4), ..listener("chromium-1", "p2", 10) });
+        let most = |roster: &Roster| -> Vec<_> {
+            let listeners = roster.expected(30_000).listeners;
+            listeners.iter().map(|l| (l.max_audio, l.max_video)).collect()
+        };
+        assert_eq!(most(&roster), [(Some(9), Some(9)), (Some(9), Some(4))]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod header;
 pub mod nack;
 pub mod negotiated;
 mod ntp;
+pub mod red;
 pub mod report;
 pub mod rtcp;
 pub mod rtx;

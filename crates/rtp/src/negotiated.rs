@@ -101,6 +101,8 @@ pub struct Line {
     pub payload_type: u8,
     /// The payload type of its retransmissions.
     pub rtx_payload_type: Option<u8>,
+    /// The payload type of RED over this codec (RFC 2198), where both sides can.
+    pub red_payload_type: Option<u8>,
     /// Header extension ids.
     pub extensions: Extensions,
     /// What this side sends, where it does.

@@ -459,6 +459,7 @@ struct Counts {
     mix_in: Counter,
     waiting: Counter,
     resent: Counter,
+    replayed: Counter,
     nacked: Counter,
     keyframes: Counter,
     failed: Counter,
@@ -493,6 +494,10 @@ impl Counts {
             mix_in: counter("moim_mix_packets_in_total", "Packets of sound handed to the mixer."),
             copies: counter("moim_media_copies_total", "Copies made for subscribers."),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
+            replayed: counter(
+                "moim_media_replayed_total",
+                "Packets of speech that had begun before its slot was there.",
+            ),
             nacked: counter("moim_media_nacked_total", "Packets asked of publishers again."),
             keyframes: counter("moim_media_keyframes_asked_total", "Keyframes asked for."),
             failed: metrics.drops("socket", "send_failed"),
@@ -536,6 +541,7 @@ impl Counts {
         self.copies.add(stats.copies - old.copies);
         self.waiting.add(stats.waiting - old.waiting);
         self.resent.add(stats.resent - old.resent);
+        self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);
         let flushed = std::mem::take(&mut ports.flushed);

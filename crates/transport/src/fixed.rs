@@ -23,6 +23,8 @@ pub struct Fixed {
     pub send_audio: bool,
     /// Whether the client sends video.
     pub send_video: bool,
+    /// Whether the client can do RED (RFC 2198).
+    pub red: bool,
     /// The client's audio slots.
     pub audio_slots: u32,
     /// The client's video slots.
@@ -64,7 +66,7 @@ impl Fixed {
     }
 
     fn lines(&self) -> Vec<Line> {
-        let mut lines = Vec::new();
+        let (mut lines, red) = (Vec::new(), self.red);
         let mut add = |mid: String, codec: Codec, direction: Direction| {
             // The SSRC depends on seed and mid alone, so that growing a pool changes no line.
             let mut random = SplitMix(mid.bytes().fold(self.seed ^ 0x5eed, |hash, byte| {
@@ -82,6 +84,7 @@ impl Fixed {
                 codec,
                 payload_type: if video { 96 } else { 111 },
                 rtx_payload_type: video.then_some(97),
+                red_payload_type: (!video && red).then_some(63),
                 extensions: Extensions {
                     audio_level: (!video).then_some(1),
                     transport_sequence: Some(3),

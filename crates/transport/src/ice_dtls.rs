@@ -77,13 +77,13 @@ impl Shared {
         Ok(Self { provider, certificate })
     }
 
-    fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
+    fn config(&self, video: Option<VideoFormat>, red: bool) -> RtcConfig {
         let day = Duration::from_secs(86_400);
         let mut config = RtcConfig::new()
             .set_crypto_provider(self.provider.clone())
             .set_dtls_cert(self.certificate.clone())
             .clear_codecs()
-            .enable_opus(true, false)
+            .enable_opus(true, red)
             .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
             // Reports that could never leave would be built for each stream otherwise.
             .set_rtcp_report_interval_audio(day)
@@ -184,7 +184,9 @@ impl IceDtls {
         candidates: &[impl Into<TransportAddress> + Copy],
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let mut server = Self::build(shared.config(video).set_ice_lite(true), false, now)?;
+        // RED where it is offered: its packets pass, nobody has to understand them here.
+        let config = shared.config(video, true).set_ice_lite(true);
+        let mut server = Self::build(config, false, now)?;
         for address in candidates {
             server.add_local((*address).into(), TcpType::Passive)?;
         }
@@ -199,7 +201,7 @@ impl IceDtls {
         local: SocketAddr,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let mut client = Self::build(shared.config(video), true, now)?;
+        let mut client = Self::build(shared.config(video, false), true, now)?;
         client.add_local(local.into(), TcpType::Active)?;
         Ok(client)
     }
@@ -211,7 +213,7 @@ impl IceDtls {
         video: Option<VideoFormat>,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        Self::build(shared.config(video), true, now)
+        Self::build(shared.config(video, false), true, now)
     }
 
     /// A client connects by TCP from here to a passive candidate of the other side (RFC 6544).
@@ -269,6 +271,7 @@ impl IceDtls {
         }));
         match answered {
             Ok(Ok(answer)) => {
+                let answer = sdp::as_preferred(offer, answer);
                 let negotiated = sdp::negotiated(offer, &answer, true);
                 Ok((answer, negotiated))
             }

@@ -70,6 +70,58 @@ fn codec_of(section: &[&str]) -> Option<(Codec, u8, Option<u8>)> {
     Some((codec, payload_type, rtx))
 }
 
+/// The payload type of RED, where its first block is the codec of this payload type.
+fn red_of(section: &[&str], payload_type: u8) -> Option<u8> {
+    let red = attributes(section, "rtpmap").find_map(|map| {
+        let (red, encoding) = map.split_once(' ')?;
+        encoding.to_ascii_lowercase().starts_with("red/").then_some(red)
+    })?;
+    let primary = attributes(section, "fmtp").find_map(|parameters| {
+        let (of, blocks) = parameters.split_once(' ')?;
+        (of == red).then(|| blocks.split('/').next())?
+    })?;
+    (primary.trim().parse() == Ok(payload_type)).then(|| red.parse().ok())?
+}
+
+fn offers_red(section: &[&str]) -> bool {
+    codec_of(section).is_some_and(|(_, payload_type, _)| red_of(section, payload_type).is_some())
+}
+
+/// The answer with what the offer has first in front, on lines that offer RED: who offers sends what
+/// the answer names first.
+pub(crate) fn as_preferred(offer: &str, answer: String) -> String {
+    if !offer.contains(" red/") {
+        return answer;
+    }
+    let offered = sections(offer);
+    let mut index = 0;
+    let mut preferred = String::with_capacity(answer.len());
+    for line in answer.split_inclusive('\n') {
+        let Some(media) = line.strip_prefix("m=") else {
+            preferred.push_str(line);
+            continue;
+        };
+        let section = offered.get(index).filter(|section| offers_red(section));
+        let first = section.and_then(|section| section[0].split(' ').nth(3));
+        index += 1;
+        match first.filter(|first| media.trim_end().split(' ').skip(3).any(|pt| pt == *first)) {
+            None => preferred.push_str(line),
+            Some(first) => preferred.push_str(&first_of(media, first)),
+        }
+    }
+    preferred
+}
+
+/// An m-line (without `m=`) that names this payload type first.
+fn first_of(media: &str, payload_type: &str) -> String {
+    let text = media.trim_end();
+    let words: Vec<&str> = text.split(' ').collect();
+    let (head, formats) = words.split_at(words.len().min(3));
+    let others = formats.iter().filter(|format| **format != payload_type);
+    let all: Vec<&str> = head.iter().chain([&payload_type]).chain(others).copied().collect();
+    format!("m={}{}", all.join(" "), &media[text.len()..])
+}
+
 fn extensions_of(section: &[&str]) -> Extensions {
     let mut extensions = Extensions::default();
     for map in attributes(section, "extmap") {
@@ -143,6 +195,8 @@ pub(crate) fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negoti
             codec,
             payload_type,
             rtx_payload_type,
+            red_payload_type: red_of(section, payload_type)
+                .filter(|_| offered.get(index).is_some_and(|section| offers_red(section))),
             extensions: extensions_of(section),
             local: if we_answered { ours } else { theirs },
             remote: if we_answered { theirs } else { ours },

@@ -150,6 +150,43 @@ fn h264_is_agreed_where_the_room_speaks_it() {
     assert!(!answer.contains("VP8"));
 }
 
+/// An offer as Chromium makes it with RED, before or after Opus.
+fn with_red(offer: &str, first: bool) -> String {
+    let lines = offer.split_inclusive('\n').map(|line| match line {
+        _ if line.starts_with("m=audio") && first => line.replace(" 111", " 63 111"),
+        _ if line.starts_with("m=audio") => line.replace(" 111", " 111 63"),
+        _ if line.starts_with("a=rtpmap:111 ") => {
+            format!("{line}a=rtpmap:63 red/48000/2\r\na=fmtp:63 111/111\r\n")
+        }
+        _ => line.to_owned(),
+    });
+    lines.collect()
+}
+
+#[test]
+fn red_is_agreed_where_it_is_offered_and_named_first_where_the_offer_does() {
+    for first in [true, false] {
+        let mut world = World::new(VideoFormat::Vp8);
+        let offer = world.client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap();
+        let offer = with_red(&offer.sdp, first);
+        let (answer, server_side) = world.server.accept_offer(&offer).unwrap();
+        for line in &server_side.lines {
+            let audio = line.codec == Codec::Opus;
+            assert_eq!(line.red_payload_type, audio.then_some(63), "{answer}");
+            assert_eq!(line.payload_type == 111, audio, "{answer}");
+        }
+        let formats = if first { " 63 111" } else { " 111 63" };
+        let audio: Vec<&str> = answer.lines().filter(|line| line.starts_with("m=audio")).collect();
+        assert_eq!(audio.len(), 3);
+        assert!(audio.iter().all(|line| line.ends_with(formats)), "{audio:?}");
+        assert!(answer.contains("a=rtpmap:63 red/48000/2") && answer.contains("a=fmtp:63 111/111"));
+    }
+    let mut world = World::new(VideoFormat::Vp8);
+    let (client_side, server_side, answer) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    let none = |side: &Negotiated| side.lines.iter().all(|line| line.red_payload_type.is_none());
+    assert!(none(&client_side) && none(&server_side) && !answer.contains("red/"));
+}
+
 #[test]
 fn the_pool_grows_and_ice_restarts_without_new_keys() {
     let mut world = World::new(VideoFormat::Vp8);

@@ -1,7 +1,7 @@
 //! What a room tells its people, numbered by `epoch`.
 //!
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
-//! Events for one participant only (`slots`, `slots_wanted`) carry the number of the last event
+//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`) carry the number of the last event
 //! of the room: they take none of their own, so no one else sees a gap.
 
 use crate::room::{AnsweredTrack, ParticipantInfo, RoomInfo, TrackInfo};
@@ -75,6 +75,15 @@ pub enum Event {
         audio: u32,
         /// Video slots in all.
         video: u32,
+    },
+    /// To the publisher of a track of pictures: nobody has it in a slot, so that nothing of it need be
+    /// sent; or somebody has again, and waits for a keyframe. It may come before the answer that names
+    /// the track. No number.
+    TrackPaused {
+        /// Which of his tracks.
+        track: String,
+        /// Whether it rests.
+        paused: bool,
     },
     /// The room was locked or opened, or its limits changed.
     RoomChanged {

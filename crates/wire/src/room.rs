@@ -269,6 +269,10 @@ pub struct OfferedTrack {
     /// What the publisher calls it, such as `camera`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Its payloads are encrypted end to end: the server passes them on byte for byte and reads
+    /// nothing of them. What is mixed cannot be opaque.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub opaque: bool,
 }
 
 /// Answer to [`OFFER`].

@@ -92,6 +92,7 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
     ...choice.kind,
   };
   if (options.codec) join.videoCodec = options.codec;
+  if (options.redundancy) join.redundancy = true;
   if (options.token) join.token = options.token;
   if (options.show !== null) join.videoSlots = Math.min(options.show, 12);
   let room: Room;

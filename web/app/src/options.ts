@@ -11,6 +11,8 @@ export interface PageOptions {
   /** Receive only this many videos. */
   show: number | null;
   codec: VideoCodec | null;
+  /** Sound with redundancy (RED). */
+  redundancy: boolean;
   /** What kind of room is made where there is none yet. */
   preset: Preset | null;
   audio: AudioTopology | null;
@@ -46,6 +48,7 @@ export function parseOptions(path: string, query: string): PageOptions {
     join: params.get("join") === "1",
     show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
     codec: among("codec", "vp8", "h264"),
+    redundancy: params.get("redundancy") === "1",
     preset: among("preset", "small_call", "mesh", "audio_room", "audio_mix_with_cameras"),
     audio: among("audio", "mesh", "sfu", "mcu"),
     video: among("video", "none", "mesh", "sfu"),

@@ -16,6 +16,7 @@ describe("parseOptions", () => {
       join: true,
       show: 4,
       codec: "h264",
+      redundancy: false,
       preset: null,
       audio: "sfu",
       video: "sfu",

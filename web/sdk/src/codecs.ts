@@ -10,15 +10,17 @@ export interface CodecLike {
 /**
  * The codecs to negotiate, best first: Opus alone, or the room's video codec with RTX. Short lists keep the cost
  * of SDP low: it grows with lines × codecs.
+ * @param redundancy sound with copies of the packets before (RED, RFC 2198), where the browser can
  * @returns an empty list where the browser lacks the codec
  */
 export function preferredCodecs<C extends CodecLike>(
   available: readonly C[],
   kind: MediaKind,
   video: VideoCodec,
+  redundancy = false,
 ): C[] {
   const named = (name: string) => available.filter((codec) => codec.mimeType.toLowerCase() === name);
-  if (kind === "audio") return named("audio/opus");
+  if (kind === "audio") return [...(redundancy ? named("audio/red") : []), ...named("audio/opus")];
   let main = named(`video/${video}`);
   if (video === "h264") {
     const usable = main.filter((codec) => /packetization-mode=1/.test(codec.sdpFmtpLine ?? ""));
@@ -32,8 +34,13 @@ export function preferredCodecs<C extends CodecLike>(
  * Negotiates a line for the room's codecs alone.
  * @throws MoimError where this browser lacks them
  */
-export function limitCodecs(transceiver: RTCRtpTransceiver, kind: MediaKind, video: VideoCodec): void {
-  const codecs = preferredCodecs(RTCRtpReceiver.getCapabilities(kind)?.codecs ?? [], kind, video);
+export function limitCodecs(
+  transceiver: RTCRtpTransceiver,
+  kind: MediaKind,
+  video: VideoCodec,
+  redundancy = false,
+): void {
+  const codecs = preferredCodecs(RTCRtpReceiver.getCapabilities(kind)?.codecs ?? [], kind, video, redundancy);
   if (codecs.length === 0) {
     const wanted = kind === "audio" ? "Opus" : video.toUpperCase();
     throw new MoimError("kind_unsupported", `this browser cannot do ${wanted}, the room's codec`);

@@ -5,6 +5,7 @@ const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "active_speakers",
   "slots",
   "slots_wanted",
+  "track_paused",
   "peer_offer",
   "peer_answer",
   "peer_candidate",

@@ -32,6 +32,8 @@ interface Sending {
   active: boolean;
   /** The id in the room, once answered. */
   id: string | null;
+  /** The last change between sending and resting. */
+  resting: Promise<void>;
 }
 
 const DISCONNECTED_MS = 2_000;
@@ -42,8 +44,11 @@ const TOO_FAST_MS = 1_000;
 export class Peer {
   readonly #pc: RTCPeerConnection;
   readonly #codec: VideoCodec;
+  readonly #redundancy: boolean;
   readonly #hooks: PeerHooks;
   readonly #sending: Sending[] = [];
+  /** Own tracks that rest, known by an answer or not yet. */
+  readonly #paused = new Set<string>();
   readonly #slots: { transceiver: RTCRtpTransceiver; kind: MediaKind; told: boolean }[] = [];
   #wanted = false;
   #restart = false;
@@ -51,8 +56,9 @@ export class Peer {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
 
-  constructor(iceServers: IceServer[], codec: VideoCodec, hooks: PeerHooks) {
+  constructor(iceServers: IceServer[], codec: VideoCodec, redundancy: boolean, hooks: PeerHooks) {
     this.#codec = codec;
+    this.#redundancy = redundancy;
     this.#hooks = hooks;
     this.#pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle", rtcpMuxPolicy: "require" });
     this.#pc.onconnectionstatechange = () => this.#connectionChanged();
@@ -75,7 +81,7 @@ export class Peer {
   addSlots(kind: MediaKind, count: number): void {
     for (let i = 0; i < count; i++) {
       const transceiver = this.#pc.addTransceiver(kind, { direction: "recvonly" });
-      limitCodecs(transceiver, kind, this.#codec);
+      limitCodecs(transceiver, kind, this.#codec, this.#redundancy);
       this.#slots.push({ transceiver, kind, told: false });
     }
   }
@@ -102,8 +108,8 @@ export class Peer {
       return;
     }
     const transceiver = this.#pc.addTransceiver(track, { direction: "sendonly" });
-    limitCodecs(transceiver, kind, this.#codec);
-    this.#sending.push({ transceiver, kind, name, active: true, id: null });
+    limitCodecs(transceiver, kind, this.#codec, this.#redundancy);
+    this.#sending.push({ transceiver, kind, name, active: true, id: null, resting: Promise.resolve() });
   }
 
   /** Stops sending the track of this name. */
@@ -111,6 +117,7 @@ export class Peer {
     const sending = this.#find(name);
     if (!sending) return;
     sending.active = false;
+    if (sending.id !== null) this.#paused.delete(sending.id);
     sending.id = null;
     sending.transceiver.direction = "inactive";
     await sending.transceiver.sender.replaceTrack(null);
@@ -119,6 +126,16 @@ export class Peer {
   /** Sends other media as the same track, without an offer. */
   async replace(name: string, track: MediaStreamTrack | null): Promise<void> {
     await this.#find(name)?.transceiver.sender.replaceTrack(track);
+  }
+
+  /**
+   * An own track rests: nobody has it in a slot, so the encoder stops and nothing is sent; or it is wanted again, and
+   * begins with a keyframe. It may be told before the answer that names the track.
+   */
+  pause(id: string, paused: boolean): void {
+    if (paused) this.#paused.add(id);
+    else this.#paused.delete(id);
+    for (const sending of this.#sending) if (sending.id === id) this.#rest(sending);
   }
 
   /** The sent tracks that have an id in the room. */
@@ -158,6 +175,19 @@ export class Peer {
     clearTimeout(this.#timer);
     this.#pc.onconnectionstatechange = null;
     this.#pc.close();
+  }
+
+  /** Sends or not, as is told for the track that flows on a line. Changes of one sender follow each other. */
+  #rest(sending: Sending): void {
+    const { sender } = sending.transceiver;
+    sending.resting = sending.resting.then(async () => {
+      const active = sending.id === null || !this.#paused.has(sending.id);
+      const parameters = sender.getParameters();
+      const wrong = parameters.encodings.filter((encoding) => (encoding.active ?? true) !== active);
+      if (this.#closed || wrong.length === 0) return;
+      for (const encoding of wrong) encoding.active = active;
+      await sender.setParameters(parameters).catch((error: unknown) => console.warn("pause left out", error));
+    });
   }
 
   #find(name: string): Sending | undefined {
@@ -203,7 +233,11 @@ export class Peer {
     if (this.#closed) return;
     await pc.setRemoteDescription({ type: "answer", sdp: answer.sdp });
     const ids = new Map(answer.tracks.map(({ mid, id }) => [mid, id]));
-    for (const sending of offered) if (sending.active) sending.id = ids.get(sending.transceiver.mid!) ?? null;
+    for (const sending of offered) {
+      if (!sending.active) continue;
+      sending.id = ids.get(sending.transceiver.mid!) ?? null;
+      this.#rest(sending);
+    }
     this.#hooks.negotiated(this.sentTracks());
   }
 

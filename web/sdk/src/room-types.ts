@@ -15,6 +15,11 @@ export interface JoinOptions {
   audio?: wire.AudioTopology;
   video?: wire.VideoTopology;
   videoCodec?: wire.VideoCodec;
+  /**
+   * Send and take sound with copies of the packets before (RED, RFC 2198): twice the rate of sound, and single losses
+   * are not heard. Who cannot do it gets the sound alone. Default: off.
+   */
+  redundancy?: boolean;
   /** A JWT with grants. */
   token?: string;
   /** Slots of video in the first offer; default 12. */

@@ -327,7 +327,7 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   #newRoutes(joined: wire.Joined): Routes {
-    return new Routes(joined, this.#session, this.#signaling, {
+    return new Routes(joined, this.#session, this.#signaling, this.#options.redundancy ?? false, {
       slotAdded: (slot, kind) => this.#slots.add(slot, kind),
       slots: (changes) => this.#slotsChanged(changes),
       sent: (tracks) => this.#quality.setSent(tracks),
@@ -469,6 +469,9 @@ export class Room extends Emitter<RoomEvents> {
         return;
       case "slots_wanted":
         this.#growSlots(event.audio, this.#videos ? 0 : event.video).catch(() => {});
+        return;
+      case "track_paused":
+        this.#routes?.pause(event.track, event.paused);
         return;
       case "room_changed":
         this.#answer.room = event.room;

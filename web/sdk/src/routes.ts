@@ -34,13 +34,22 @@ export class Routes {
   readonly #signaling: Signaling;
   readonly #hooks: RoutesHooks;
   readonly #kinds: readonly wire.MediaKind[];
+  /** Whether sound goes to the server with redundancy. */
+  readonly #redundancy: boolean;
   readonly #peer: Peer | null = null;
   readonly #mesh: Mesh | null = null;
   /** What comes in on the lines of a mesh, by `PARTICIPANT/MID`. */
   readonly #lines = new Map<string, MediaStreamTrack>();
 
-  constructor(joined: wire.Joined, session: string, signaling: Signaling, hooks: RoutesHooks) {
+  constructor(
+    joined: wire.Joined,
+    session: string,
+    signaling: Signaling,
+    redundancy: boolean,
+    hooks: RoutesHooks,
+  ) {
     const { room, ice_servers, participants } = joined;
+    this.#redundancy = redundancy;
     this.#room = room;
     this.#signaling = signaling;
     this.#hooks = hooks;
@@ -78,6 +87,11 @@ export class Routes {
   async replace(kind: wire.MediaKind, track: MediaStreamTrack): Promise<void> {
     if (this.#isMesh(kind)) await this.#mesh?.replace(kind, track);
     else await this.#peer?.replace(SOURCE[kind], track);
+  }
+
+  /** An own track rests because nobody has it in a slot, or is wanted again. */
+  pause(track: string, paused: boolean): void {
+    this.#peer?.pause(track, paused);
   }
 
   /** The id in the room of what is sent of a kind. */
@@ -193,7 +207,7 @@ export class Routes {
   }
 
   #newPeer(iceServers: wire.IceServer[], session: string): Peer {
-    return new Peer(iceServers, this.#room.video_codec, {
+    return new Peer(iceServers, this.#room.video_codec, this.#redundancy, {
       offer: async (sdp, tracks) =>
         wire.answer(await this.#signaling.call(wire.call.offer, { sdp, tracks, session }), "answer"),
       slotAdded: (mid, kind) => this.#hooks.slotAdded(mid, kind),

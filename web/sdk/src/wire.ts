@@ -135,7 +135,13 @@ export const joined = object({
 });
 export type Joined = Infer<typeof joined>;
 
-export const offeredTrack = object({ mid: text, kind: mediaKind, name: optional(text) });
+export const offeredTrack = object({
+  mid: text,
+  kind: mediaKind,
+  name: optional(text),
+  /** Encrypted end to end: the server passes its payloads on byte for byte. */
+  opaque: optional(bool),
+});
 export type OfferedTrack = Infer<typeof offeredTrack>;
 /** Argument of `room.offer`. */
 export const offer = object({ sdp: text, tracks: list(offeredTrack), session: optional(text) });
@@ -226,6 +232,8 @@ const events = {
   active_speakers: object({ epoch: count, type: oneOf("active_speakers"), speakers: list(speaker) }),
   slots: object({ epoch: count, type: oneOf("slots"), slots: list(slotChange) }),
   slots_wanted: object({ epoch: count, type: oneOf("slots_wanted"), audio: count, video: count }),
+  /** To the publisher of a track of pictures: whether it rests because nobody has it in a slot. */
+  track_paused: object({ epoch: count, type: oneOf("track_paused"), track: text, paused: bool }),
   room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),
   peer_offer: object({
     epoch: count,

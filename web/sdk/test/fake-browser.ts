@@ -14,6 +14,8 @@ export class FakeTransceiver {
   readonly receiver;
   readonly sender;
   sent: unknown = null;
+  /** Whether its encoder runs. */
+  active = true;
 
   constructor(
     readonly kind: string,
@@ -32,6 +34,10 @@ export class FakeTransceiver {
         this.sent = track;
       },
       setStreams: () => {},
+      getParameters: () => ({ encodings: [{ active: this.active }] }),
+      setParameters: async ({ encodings }: { encodings: { active: boolean }[] }) => {
+        this.active = encodings[0]!.active;
+      },
     };
   }
   level: number | null = null;

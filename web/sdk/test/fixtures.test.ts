@@ -56,6 +56,7 @@ const shapes: Record<string, Shape<unknown>> = {
   event_active_speakers: published,
   event_slots: published,
   event_slots_wanted: published,
+  event_track_paused: published,
   event_slots_mix: published,
   event_silenced: published,
   event_removed: published,

@@ -61,9 +61,11 @@ describe("preferredCodecs", () => {
     ]);
     expect(preferredCodecs(codecs, "video", "h264")).toEqual([codecs[5], codecs[1]]);
   });
-  it("takes Opus alone and says where a codec is missing", () => {
+  it("takes Opus alone, with redundancy before it where that is wanted, and says where a codec is missing", () => {
     const audio = [{ mimeType: "audio/opus" }, { mimeType: "audio/red" }, { mimeType: "audio/CN" }];
     expect(preferredCodecs(audio, "audio", "vp8")).toEqual([audio[0]]);
+    expect(preferredCodecs(audio, "audio", "vp8", true)).toEqual([audio[1], audio[0]]);
+    expect(preferredCodecs([audio[0]!], "audio", "vp8", true)).toEqual([audio[0]]);
     expect(preferredCodecs([codecs[1]!], "video", "h264")).toEqual([]);
   });
 });

@@ -330,6 +330,31 @@ describe("Room", () => {
     expect(local.mediaTrack.enabled).toBe(true);
   });
 
+  it("rests a track that nobody has in a slot, told before or after it has an id, and resumes it", async () => {
+    const paused = (track: string, paused: boolean): RoomEvent => ({
+      epoch: 4,
+      type: "track_paused",
+      track,
+      paused,
+    });
+    const { camera, microphone } = {
+      camera: () => FakePeerConnection.all[0]!.transceivers[1]!,
+      microphone: () => FakePeerConnection.all[0]!.transceivers[0]!,
+    };
+    const answer = server.handlers.get("room.offer")!;
+    server.handlers.set("room.offer", (data, socket) => {
+      server.push(paused("my-camera", true));
+      return answer(data, socket);
+    });
+    await join();
+    await until(() => expect(camera().active).toBe(false));
+    expect(microphone().active).toBe(true);
+    server.push(paused("my-camera", false));
+    await until(() => expect(camera().active).toBe(true));
+    server.push(paused("my-camera", true));
+    await until(() => expect(camera().active).toBe(false));
+  });
+
   it("moderates by the calls of the contract, and ends when it is put out", async () => {
     const joined = await join();
     for (const call of ["room.remove", "room.lock", "room.limit"]) server.handlers.set(call, () => ({}));

@@ -44,6 +44,16 @@ pub enum Notice {
         /// The changes.
         changes: Vec<SlotChange>,
     },
+    /// One person: nobody has a track of his in a slot, so that he need not send it; or somebody has
+    /// again.
+    Paused {
+        /// Whose track.
+        person: PersonKey,
+        /// Which.
+        track: TrackKey,
+        /// Whether it rests.
+        paused: bool,
+    },
     /// One person: the room has more tracks than he has slots.
     SlotsWanted {
         /// Who.
@@ -100,6 +110,10 @@ pub struct Track {
     pub muted: bool,
     /// Whether a moderator muted it: nothing of it is passed on.
     pub silenced: bool,
+    /// Whether its publisher was told that nobody has it in a slot.
+    pub paused: bool,
+    /// Its payloads are encrypted end to end: nothing in them is read or changed.
+    pub opaque: bool,
 }
 
 /// A participant.
@@ -180,6 +194,8 @@ pub enum Refusal {
     OtherTopology,
     /// A moderator muted the track.
     Silenced,
+    /// What is encrypted end to end cannot be mixed.
+    Opaque,
 }
 
 /// One room's state.

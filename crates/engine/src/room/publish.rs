@@ -13,6 +13,8 @@ pub struct Published {
     pub mid: String,
     /// What the publisher calls it.
     pub name: String,
+    /// Its payloads are encrypted end to end: nothing in them may be read or changed.
+    pub opaque: bool,
     /// The key that it gets if it is new.
     pub key: TrackKey,
 }
@@ -52,6 +54,9 @@ impl Room {
             if !passes(line.codec.kind()) {
                 return Err(Refusal::OtherTopology);
             }
+            if track.opaque && ways[line.codec.kind() as usize] == Topology::Mcu {
+                return Err(Refusal::Opaque);
+            }
             if let Some(track) = known(&track.mid) {
                 keys.push(track.key);
                 continue;
@@ -77,7 +82,8 @@ impl Room {
         for (track, line) in added {
             let mixed = self.topology(track.kind) == Topology::Mcu;
             let mid = track.mid.clone();
-            let command = Command::AddTrack { track: track.key, person: key, mid, mixed };
+            let (person, opaque) = (key, track.opaque);
+            let command = Command::AddTrack { track: track.key, person, mid, mixed, opaque };
             effects.commands.push((shard, command));
             if mixed {
                 let add = MixCommand::AddTrack { room, person: key, track: track.key };
@@ -249,6 +255,8 @@ fn new_track(published: &Published, kind: Kind) -> Track {
         name: published.name.clone(),
         muted: false,
         silenced: false,
+        paused: false,
+        opaque: published.opaque,
     }
 }
 

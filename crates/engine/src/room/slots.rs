@@ -1,10 +1,13 @@
 //! What is received where. Until a person says what he wants, the room fills his slots: as long
-//! as they suffice each track has one; then those who spoke last keep theirs.
+//! as they suffice each track has one; then those who spoke last have them, sound and picture alike.
+//! Who speaks keeps his slot until he is silent and another speaks; nothing is decoded for it, the
+//! levels that clients send tell it (RFC 6464).
 
 use super::{Effects, Notice, Person, Refusal, Room, SlotChange, Topology};
 use crate::command::{Command, PersonKey, ShardIndex, TrackKey};
 use crate::limits::SLOT_STEP;
 use rtp::negotiated::Kind;
+use std::cmp::Reverse;
 
 /// A person's slots of one kind.
 #[derive(Debug, Default)]
@@ -143,8 +146,10 @@ impl Room {
     /// where they are short.
     pub(super) fn fill_slots(&mut self, effects: &mut Effects) {
         for kind in self.forwarded() {
-            let tracks: Vec<(PersonKey, TrackKey)> = self
-                .people
+            let mut speakers: Vec<&Person> = self.people.iter().collect();
+            // Who spoke last comes first; of those who never did, who came first.
+            speakers.sort_by_key(|person| Reverse(person.spoke));
+            let tracks: Vec<(PersonKey, TrackKey)> = speakers
                 .iter()
                 .flat_map(|person| {
                     let of_kind = person.tracks.iter().filter(|track| track.kind == kind);
@@ -176,6 +181,19 @@ impl Room {
             }
         }
         self.ask_for_slots(effects);
+    }
+
+    /// Whether somebody has fewer slots than there are voices, and leaves it to the room whom he hears.
+    pub(super) fn voices_wait(&self) -> bool {
+        let voices = |person: &Person| {
+            person.tracks.iter().filter(|track| track.kind == Kind::Audio).count()
+        };
+        let all: usize = self.people.iter().map(voices).sum();
+        let short = |person: &Person| {
+            let pool = &person.audio;
+            !pool.manual && !pool.slots.is_empty() && pool.slots.len() < all - voices(person)
+        };
+        self.topology(Kind::Audio) == Topology::Sfu && self.people.iter().any(short)
     }
 
     /// The kinds that are forwarded track by track.
@@ -334,6 +352,7 @@ mod tests {
             codec,
             payload_type: 96,
             rtx_payload_type: None,
+            red_payload_type: None,
             extensions: Extensions::default(),
             local: Some(StreamIds { ssrc: 1, rtx: None }),
             remote: None,
@@ -364,6 +383,7 @@ mod tests {
                 mid: mid.into(),
                 name: String::new(),
                 key: TrackKey(key),
+                opaque: false,
             };
             let tracks = [track("a", number * 10), track("v", number * 10 + 1)];
             let lines = lines(audio_slots, video_slots);
@@ -436,7 +456,8 @@ mod tests {
         let viewer = PersonKey(1);
         let mut effects = Effects::default();
         room.want(viewer, &[("v0".into(), Some(TrackKey(31)))], &mut effects).unwrap();
-        assert_eq!(effects.notices, [], "the old picture flows until the keyframe");
+        let wakes = Notice::Paused { person: PersonKey(3), track: TrackKey(31), paused: false };
+        assert_eq!(effects.notices, [wakes.clone()], "the old picture flows until the keyframe");
         assert_eq!(effects.commands.len(), 1);
         let report = Report::Switched {
             person: viewer,
@@ -452,8 +473,10 @@ mod tests {
             mix: false,
             rtp_timestamp: Some(77),
         };
-        assert_eq!(effects.notices, [Notice::Slots { person: viewer, changes: vec![change] }]);
+        let told = Notice::Slots { person: viewer, changes: vec![change] };
+        let rests = Notice::Paused { person: PersonKey(2), track: TrackKey(21), paused: true };
+        assert_eq!(effects.notices, [wakes, told, rests], "nobody has the old one any more");
         room.report(report, &mut effects);
-        assert_eq!(effects.notices.len(), 1, "told once");
+        assert_eq!(effects.notices.len(), 3, "told once");
     }
 }

@@ -1,7 +1,7 @@
 //! A room over several shards: a track crosses to a shard while somebody there has it in a slot,
 //! and the mixers know which shards talk and listen.
 
-use super::{Effects, Room, Topology};
+use super::{Effects, Notice, Room, Topology};
 use crate::command::{Command, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
 use rtp::negotiated::Kind;
@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Spread {
     /// (track, shard that gets it from the publisher's).
     exports: BTreeSet<(TrackKey, ShardIndex)>,
+    /// (track, shard that keeps its last half second).
+    kept: BTreeSet<(TrackKey, ShardIndex)>,
     /// Which shards talk and listen, bit N for shard N; and all that were told so far.
     mix: (u64, u64),
     told: u64,
@@ -45,6 +47,52 @@ impl Room {
         if self.setup.shards > 1 {
             self.settle_tracks(mark, effects);
         }
+        self.settle_kept(effects);
+        self.settle_paused(effects);
+    }
+
+    /// A picture that nobody has in a slot, on any shard, rests at its publisher's; it is sent again
+    /// as soon as somebody gets it. Sound goes on: without its level nobody could be chosen.
+    fn settle_paused(&mut self, effects: &mut Effects) {
+        if self.topology(Kind::Video) != Topology::Sfu {
+            return;
+        }
+        let carried: BTreeSet<TrackKey> =
+            self.people.iter().flat_map(|person| person.video.carried()).collect();
+        for person in &mut self.people {
+            for track in person.tracks.iter_mut().filter(|track| track.kind == Kind::Video) {
+                let paused = !carried.contains(&track.key);
+                if track.paused != paused {
+                    track.paused = paused;
+                    let (person, track) = (person.key, track.key);
+                    effects.notices.push(Notice::Paused { person, track, paused });
+                }
+            }
+        }
+    }
+
+    /// Where somebody has fewer slots than there are voices, the beginning of speech is kept on every
+    /// shard that has its track.
+    fn settle_kept(&mut self, effects: &mut Effects) {
+        let here: BTreeSet<(TrackKey, ShardIndex)> = self
+            .people
+            .iter()
+            .flat_map(|person| person.tracks.iter().map(|track| (track, person.shard)))
+            .filter(|(track, _)| track.kind == Kind::Audio)
+            .flat_map(|(track, shard)| {
+                let exports = (track.key, ShardIndex(0))..=(track.key, ShardIndex(u16::MAX));
+                self.spread.exports.range(exports).copied().chain([(track.key, shard)])
+            })
+            .collect();
+        let keep = if self.voices_wait() { here.clone() } else { BTreeSet::new() };
+        for &(track, shard) in keep.difference(&self.spread.kept) {
+            effects.commands.push((shard, Command::Keep { track, on: true }));
+        }
+        // A track that is gone took what was kept of it along.
+        for &(track, shard) in self.spread.kept.difference(&keep).filter(|it| here.contains(*it)) {
+            effects.commands.push((shard, Command::Keep { track, on: false }));
+        }
+        self.spread.kept = keep;
     }
 
     fn settle_tracks(&mut self, mark: Mark, effects: &mut Effects) {
@@ -67,7 +115,8 @@ impl Room {
                 continue;
             };
             let line = line.clone();
-            let import = Command::Import { track, room: self.key, from: *from, line };
+            let opaque = self.owner(track).is_some_and(|(_, known)| known.opaque);
+            let import = Command::Import { track, room: self.key, from: *from, line, opaque };
             first.push((to, import));
             effects.commands.push((*from, Command::Export { track, to, on: true }));
         }

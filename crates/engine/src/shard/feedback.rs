@@ -101,9 +101,9 @@ impl Shard {
             let (rtp_timestamp, at_ns) =
                 (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
             track.reference = Some((rtp_timestamp, at_ns));
-            for shard in &track.exports {
+            for export in &track.exports {
                 let track = track.key;
-                sink.relay_control(*shard, RelayControl::Clock { track, rtp_timestamp, at_ns });
+                sink.relay_control(export.to, RelayControl::Clock { track, rtp_timestamp, at_ns });
             }
         }
     }

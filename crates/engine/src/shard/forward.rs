@@ -1,17 +1,19 @@
 //! Step 3: plaintext packets become sealed packets for each subscriber.
 
-use super::incoming::Opened;
+use super::incoming::{Opened, describe};
+use super::lately::Past;
 use super::person::{Person, PersonIndex, Secure, TrackIndex};
 use super::queue::Queue;
 use super::rewrite::Origin;
 use super::shortage::Shortage;
 use super::slot::Slot;
-use super::track::Subscription;
+use super::track::{Subscription, Track};
 use super::{Shard, Stats};
 use crate::command::{Report, TrackKey};
 use crate::drops::OutDrop;
 use crate::sink::{Now, Priority, Sink};
-use rtp::header::HeaderWriter;
+use rtp::RtpHeader;
+use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::negotiated::{Codec, Extensions};
 
 impl Shard {
@@ -65,10 +67,14 @@ impl Shard {
                     if let Some(old) = slot.current.replace(track_index) {
                         superseded.push((old, *subscription));
                     }
-                    slot.pending = None;
-                    slot.rewrite.switch(opened.counters, Some(track.key), now.at);
+                    // What waits in the queue goes in its turn.
+                    let waits = |index| {
+                        run.iter().any(|at| queue.packet((*at).into()).0.counters.index == index)
+                    };
+                    let missed = track.speech().filter(|past| !waits(past.index));
+                    let slot = (&mut *person, subscription.slot);
                     let timestamp =
-                        opened.header.timestamp.wrapping_add(slot.rewrite.timestamp_offset());
+                        switch((track, opened), missed, slot, (now, &mut self.stats), sink);
                     self.reports.push(switched(person, subscription.slot, track.key, timestamp));
                 }
                 let Person { secure, slots, .. } = &mut *person;
@@ -106,10 +112,10 @@ impl Shard {
         let Some(again) = slot.asked_again(sequence, now.at) else { return };
         self.stats.copies += 1;
         let track = self.track_by_key.get(&again.track).and_then(|at| self.tracks[*at].as_ref());
-        let kept =
-            track.and_then(|track| Some((track.history.get(again.index)?, track.line.extensions)));
+        let kept = track.and_then(|track| Some((track.history.get(again.index)?, track)));
         let outcome = match kept {
-            Some((packet, from)) => {
+            Some((packet, track)) => {
+                let from = (track.line.extensions, track.opaque);
                 resend_one(person, slot_index, (sequence, &again), (packet, from), sink)
             }
             None => Err(OutDrop::NotKept),
@@ -122,6 +128,48 @@ impl Shard {
             Err(reason) => self.stats.out_drops.add(reason),
         }
     }
+}
+
+/// A slot switches to a track with this packet. What was missed of a speech that began before goes
+/// first: he is heard from his first syllable on. Returns the first timestamp, as the subscriber
+/// sees it.
+fn switch<'a>(
+    (track, opened): (&Track, &Opened),
+    missed: impl Iterator<Item = Past<'a>>,
+    (person, slot): (&mut Person, usize),
+    (now, stats): (Now, &mut Stats),
+    sink: &mut impl Sink,
+) -> u32 {
+    let Person { secure, slots, .. } = person;
+    let slot = &mut slots[slot];
+    slot.pending = None;
+    let mut first = None;
+    for past in missed {
+        let Some(again) = reopen(track, &past) else { continue };
+        if first.is_none() {
+            first = Some(again.counters.timestamp);
+            slot.rewrite.switch(again.counters, Some(track.key), past.arrival);
+        }
+        stats.copies += 1;
+        stats.replayed += 1;
+        match copy(&again, past.bytes, secure.as_ref(), slot, now, sink) {
+            Ok(len) => sent(stats, len),
+            Err(reason) => stats.out_drops.add(reason),
+        }
+    }
+    if first.is_none() {
+        slot.rewrite.switch(opened.counters, Some(track.key), now.at);
+    }
+    let first = first.unwrap_or(opened.counters.timestamp);
+    first.wrapping_add(slot.rewrite.timestamp_offset())
+}
+
+/// A packet that was kept, as it was when it was opened.
+fn reopen(track: &Track, past: &Past<'_>) -> Option<Opened> {
+    let header = RtpHeader::parse(past.bytes).ok()?;
+    let payload = header.payload_range(past.bytes).ok()?;
+    let kept = Kept::of(track, past.bytes, &header);
+    Some(Opened { kept, ..describe(track, past.index, header, payload, past.bytes, false) })
 }
 
 #[inline]
@@ -171,14 +219,17 @@ fn copy(
     sink: &mut impl Sink,
 ) -> Result<usize, OutDrop> {
     let secure = secure.ok_or(OutDrop::NotConnected)?;
+    let Some((payload_type, payload)) = opened.payload_for(&slot.line, plain) else {
+        slot.rewrite.skip(opened.counters.index);
+        return Err(OutDrop::NotNegotiated);
+    };
     let out = slot.rewrite.apply(opened.counters, now.at)?;
     let priority = slot.priority();
     let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
     let buffer = sink.slot(secure.remote, priority).ok_or(OutDrop::SendBufferFull)?;
-    let payload = &plain[opened.payload.clone()];
     let writer = HeaderWriter {
         marker: opened.header.marker,
-        payload_type: slot.line.payload_type,
+        payload_type,
         sequence: out.sequence,
         timestamp: out.timestamp,
         ssrc: stream.ssrc(),
@@ -189,6 +240,9 @@ fn copy(
     if slot.line.codec == Codec::Vp8 {
         // The descriptor was parsed when the packet was opened; a broken one goes as it is.
         let _ = rtp::vp8::rewrite_in_place(&mut buffer[header_len..len], out.picture_id, out.tl0);
+    }
+    if Some(payload_type) == slot.line.red_payload_type && !opened.opaque() {
+        rtp::red::relabel(&mut buffer[header_len..len], slot.line.payload_type);
     }
     let sealed = secure
         .sealer
@@ -209,6 +263,20 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// Those of a packet of a track.
+    pub(super) fn of(track: &Track, packet: &[u8], header: &RtpHeader) -> Self {
+        let mut kept = Self::default();
+        let from = track.line.extensions;
+        header.extensions(packet).for_each(|(id, value)| kept.find(&from, id, value));
+        kept
+    }
+
+    /// How loud the packet is, in −dBov (RFC 6464).
+    #[inline]
+    pub(super) fn level_dbov(&self) -> Option<u8> {
+        Some(AudioLevel::parse(&self.level?)?.level_dbov)
+    }
+
     /// Takes an extension that came with an id, if it is one of these.
     #[inline]
     pub(super) fn find(&mut self, from: &Extensions, id: u8, value: &[u8]) {
@@ -262,7 +330,7 @@ fn resend_one(
     person: &mut Person,
     slot_index: usize,
     (original, again): (u16, &Origin),
-    (packet, from): (&[u8], Extensions),
+    (packet, (from, opaque)): (&[u8], (Extensions, bool)),
     sink: &mut impl Sink,
 ) -> Result<usize, OutDrop> {
     let secure = person.secure.as_ref().ok_or(OutDrop::NotConnected)?;
@@ -274,7 +342,7 @@ fn resend_one(
     let extensions = slot.line.extensions;
     let payload_type = slot.line.rtx_payload_type.ok_or(OutDrop::NotKept)?;
     let descriptor = match slot.codec() {
-        Codec::Vp8 => rtp::vp8::Descriptor::parse(&packet[range.clone()]).ok(),
+        Codec::Vp8 if !opaque => rtp::vp8::Descriptor::parse(&packet[range.clone()]).ok(),
         _ => None,
     };
     let (picture_id, tl0) =

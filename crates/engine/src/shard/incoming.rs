@@ -1,6 +1,7 @@
 //! Step 2: a packet is opened once, and what it tells is noted.
 
 use super::forward::Kept;
+use super::lately::Lately;
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
 use super::track::Track;
@@ -8,16 +9,21 @@ use super::{Handled, Inbound, RelayContent, RelayPacket, Shard};
 use crate::drops::InDrop;
 use crate::sink::{Now, Sink};
 use rtp::RtpHeader;
-use rtp::header::{self, AudioLevel};
+use rtp::header;
 use rtp::nack::Pushed;
-use rtp::negotiated::Codec;
+use rtp::negotiated::{Codec, Line};
 use rtp::srtp::SrtpError;
 use std::ops::Range;
+
+/// The bit of an RTP header that says that padding follows the payload.
+const PADDING: u8 = 0x20;
 
 /// An opened packet of a track, on its way to the subscribers.
 pub(super) struct Opened {
     pub header: RtpHeader,
     pub payload: Range<usize>,
+    /// Where the payload is RED (RFC 2198): its primary block. Empty where it is opaque.
+    pub primary: Option<Range<usize>>,
     pub counters: Counters,
     /// What of its header goes on.
     pub kept: Kept,
@@ -26,6 +32,27 @@ pub(super) struct Opened {
     /// It came as a retransmission: too late to switch to.
     pub repaired: bool,
     pub audio: bool,
+}
+
+impl Opened {
+    /// Whether nothing can be told of its blocks, where it is RED.
+    #[inline]
+    pub(super) fn opaque(&self) -> bool {
+        self.primary.as_ref().is_some_and(Range::is_empty)
+    }
+
+    /// The payload for a slot: RED goes on to whoever agreed on it, all others get what it is about.
+    /// None where that cannot be told.
+    #[inline]
+    pub(super) fn payload_for<'a>(&self, line: &Line, plain: &'a [u8]) -> Option<(u8, &'a [u8])> {
+        let (payload_type, range) = match (&self.primary, line.red_payload_type) {
+            (None, _) => (line.payload_type, &self.payload),
+            (Some(_), Some(red)) => (red, &self.payload),
+            (Some(_), None) if self.opaque() => return None,
+            (Some(primary), None) => (line.payload_type, primary),
+        };
+        Some((payload_type, &plain[range.clone()]))
+    }
 }
 
 /// What became of a packet that came in.
@@ -152,6 +179,8 @@ impl Shard {
             (opened.header, opened.len)
         };
         let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
+        // What is kept of it, or crosses to another shard, ends with its payload.
+        plain[0] &= !PADDING;
         if payload.is_empty() {
             return Ok(Taken::Padding(track_index, track.unwrap(header.sequence)));
         }
@@ -162,6 +191,7 @@ impl Shard {
         let number = track.unwrap(header.sequence);
         let mut opened = describe(track, number, header, payload, plain, repaired);
         opened.kept = kept;
+        track.note_frame(&opened);
         if !repaired {
             track.receive.push(
                 header.sequence,
@@ -170,6 +200,7 @@ impl Shard {
                 datagram.arrival,
             );
             track.newest = Some((header.timestamp, now.unix));
+            self.voices_began |= track.hear(&opened, datagram.arrival, plain);
         }
         if track.line.nack {
             track.history.keep(opened.counters.index, &plain[..opened.payload.end]);
@@ -179,7 +210,9 @@ impl Shard {
 
     /// A packet without content takes no number of the subscribers'.
     pub(super) fn skip_copies(&mut self, track_index: TrackIndex, index: u64) {
-        let Some(track) = self.tracks[track_index].as_ref() else { return };
+        let Some(track) = self.tracks[track_index].as_mut() else { return };
+        // What came before it has other numbers than what follows.
+        track.lately.iter_mut().for_each(Lately::forget);
         for subscription in &track.subscriptions {
             if let Some(person) = self.people[subscription.person].as_mut() {
                 let slot = &mut person.slots[subscription.slot];
@@ -225,7 +258,7 @@ fn adopt(
 /// Notes what the packet's header extensions tell, each packet once; returns those that go on.
 fn note_arrival(
     person: &mut Person,
-    track: &mut Track,
+    track: &Track,
     header: &RtpHeader,
     plain: &[u8],
     datagram: &Inbound<'_>,
@@ -234,14 +267,11 @@ fn note_arrival(
     let mut kept = Kept::default();
     for (id, value) in header.extensions(plain) {
         kept.find(&extensions, id, value);
-        if Some(id) == extensions.transport_sequence && track.line.transport_cc {
-            if let Some(sequence) = header::transport_sequence(value) {
-                person.arrivals.record(sequence, datagram.arrival);
-            }
-        } else if Some(id) == extensions.audio_level
-            && let Some(level) = AudioLevel::parse(value)
+        if Some(id) == extensions.transport_sequence
+            && track.line.transport_cc
+            && let Some(sequence) = header::transport_sequence(value)
         {
-            track.voice.heard(level.level_dbov);
+            person.arrivals.record(sequence, datagram.arrival);
         }
     }
     kept
@@ -259,7 +289,7 @@ fn unwrap_rtx(track: &Track, plain: &mut [u8], len: usize) -> Result<(RtpHeader,
 
 /// What forwarding needs to know of a packet with this unwrapped number.
 pub(super) fn describe(
-    track: &mut Track,
+    track: &Track,
     index: u64,
     header: RtpHeader,
     payload: Range<usize>,
@@ -269,6 +299,8 @@ pub(super) fn describe(
     let mut counters = Counters { index, timestamp: header.timestamp, picture_id: None, tl0: None };
     let begins = match track.line.codec {
         Codec::Opus => true,
+        // Nothing in the payload is read: it goes on as it came.
+        Codec::Vp8 | Codec::H264 if track.opaque => track.begins_frame(index),
         Codec::H264 => rtp::h264::is_keyframe_start(&plain[payload.clone()]),
         Codec::Vp8 => match rtp::vp8::Descriptor::parse(&plain[payload.clone()]) {
             Ok(descriptor) => {
@@ -279,9 +311,14 @@ pub(super) fn describe(
             Err(_) => false,
         },
     };
-    if begins {
-        track.keyframe.came();
-    }
+    let primary = (Some(header.payload_type) == track.line.red_payload_type)
+        .then(|| if track.opaque { 0..0 } else { primary_of(&payload, plain) });
     let (kept, audio) = (Kept::default(), !track.is_video());
-    Opened { header, payload, counters, kept, begins, repaired, audio }
+    Opened { header, payload, primary, counters, kept, begins, repaired, audio }
+}
+
+/// Where the primary block of a RED payload is; empty where it cannot be read.
+fn primary_of(payload: &Range<usize>, plain: &[u8]) -> Range<usize> {
+    let found = rtp::red::primary(&plain[payload.clone()]).unwrap_or_default();
+    payload.start + found.start..payload.start + found.end
 }

@@ -33,7 +33,12 @@ impl Shard {
         sink: &mut impl Sink,
     ) -> Result<(), InDrop> {
         let track = self.tracks[track].as_ref().ok_or(InDrop::UnknownSsrc)?;
-        let payload = Payload::new(&plain[opened.payload.clone()]).ok_or(InDrop::TooLong)?;
+        // What is mixed is decoded from what came; redundancy would be for who lost something.
+        let payload = opened.primary.as_ref().unwrap_or(&opened.payload);
+        if payload.is_empty() {
+            return Err(InDrop::Malformed);
+        }
+        let payload = Payload::new(&plain[payload.clone()]).ok_or(InDrop::TooLong)?;
         let level = track.line.extensions.audio_level;
         let level = level.and_then(|id| opened.header.find_extension(plain, id));
         let frame = MixFrame {

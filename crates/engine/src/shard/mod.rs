@@ -12,13 +12,14 @@
 //!    packets to their listeners; [`relay`] is the way to and from the other shards.
 //! 4. [`history`] keeps video in plaintext once a publisher; [`feedback`] answers who asks again,
 //!    and sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
-//! 5. [`speaker`] tells who speaks; [`stats`] and [`crate::drops`] count everything.
+//! 5. [`speaker`] tells who speaks, [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
 
 mod demux;
 mod feedback;
 mod forward;
 mod history;
 mod incoming;
+mod lately;
 mod mixing;
 mod person;
 mod queue;
@@ -35,9 +36,10 @@ pub use relay::{RelayContent, RelayControl, RelayPacket};
 pub use stats::Stats;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
-use crate::limits::{SPEAKER_INTERVAL, TICK, TICK_WITHOUT_PICTURES};
+use crate::limits::{SPEAKER_INTERVAL, TICK, TICK_WITHOUT_PICTURES, VOICE_LASTS};
 use crate::sink::{Now, Sink};
 use foldhash::HashMap;
+use lately::Lately;
 use person::{Person, PersonIndex, Source, TrackIndex};
 use queue::Queue;
 use rtp::TransportAddress;
@@ -84,6 +86,10 @@ pub struct Shard {
     next_tick: Option<Instant>,
     ticks: usize,
     speakers_due: Option<Instant>,
+    /// Somebody began to speak: that is told with the next tick.
+    voices_began: bool,
+    /// Tracks of sound imported since the last tick, to be asked for where they are published.
+    imported: Vec<(ShardIndex, TrackKey)>,
     stats: Stats,
 }
 
@@ -150,23 +156,35 @@ impl Shard {
         self.ticks = self.ticks.wrapping_add(1);
         self.ask_publishers(now, sink);
         self.send_reports(now, sink);
-        if self.speakers_due.is_none_or(|at| now.at >= at) {
+        for (from, track) in self.imported.drain(..) {
+            if self.track_by_key.contains_key(&track) {
+                sink.relay_control(from, RelayControl::Wanted { track, to: self.index });
+            }
+        }
+        let due = self.speakers_due.is_none_or(|at| now.at >= at);
+        if due {
             self.speakers_due = Some(now.at + SPEAKER_INTERVAL);
-            self.tell_speakers(sink);
+        }
+        if due || self.voices_began {
+            self.voices_began = self.tell_speakers(now, sink);
         }
     }
 
-    fn tell_speakers(&mut self, sink: &mut impl Sink) {
+    /// Tells who speaks; says whether some of it must wait because the last was told just now.
+    fn tell_speakers(&mut self, now: Now, sink: &mut impl Sink) -> bool {
         let speaking = self.tracks.iter().flatten().filter_map(|track| {
-            let level = track.voice.level_dbov().filter(|_| !track.silenced)?;
+            // Who stopped sending altogether says nothing of his silence.
+            let (_, last) = track.newest?;
+            let lasts = now.unix.saturating_sub(last) < VOICE_LASTS;
+            let level = track.voice.level_dbov().filter(|_| lasts && !track.silenced)?;
             let person = self.people[track.publisher()?].as_ref()?;
             Some((person.room, person.key, level))
         });
         self.speakers.spoke(speaking.collect());
         let (index, shards) = (self.index, self.shards);
-        self.speakers.tell(index, shards, &mut self.reports, |home, room, speakers| {
+        self.speakers.tell((index, shards), now.at, &mut self.reports, |home, room, speakers| {
             sink.relay_control(home, RelayControl::Speaking { room, from: index, speakers });
-        });
+        })
     }
 
     /// A room's command.
@@ -180,11 +198,14 @@ impl Shard {
             Command::Begin { person } => self.begin(person),
             Command::Suspend { person } => self.suspend_person(person),
             Command::Move { person, remote } => self.move_person(person, remote),
-            Command::AddTrack { track, person, mid, mixed } => {
-                self.add_track(track, person, &mid, mixed)
+            Command::AddTrack { track, person, mid, mixed, opaque } => {
+                self.add_track(track, person, &mid, (mixed, opaque))
             }
-            Command::Import { track, from, line, .. } => self.import(track, from, line),
+            Command::Import { track, from, line, opaque, .. } => {
+                self.import(track, from, line, opaque)
+            }
             Command::Export { track, to, on } => self.export(track, to, on),
+            Command::Keep { track, on } => self.keep(track, on),
             Command::Silence { track, on } => self.silence(track, on),
             Command::MapMix { person, mid } => self.map_mix(person, &mid),
             Command::RemoveTrack { track } => self.remove_track(track),
@@ -266,13 +287,13 @@ impl Shard {
         key: TrackKey,
         person: PersonKey,
         mid: &str,
-        mixed: bool,
+        (mixed, opaque): (bool, bool),
     ) -> Option<()> {
         let publisher = *self.person_by_key.get(&person)?;
         let person = self.people[publisher].as_mut()?;
         let line = person.sending.iter().find(|line| line.mid == mid)?.clone();
         let mut track = Track::new(key, Origin::Person(publisher), line);
-        track.mixed = mixed;
+        (track.mixed, track.opaque) = (mixed, opaque);
         let ids = track.ids;
         let index = self.place_track(track);
         let person = self.people[publisher].as_mut()?;
@@ -303,6 +324,16 @@ impl Shard {
         index
     }
 
+    fn keep(&mut self, key: TrackKey, on: bool) -> Option<()> {
+        let track = self.tracks[*self.track_by_key.get(&key)?].as_mut()?;
+        match (on, &track.lately) {
+            (true, None) => track.lately = Some(Lately::new()),
+            (true, Some(_)) => {}
+            (false, _) => track.lately = None,
+        }
+        Some(())
+    }
+
     fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
         let index = *self.track_by_key.get(&key)?;
         let track = self.tracks[index].as_mut()?;
@@ -319,6 +350,7 @@ impl Shard {
     /// switch, pictures from a keyframe.
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
+        track.lately.iter_mut().for_each(Lately::forget);
         let people = &mut self.people;
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };

@@ -3,14 +3,16 @@
 //! A packet crosses once a shard, opened, and only while somebody there has its track in a slot.
 //! What comes over goes on as if it had been opened here: same history, same slots.
 
+use super::forward::Kept;
 use super::incoming::{Opened, describe};
-use super::track::{Origin, Track};
-use super::{Shard, TrackIndex};
+use super::lately::Past;
+use super::track::{Export, Origin, Track};
+use super::{Shard, Stats, TrackIndex};
 use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
 use crate::drops::InDrop;
 use crate::sink::{Now, Sink};
 use rtp::RtpHeader;
-use rtp::negotiated::Line;
+use rtp::negotiated::{Kind, Line};
 
 /// A packet on the media lane.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +48,13 @@ pub enum RelayControl {
         /// Of which track.
         track: TrackKey,
     },
+    /// To the publisher's shard: a track of sound is known here and wanted.
+    Wanted {
+        /// Which track.
+        track: TrackKey,
+        /// By which shard.
+        to: ShardIndex,
+    },
     /// To shards that get a track: its clock.
     Clock {
         /// Which track.
@@ -67,19 +76,26 @@ pub enum RelayControl {
 }
 
 impl Shard {
-    pub(super) fn import(&mut self, key: TrackKey, from: ShardIndex, line: Line) -> Option<()> {
+    pub(super) fn import(
+        &mut self,
+        key: TrackKey,
+        from: ShardIndex,
+        line: Line,
+        opaque: bool,
+    ) -> Option<()> {
+        if line.codec.kind() == Kind::Audio {
+            self.imported.push((from, key));
+        }
         if !self.track_by_key.contains_key(&key) {
-            self.place_track(Track::new(key, Origin::Relay(from), line));
+            let mut track = Track::new(key, Origin::Relay(from), line);
+            track.opaque = opaque;
+            self.place_track(track);
         }
         Some(())
     }
 
     pub(super) fn export(&mut self, key: TrackKey, to: ShardIndex, on: bool) -> Option<()> {
-        let track = self.tracks[*self.track_by_key.get(&key)?].as_mut()?;
-        track.exports.retain(|shard| *shard != to);
-        if on {
-            track.exports.push(to);
-        }
+        self.track_mut(key)?.export(to, on);
         Some(())
     }
 
@@ -90,13 +106,22 @@ impl Shard {
         packet: &RelayPacket<'_>,
         sink: &mut impl Sink,
     ) {
-        let Some(track) = self.tracks[track].as_ref() else { return };
-        for shard in &track.exports {
-            if sink.relay_packet(*shard, packet) {
-                self.stats.relay_out += 1;
-            } else {
-                self.stats.relay_full += 1;
+        let Some(track) = self.tracks[track].as_mut() else { return };
+        for at in 0..track.exports.len() {
+            let Export { to, begun, replay } = track.exports[at];
+            if !begun {
+                continue;
             }
+            if replay {
+                track.exports[at].replay = false;
+                for past in track.speech().filter(|past| past.index != packet.index) {
+                    let content = RelayContent::Original;
+                    let Past { index, bytes, .. } = past;
+                    let missed = RelayPacket { track: packet.track, index, content, bytes };
+                    self.stats.count_relayed(sink.relay_packet(to, &missed));
+                }
+            }
+            self.stats.count_relayed(sink.relay_packet(to, packet));
         }
     }
 
@@ -138,10 +163,11 @@ impl Shard {
         let payload = header.payload_range(packet.bytes).map_err(|_| InDrop::Malformed)?;
         let mut opened: Opened =
             describe(track, packet.index, header, payload, packet.bytes, repaired);
-        let from = track.line.extensions;
-        header.extensions(packet.bytes).for_each(|(id, value)| opened.kept.find(&from, id, value));
+        opened.kept = Kept::of(track, packet.bytes, &header);
+        track.note_frame(&opened);
         if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
+            track.hear(&opened, now.at, packet.bytes);
         }
         if track.line.nack {
             track.history.keep(packet.index, &packet.bytes[..opened.payload.end]);
@@ -160,6 +186,11 @@ impl Shard {
                     track.keyframe.want();
                 }
             }
+            RelayControl::Wanted { track, to } => {
+                if let Some(track) = self.track_mut(track) {
+                    track.asked_by(to);
+                }
+            }
             RelayControl::Clock { track, rtp_timestamp, at_ns } => {
                 if let Some(track) = self.track_mut(track) {
                     track.reference = Some((rtp_timestamp, at_ns));
@@ -167,11 +198,22 @@ impl Shard {
             }
             RelayControl::Speaking { room, from, speakers } => {
                 self.speakers.elsewhere(room, from, speakers);
+                self.voices_began = true;
             }
         }
     }
 
     fn track_mut(&mut self, key: TrackKey) -> Option<&mut Track> {
         self.tracks[*self.track_by_key.get(&key)?].as_mut()
+    }
+}
+
+impl Stats {
+    fn count_relayed(&mut self, taken: bool) {
+        if taken {
+            self.relay_out += 1;
+        } else {
+            self.relay_full += 1;
+        }
     }
 }

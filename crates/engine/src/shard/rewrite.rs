@@ -7,6 +7,9 @@ use crate::limits::{HISTORY_PACKETS, PAST_ERAS};
 use std::collections::VecDeque;
 use std::time::Instant;
 
+/// The clock rate of sound.
+const SOUND_HZ: u32 = 48_000;
+
 /// What of a packet a slot changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inbound {
@@ -143,7 +146,9 @@ impl Rewrite {
         };
         let sequence = last.out.sequence.wrapping_add(1);
         let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
-        let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(1) as u32;
+        // Sound does not overlap: a packet of 20 ms may have left just before.
+        let least = if self.clock_rate == SOUND_HZ { SOUND_HZ / 50 } else { 1 };
+        let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(u64::from(least)) as u32;
         let timestamp = last.out.timestamp.wrapping_add(ticks);
         era.sequence = sequence.wrapping_sub(first.index as u16);
         era.timestamp = timestamp.wrapping_sub(first.timestamp);

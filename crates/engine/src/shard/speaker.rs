@@ -1,8 +1,10 @@
 //! Who speaks, by the levels that publishers send along (RFC 6464), read after authentication.
 
 use crate::command::{PersonKey, Report, RoomKey, ShardIndex};
+use crate::limits::SPEAKER_INTERVAL;
 use crate::room::home_of;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Louder than this many −dBov counts as voice.
 const VOICE_DBOV: u8 = 50;
@@ -11,29 +13,62 @@ const SPEAKS_FROM: i32 = 8;
 /// As many silent packets (20 ms each) it takes to fall silent from full.
 const FULL: i32 = 40;
 
+/// Time of a packet, and of the longest there can be (Opus, 120 ms), in units of the clock of sound.
+const PACKET: u32 = 960;
+const LONGEST: u32 = 6 * PACKET;
+
 /// Loudness of one audio track.
 #[derive(Debug, Default)]
 pub(crate) struct Voice {
     score: i32,
     speaking: bool,
     level_dbov: f32,
+    /// The first loud packet since all was silent, and the one by which it was known as speech.
+    speech: (u64, u64),
+    /// Timestamp of the newest packet.
+    last: Option<u32>,
 }
 
 impl Voice {
-    /// A packet came with this level.
-    pub(crate) fn heard(&mut self, level_dbov: u8) {
+    /// The packet with this unwrapped sequence number and this timestamp came with this level; says
+    /// whether speech began with it.
+    pub(crate) fn heard(&mut self, level_dbov: u8, index: u64, timestamp: u32) -> bool {
         let loud = level_dbov < VOICE_DBOV;
+        let passed = self.last.map_or(PACKET, |last| timestamp.wrapping_sub(last));
+        if passed > u32::MAX / 2 {
+            return false; // It was overtaken.
+        }
+        self.last = Some(timestamp);
+        // Time in which nothing was sent was silent (discontinuous transmission).
+        if passed > LONGEST {
+            let silent = (passed / PACKET - 1).min(FULL as u32) as i32;
+            self.score = (self.score - silent).max(0);
+        }
+        if loud && self.score == 0 {
+            self.speech.0 = index;
+        }
         self.score = (self.score + if loud { 3 } else { -1 }).clamp(0, FULL);
         if loud {
             let before = if self.level_dbov == 0.0 { 127.0 } else { self.level_dbov };
             self.level_dbov = before + (f32::from(level_dbov) - before) * 0.2;
         }
-        self.speaking = if self.speaking { self.score > 0 } else { self.score >= SPEAKS_FROM };
+        let before = self.speaking;
+        self.speaking = if before { self.score > 0 } else { self.score >= SPEAKS_FROM };
+        let begins = self.speaking && !before;
+        if begins {
+            self.speech.1 = index;
+        }
+        begins
     }
 
     /// The smoothed level of who speaks, in −dBov; none of who is silent.
     pub(crate) fn level_dbov(&self) -> Option<u8> {
         self.speaking.then_some(self.level_dbov as u8)
+    }
+
+    /// With which packet the speech began that goes on, and with which it was known as speech.
+    pub(crate) fn speech(&self) -> Option<(u64, u64)> {
+        self.speaking.then_some(self.speech)
     }
 }
 
@@ -45,8 +80,8 @@ type Speaking = Vec<(PersonKey, u8)>;
 pub(crate) struct Speakers {
     /// Who speaks, by room and shard.
     now: BTreeMap<(RoomKey, ShardIndex), Speaking>,
-    /// Whom this shard told for itself: to the room, or to its home.
-    told: BTreeMap<RoomKey, Vec<PersonKey>>,
+    /// Whom this shard told for itself, and when: to the room, or to its home.
+    told: BTreeMap<RoomKey, (Vec<PersonKey>, Instant)>,
     here: BTreeMap<RoomKey, Speaking>,
 }
 
@@ -70,14 +105,14 @@ impl Speakers {
     }
 
     /// Reports the rooms in which it changed who speaks; those whose home is another shard go to
-    /// `home` instead.
+    /// `home` instead. Says whether a room was told of so lately that it must wait.
     pub(crate) fn tell(
         &mut self,
-        index: ShardIndex,
-        shards: u16,
+        (index, shards): (ShardIndex, u16),
+        now: Instant,
         reports: &mut Vec<Report>,
         mut home: impl FnMut(ShardIndex, RoomKey, Speaking),
-    ) {
+    ) -> bool {
         let mut rooms = std::mem::take(&mut self.here);
         for ((room, _), speakers) in &self.now {
             rooms.entry(*room).or_default().extend_from_slice(speakers);
@@ -85,23 +120,30 @@ impl Speakers {
         for room in self.told.keys() {
             rooms.entry(*room).or_default();
         }
+        let mut waits = false;
         for (room, mut speakers) in rooms {
             speakers.sort_unstable_by_key(|(person, level)| (*level, *person));
             let mut people: Vec<PersonKey> = speakers.iter().map(|(person, _)| *person).collect();
             people.sort_unstable();
-            if self.told.get(&room).map_or(people.is_empty(), |told| *told == people) {
+            let told = self.told.get(&room);
+            let lately = told.is_some_and(|(_, at)| now < *at + SPEAKER_INTERVAL);
+            if told.map_or(people.is_empty(), |(told, _)| *told == people) {
+                if people.is_empty() && !lately {
+                    self.told.remove(&room);
+                }
                 continue;
             }
-            if people.is_empty() {
-                self.told.remove(&room);
-            } else {
-                self.told.insert(room, people);
+            if lately {
+                waits = true;
+                continue;
             }
+            self.told.insert(room, (people, now));
             match home_of(room, shards) {
                 at if at == index => reports.push(Report::Speakers { room, speakers }),
                 at => home(at, room, speakers),
             }
         }
+        waits
     }
 }
 
@@ -109,39 +151,90 @@ impl Speakers {
 mod tests {
     use super::*;
 
+    /// What a voice makes of packets in a row, of these levels.
+    fn say(voice: &mut Voice, first: u64, levels: &[u8]) -> Vec<u64> {
+        let packets = (first..).zip(levels);
+        let begins = packets.filter(|(n, level)| voice.heard(**level, *n, *n as u32 * PACKET));
+        begins.map(|(n, _)| n).collect()
+    }
+
     #[test]
     fn a_click_is_no_speech_and_a_pause_is_no_silence() {
         let mut voice = Voice::default();
-        voice.heard(10);
+        assert_eq!(say(&mut voice, 0, &[10]), []);
         assert_eq!(voice.level_dbov(), None);
-        (0..10).for_each(|_| voice.heard(20));
+        assert_eq!(say(&mut voice, 1, &[20; 10]), [2]);
         assert!(voice.level_dbov().is_some_and(|level| (18..40).contains(&level)));
-        (0..15).for_each(|_| voice.heard(127));
+        assert_eq!(say(&mut voice, 11, &[127; 15]), []);
         assert!(voice.level_dbov().is_some(), "300 ms of pause");
-        (0..40).for_each(|_| voice.heard(127));
+        say(&mut voice, 26, &[127; 40]);
         assert_eq!(voice.level_dbov(), None);
     }
 
     #[test]
-    fn only_changes_are_told() {
+    fn speech_begins_with_its_first_loud_packet() {
+        let mut voice = Voice::default();
+        say(&mut voice, 0, &[127; 50]);
+        assert_eq!(voice.speech(), None);
+        assert_eq!(say(&mut voice, 50, &[30, 30, 127, 30, 30]), [53]);
+        assert_eq!(voice.speech(), Some((50, 53)));
+        say(&mut voice, 55, &[127; 50]);
+        assert_eq!(say(&mut voice, 105, &[127, 30, 30, 30]), [108]);
+        assert_eq!(voice.speech(), Some((106, 108)));
+    }
+
+    #[test]
+    fn what_is_not_sent_is_silence() {
+        let mut voice = Voice::default();
+        say(&mut voice, 0, &[20; 50]);
+        assert!(voice.level_dbov().is_some());
+        // Comfort noise every 400 ms, with sequence numbers that follow each other.
+        voice.heard(127, 50, 50 * PACKET + 20 * PACKET);
+        assert!(voice.level_dbov().is_some(), "400 ms of pause");
+        voice.heard(127, 51, 50 * PACKET + 40 * PACKET);
+        assert_eq!(voice.level_dbov(), None);
+        assert!(!voice.heard(20, 49, 49 * PACKET), "overtaken");
+    }
+
+    /// What a shard tells by and by.
+    struct Telling {
+        speakers: Speakers,
+        now: Instant,
+        reports: Vec<Report>,
+    }
+
+    impl Telling {
+        /// What is told of who speaks here, so long after the last time, and whether some of it waits.
+        fn tell(&mut self, ms: u64, here: Speaking) -> (Vec<Report>, bool) {
+            self.now += std::time::Duration::from_millis(ms);
+            self.speakers.spoke(here.into_iter().map(|(who, n)| (RoomKey(1), who, n)).collect());
+            let (now, reports) = (self.now, &mut self.reports);
+            let here = (ShardIndex(1), 2);
+            let home = |_, _, _| panic!("home is here");
+            let waits = self.speakers.tell(here, now, reports, home);
+            (std::mem::take(&mut self.reports), waits)
+        }
+    }
+
+    #[test]
+    fn only_changes_are_told_at_once_and_not_more_than_five_a_second() {
         let (room, ada, min) = (RoomKey(1), PersonKey(1), PersonKey(2));
-        let mut speakers = Speakers::default();
-        let mut reports = Vec::new();
-        let mut tell = |speakers: &mut Speakers, here| {
-            speakers.spoke(here);
-            speakers.tell(ShardIndex(1), 2, &mut reports, |_, _, _| panic!("home is here"));
-            std::mem::take(&mut reports)
-        };
-        let told = tell(&mut speakers, vec![(room, ada, 30), (room, min, 20)]);
-        assert_eq!(told, [Report::Speakers { room, speakers: vec![(min, 20), (ada, 30)] }]);
-        assert_eq!(tell(&mut speakers, vec![(room, ada, 10), (room, min, 20)]), []);
-        speakers.elsewhere(room, ShardIndex(0), vec![(PersonKey(7), 5)]);
-        let told = tell(&mut speakers, vec![(room, ada, 10)]);
-        let both = vec![(PersonKey(7), 5), (ada, 10)];
-        assert_eq!(told, [Report::Speakers { room, speakers: both }]);
-        speakers.elsewhere(room, ShardIndex(0), vec![]);
-        assert_eq!(tell(&mut speakers, vec![]), [Report::Speakers { room, speakers: vec![] }]);
-        assert_eq!(tell(&mut speakers, vec![]), []);
+        let now = Instant::now();
+        let mut telling = Telling { speakers: Speakers::default(), now, reports: Vec::new() };
+        let report = |speakers| (vec![Report::Speakers { room, speakers }], false);
+        let told = telling.tell(0, vec![(ada, 30), (min, 20)]);
+        assert_eq!(told, report(vec![(min, 20), (ada, 30)]));
+        assert_eq!(telling.tell(10, vec![(ada, 10), (min, 20)]), (vec![], false));
+        telling.speakers.elsewhere(room, ShardIndex(0), vec![(PersonKey(7), 5)]);
+        assert_eq!(telling.tell(10, vec![(ada, 10)]), (vec![], true), "it must wait");
+        assert_eq!(telling.tell(180, vec![(ada, 10)]), report(vec![(PersonKey(7), 5), (ada, 10)]));
+        telling.speakers.elsewhere(room, ShardIndex(0), vec![]);
+        assert_eq!(telling.tell(200, vec![]), report(vec![]));
+        assert_eq!(telling.tell(10, vec![(ada, 10)]), (vec![], true), "silence counts, too");
+        assert_eq!(telling.tell(190, vec![(ada, 10)]), report(vec![(ada, 10)]));
+        assert_eq!(telling.tell(200, vec![]), report(vec![]));
+        assert_eq!(telling.tell(200, vec![]), (vec![], false));
+        assert!(telling.speakers.told.is_empty(), "nothing stays");
     }
 
     #[test]
@@ -149,9 +242,12 @@ mod tests {
         let (room, ada) = (RoomKey(1), PersonKey(1));
         let mut speakers = Speakers::default();
         let (mut reports, mut told) = (Vec::new(), Vec::new());
+        let mut now = Instant::now();
         for here in [vec![(room, ada, 30)], vec![(room, ada, 20)], vec![]] {
             speakers.spoke(here);
-            speakers.tell(ShardIndex(0), 2, &mut reports, |home, _, who| told.push((home, who)));
+            now += SPEAKER_INTERVAL;
+            let home = |home, _, who| told.push((home, who));
+            speakers.tell((ShardIndex(0), 2), now, &mut reports, home);
         }
         assert_eq!(reports, []);
         assert_eq!(told, [(ShardIndex(1), vec![(ada, 30)]), (ShardIndex(1), vec![])]);

@@ -1,7 +1,10 @@
 //! A published track: what comes in of it, who gets it, which keyframes are wanted.
 
 use super::history::History;
+use super::incoming::Opened;
+use super::lately::{Lately, Past};
 use super::person::PersonIndex;
+use super::rewrite::Inbound as Counters;
 use super::speaker::Voice;
 use crate::command::{ShardIndex, TrackKey};
 use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
@@ -31,6 +34,11 @@ impl KeyframeWish {
     /// Somebody needs a keyframe.
     pub(crate) fn want(&mut self) {
         self.wanted = true;
+    }
+
+    /// Whether one was asked for since somebody wished for it.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.wanted && self.asked.is_some()
     }
 
     /// One came.
@@ -75,6 +83,16 @@ pub(crate) enum Origin {
     Relay(ShardIndex),
 }
 
+/// Another shard that gets a track's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Export {
+    pub to: ShardIndex,
+    /// The other shard knows the track: packets go there.
+    pub begun: bool,
+    /// What was said before the next packet goes there first.
+    pub replay: bool,
+}
+
 /// A track on this shard.
 pub(crate) struct Track {
     pub key: TrackKey,
@@ -83,8 +101,16 @@ pub(crate) struct Track {
     pub mixed: bool,
     /// A moderator muted it.
     pub silenced: bool,
+    /// Its payloads are encrypted end to end.
+    pub opaque: bool,
+    /// The number of the newest packet with a marker: a frame ended.
+    frame_end: Option<u64>,
     /// Other shards that get its packets.
-    pub exports: Vec<ShardIndex>,
+    pub exports: Vec<Export>,
+    /// Other shards that asked for it before the room said that they get it.
+    asked: Vec<ShardIndex>,
+    /// What was sent lately, where slots are short.
+    pub lately: Option<Lately>,
     pub line: Line,
     pub ids: Option<StreamIds>,
     pub subscriptions: Vec<Subscription>,
@@ -109,7 +135,11 @@ impl Track {
             origin,
             mixed: false,
             silenced: false,
+            opaque: false,
+            frame_end: None,
             exports: Vec::new(),
+            asked: Vec::new(),
+            lately: None,
             ids: line.remote,
             line,
             subscriptions: Vec::new(),
@@ -129,6 +159,66 @@ impl Track {
         match self.origin {
             Origin::Person(person) => Some(person),
             Origin::Relay(_) => None,
+        }
+    }
+
+    /// Notes how loud an opened packet of sound is, and keeps it where that is wanted; says whether
+    /// speech began with it.
+    pub(crate) fn hear(&mut self, opened: &Opened, arrival: Instant, plain: &[u8]) -> bool {
+        if !opened.audio {
+            return false;
+        }
+        let Counters { index, timestamp, .. } = opened.counters;
+        if let Some(lately) = self.lately.as_mut().filter(|_| !self.silenced) {
+            lately.keep(index, arrival, &plain[..opened.payload.end]);
+        }
+        let level = opened.kept.level_dbov();
+        level.is_some_and(|level| self.voice.heard(level, index, timestamp))
+    }
+
+    /// Notes where a frame ended, and that a keyframe came.
+    pub(crate) fn note_frame(&mut self, opened: &Opened) {
+        if opened.begins {
+            self.keyframe.came();
+        }
+        if opened.header.marker {
+            self.frame_end = self.frame_end.max(Some(opened.counters.index));
+        }
+    }
+
+    /// Whether slots may switch to an opaque track with the packet of this number: the first of a
+    /// frame since a keyframe was asked for. Which frame that keyframe is cannot be seen; it is this
+    /// one or one after it, so that it comes to who switched.
+    pub(crate) fn begins_frame(&self, index: u64) -> bool {
+        self.frame_end.is_some_and(|end| index == end + 1) && self.keyframe.is_asked()
+    }
+
+    /// What is kept of the speech that began lately.
+    pub(crate) fn speech(&self) -> impl Iterator<Item = Past<'_>> {
+        let kept = self.lately.as_ref().zip(self.voice.speech());
+        kept.into_iter().flat_map(|(lately, speech)| lately.speech(speech))
+    }
+
+    /// Whether another shard gets its packets. Where the last half second is kept, they wait until
+    /// that shard has asked: what comes there before it knows the track would be lost.
+    pub(crate) fn export(&mut self, to: ShardIndex, on: bool) {
+        if !on {
+            self.exports.retain(|export| export.to != to);
+            self.asked.retain(|shard| *shard != to);
+        } else if !self.exports.iter().any(|export| export.to == to) {
+            let asked = self.asked.extract_if(.., |shard| *shard == to).count() > 0;
+            let kept = self.lately.is_some();
+            self.exports.push(Export { to, begun: asked || !kept, replay: asked && kept });
+        }
+    }
+
+    /// Another shard knows the track and asks for it; room and shard may come in any order.
+    pub(crate) fn asked_by(&mut self, to: ShardIndex) {
+        match self.exports.iter_mut().find(|export| export.to == to) {
+            Some(export) if !export.begun => (export.begun, export.replay) = (true, true),
+            Some(_) => {}
+            None if self.asked.contains(&to) => {}
+            None => self.asked.push(to),
         }
     }
 
@@ -152,6 +242,49 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rtp::negotiated::{Codec, Direction, Extensions};
+
+    #[test]
+    fn a_kept_voice_goes_to_another_shard_once_room_and_shard_have_said_so() {
+        let there = ShardIndex(1);
+        let begun = |track: &Track| track.exports.iter().any(|export| export.begun);
+        let mut track = Track::new(TrackKey(1), Origin::Person(0), voice_line());
+        track.export(there, true);
+        assert!(begun(&track), "nothing is kept: at once");
+        track.export(there, false);
+        track.lately = Some(Lately::new());
+        for asked_first in [true, false] {
+            for step in 0..2 {
+                assert!(!begun(&track), "one of them is missing");
+                match (step == 0) == asked_first {
+                    true => track.asked_by(there),
+                    false => track.export(there, true),
+                }
+            }
+            assert_eq!(track.exports, [Export { to: there, begun: true, replay: true }]);
+            track.exports[0].replay = false;
+            track.asked_by(there);
+            track.export(there, true);
+            assert!(!track.exports[0].replay, "told once");
+            track.export(there, false);
+        }
+    }
+
+    fn voice_line() -> Line {
+        Line {
+            mid: "a".into(),
+            direction: Direction::Receive,
+            codec: Codec::Opus,
+            payload_type: 111,
+            rtx_payload_type: None,
+            red_payload_type: None,
+            extensions: Extensions::default(),
+            local: None,
+            remote: Some(StreamIds { ssrc: 1, rtx: None }),
+            nack: false,
+            transport_cc: false,
+        }
+    }
 
     #[test]
     fn keyframes_are_asked_for_at_once_then_seldom_and_again_where_none_comes() {

@@ -117,6 +117,7 @@ enum Command {
     Answer { bot: u64, answer: Answer, reply: Reply<()> },
     Candidate { bot: u64, candidate: String },
     Slots { bot: u64, changes: Vec<SlotChange> },
+    Pause { bot: u64, track: String, paused: bool },
     Grow { bot: u64, pool: SlotPool },
     Do { bot: u64, command: BotCommand },
     Connected { bot: u64, reply: Reply<()> },
@@ -407,6 +408,10 @@ impl BotHandle for Handle {
     async fn answer(&self, answer: Answer) -> Result<(), BotError> {
         self.check()?;
         self.line.ask(|reply| Command::Answer { bot: self.bot, answer, reply }).await
+    }
+
+    fn pause(&self, track: String, paused: bool) {
+        self.tell(Command::Pause { bot: self.bot, track, paused });
     }
 
     fn slots(&self, changes: Vec<SlotChange>) {

@@ -21,7 +21,7 @@ use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
 use rtp::rtcp;
 use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
 use rtp::twcc::FeedbackBuilder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::QualitySample;
@@ -39,6 +39,8 @@ const FIRST_REPORT: Duration = Duration::from_millis(100);
 const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most changes kept for slots whose answer has not come yet.
 const MAX_EARLY: usize = 1024;
+/// Own tracks that may rest.
+const MAX_PAUSED: usize = 64;
 /// Windows of the mix kept until they are taken.
 const MAX_WINDOWS: usize = 64;
 /// Longest datagram that is opened.
@@ -178,6 +180,8 @@ pub struct BotMedia {
     first_frame: Option<Instant>,
     first_told: (bool, bool),
     stopped: [bool; 2],
+    /// Own tracks that nobody has in a slot.
+    paused: BTreeSet<String>,
     leaving: bool,
     gone: bool,
     counters: Counters,
@@ -218,6 +222,7 @@ impl BotMedia {
             first_frame: None,
             first_told: (false, false),
             stopped: [false; 2],
+            paused: BTreeSet::new(),
             leaving: false,
             gone: false,
             counters: Counters::default(),
@@ -265,6 +270,7 @@ impl BotMedia {
         let early = std::mem::take(&mut self.early);
         self.map_slots(&early, now);
         self.start_streams(now);
+        self.rest();
     }
 
     /// ICE and DTLS are done: media begins.
@@ -279,6 +285,7 @@ impl BotMedia {
         });
         self.report_due = Some(now + FIRST_REPORT);
         self.start_streams(now);
+        self.rest();
     }
 
     fn add_slot(&mut self, line: &Line) {
@@ -397,6 +404,25 @@ impl BotMedia {
         for outgoing in self.sent.iter_mut().filter(|outgoing| outgoing.kind == kind) {
             outgoing.stopped = true;
         }
+    }
+
+    /// Nobody has an own track in a slot, so that nothing of it is sent; or somebody has again, and
+    /// gets a keyframe at once. It may be told before the answer that names the track.
+    pub fn pause(&mut self, track: &str, paused: bool) {
+        if !paused {
+            self.paused.remove(track);
+        } else if self.paused.len() < MAX_PAUSED {
+            self.paused.insert(track.to_owned());
+        }
+        self.rest();
+    }
+
+    fn rest(&mut self) {
+        for outgoing in &mut self.sent {
+            let track = self.tracks.get(outgoing.mid());
+            outgoing.rest(track.is_some_and(|track| self.paused.contains(track)));
+        }
+        self.urgent = true;
     }
 
     /// Says goodbye with the next [`BotMedia::poll`] and sends nothing from then on.

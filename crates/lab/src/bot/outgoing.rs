@@ -190,6 +190,13 @@ impl Outgoing {
         Ok(())
     }
 
+    /// Shows nothing for a while, or again something, from a keyframe on.
+    pub(super) fn rest(&mut self, rests: bool) {
+        if let Source::Video(video) = &mut self.source {
+            video.rest(rests);
+        }
+    }
+
     /// When there is something to send next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         if self.rtx.as_ref().is_some_and(|rtx| !rtx.wanted.is_empty()) {
@@ -198,10 +205,10 @@ impl Outgoing {
         if self.stopped {
             return None;
         }
-        Some(match &self.source {
-            Source::Audio(audio) => audio.next_due(),
+        match &self.source {
+            Source::Audio(audio) => Some(audio.next_due()),
             Source::Video(video) => video.next_due(),
-        })
+        }
     }
 
     fn send_next(&mut self, sending: &mut Sending) -> Result<bool, SrtpError> {

@@ -185,6 +185,8 @@ pub(super) struct VideoSource {
     last_keyframe: Option<Instant>,
     keyframe_wanted: bool,
     keyframes: u64,
+    /// Nobody sees it: no frame begins.
+    rests: bool,
 }
 
 impl VideoSource {
@@ -205,6 +207,7 @@ impl VideoSource {
             last_keyframe: None,
             keyframe_wanted: false,
             keyframes: 0,
+            rests: false,
         }
     }
 
@@ -223,6 +226,12 @@ impl VideoSource {
         self.keyframe_wanted = true;
     }
 
+    /// Begins no more frames, or again some, with a keyframe first.
+    pub(super) fn rest(&mut self, rests: bool) {
+        self.keyframe_wanted |= self.rests && !rests;
+        self.rests = rests;
+    }
+
     fn keyframe_due(&self) -> Option<Instant> {
         if !self.keyframe_wanted {
             return None;
@@ -230,9 +239,11 @@ impl VideoSource {
         Some(self.last_keyframe.map_or(self.next, |last| last + KEYFRAME_SPACING))
     }
 
-    pub(super) fn next_due(&self) -> Instant {
+    /// When there is a packet to send next; none while it rests.
+    pub(super) fn next_due(&self) -> Option<Instant> {
         let frame = self.keyframe_due().map_or(self.next, |due| due.min(self.next));
-        self.queue.front().map_or(frame, |(due, _)| frame.min(*due))
+        let frame = (!self.rests).then_some(frame);
+        self.queue.front().map(|(due, _)| *due).into_iter().chain(frame).min()
     }
 
     /// The next packet that is due.
@@ -240,6 +251,9 @@ impl VideoSource {
         loop {
             if self.queue.front().is_some_and(|(due, _)| *due <= now) {
                 return self.queue.pop_front().map(|(_, piece)| piece);
+            }
+            if self.rests {
+                return None;
             }
             if self.keyframe_due().is_some_and(|due| due <= now) {
                 self.position = self.clip.keyframe_from(self.position);

@@ -27,6 +27,7 @@ const S: Duration = Duration::from_secs(1);
 
 fn fixed(seed: u64) -> Fixed {
     Fixed {
+        red: false,
         seed,
         video: Codec::Vp8,
         send_audio: true,

@@ -70,6 +70,7 @@ impl<D: BotDriver> Mesh<D> {
             mid: (*mid).to_owned(),
             kind: *kind,
             name: (*name).to_owned(),
+            opaque: false,
         });
         let announced = signaling.announce(&Announce { tracks: tracks.collect() }).await?;
         let mut own = Vec::new();

@@ -438,6 +438,9 @@ impl<D: BotDriver> Bot<D> {
         self.seen = self.seen.max(envelope.epoch);
         match envelope.event {
             Event::Slots { slots } => self.server.iter().for_each(|bot| bot.slots(slots.clone())),
+            Event::TrackPaused { track, paused } => {
+                self.server.iter().for_each(|bot| bot.pause(track.clone(), paused));
+            }
             Event::SlotsWanted { audio, video } => self.grow(audio, video).await?,
             Event::RoomEnded { reason } => return Err(format!("the room ended: {reason}")),
             Event::ParticipantLeft { participant, reason } => {

@@ -41,6 +41,7 @@ async fn calls_events_and_heartbeats() {
         mid: "0".into(),
         kind: wire::room::MediaKind::Audio,
         name: String::new(),
+        opaque: false,
     };
     let offer = Offer { sdp: "v=0".into(), tracks: vec![track], session: None };
     let answer = two.offer(&offer).await.expect("offer");

@@ -71,7 +71,12 @@ impl FakeBot {
 
 impl BotHandle for FakeBot {
     async fn offer(&self) -> Result<BotOffer, BotError> {
-        let track = |mid: &str, kind| OfferedTrack { mid: mid.into(), kind, name: String::new() };
+        let track = |mid: &str, kind| OfferedTrack {
+            mid: mid.into(),
+            kind,
+            name: String::new(),
+            opaque: false,
+        };
         let mut tracks = vec![track("0", MediaKind::Audio), track("1", MediaKind::Video)];
         let media = self.spec.media;
         tracks.retain(|track| match track.kind {
@@ -93,6 +98,8 @@ impl BotHandle for FakeBot {
         self.on_air.lock().expect("on air").extend(state.own.iter().cloned());
         Ok(())
     }
+
+    fn pause(&self, _track: String, _paused: bool) {}
 
     fn slots(&self, changes: Vec<SlotChange>) {
         let mut state = self.state.lock().expect("state");

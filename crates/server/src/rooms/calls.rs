@@ -56,6 +56,11 @@ pub(super) fn refused(refusal: Refusal) -> RoomError {
         Refusal::UnknownSlot => {
             (ErrorCode::UnknownSlot, "no such slot: offer a recvonly line and name it by its mid")
         }
+        Refusal::Opaque => {
+            let text =
+                "sound that is encrypted end to end cannot be mixed: use a room with audio sfu";
+            (ErrorCode::KindUnsupported, text)
+        }
         Refusal::TooManyTracks => (ErrorCode::NotAllowed, "too many tracks: end one first"),
     };
     RoomError::new(code, text)
@@ -296,6 +301,7 @@ impl Rooms {
                 mid: track.mid.clone(),
                 name: track.name.chars().take(64).collect(),
                 key: TrackKey(self.key()),
+                opaque: track.opaque,
             })
             .collect();
         let mut state = locked(&cell.state);
@@ -366,6 +372,7 @@ impl Rooms {
         }
         socket.set_state(Seat { cell: cell.clone(), person });
         cell.tell_slots(&state, person);
+        cell.tell_paused(&state, person);
         drop(state);
         let (room, participant) = (&cell.id, participant_id(person));
         tracing::info!(room, participant, missed = events.len(), "participant resumed");

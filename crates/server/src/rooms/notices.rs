@@ -2,7 +2,7 @@
 
 use super::{Cell, State};
 use crate::socket::Publication;
-use engine::room::{Change, Effects, Notice, Person, SlotChange, Track};
+use engine::room::{Change, Effects, Notice, Person, SlotChange, Topology, Track};
 use engine::{PersonKey, TrackKey};
 use rtp::negotiated::Kind;
 use std::collections::VecDeque;
@@ -117,6 +117,10 @@ impl Cell {
                 Notice::Slots { person, changes } => {
                     self.tell_one(state, person, slots_event(changes));
                 }
+                Notice::Paused { person, track, paused } => {
+                    let event = Event::TrackPaused { track: track_id(track), paused };
+                    self.tell_one(state, person, event);
+                }
                 Notice::SlotsWanted { person, audio, video } => {
                     self.tell_one(state, person, Event::SlotsWanted { audio, video });
                 }
@@ -136,6 +140,18 @@ impl Cell {
         let member = state.members.get(&person);
         if let Some(socket) = member.and_then(|member| member.socket.as_ref()) {
             socket.deliver(&publication);
+        }
+    }
+
+    /// Which of a participant's own pictures rest, for who resumed.
+    pub(super) fn tell_paused(&self, state: &State, person: PersonKey) {
+        let Some(known) = state.room.person(person) else { return };
+        if state.room.topology(Kind::Video) != Topology::Sfu {
+            return;
+        }
+        for track in known.tracks.iter().filter(|track| track.kind == Kind::Video) {
+            let event = Event::TrackPaused { track: track_id(track.key), paused: track.paused };
+            self.tell_one(state, person, event);
         }
     }
 

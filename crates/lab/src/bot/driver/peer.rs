@@ -318,6 +318,10 @@ impl Peer {
         }
     }
 
+    pub(super) fn pause(&mut self, track: &str, paused: bool) {
+        self.media.pause(track, paused);
+    }
+
     pub(super) fn slots(&mut self, changes: &[SlotChange]) {
         self.media.map_slots(changes, Instant::now());
     }
@@ -619,7 +623,7 @@ fn offered(kind: Kind, mid: String) -> OfferedTrack {
         Kind::Audio => (MediaKind::Audio, "microphone"),
         Kind::Video => (MediaKind::Video, "camera"),
     };
-    OfferedTrack { mid, kind, name: name.into() }
+    OfferedTrack { mid, kind, name: name.into(), opaque: false }
 }
 
 /// The addresses of an SDP's candidates, for people.

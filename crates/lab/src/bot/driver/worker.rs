@@ -287,6 +287,9 @@ impl Worker {
             Command::Heard { bot, reply } => self.answer(bot, reply, Peer::heard),
             Command::Sample { bot, reply } => self.answer(bot, reply, Peer::sample),
             Command::Slots { bot, changes } => self.tell(bot, |peer| peer.slots(&changes)),
+            Command::Pause { bot, track, paused } => {
+                self.tell(bot, |peer| peer.pause(&track, paused))
+            }
             Command::Grow { bot, pool } => self.tell(bot, |peer| peer.wanted = pool),
             Command::Do { bot, command } => self.tell(bot, |peer| peer.command(command)),
             Command::Connected { bot, reply } => self.tell(bot, |peer| peer.waiters.push(reply)),

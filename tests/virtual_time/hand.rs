@@ -1,0 +1,153 @@
+//! Packets made by hand: a test says what is sent when, and reads what leaves the server.
+
+use super::world::World;
+use engine::PersonKey;
+use rtp::header::{AudioLevel, HeaderWriter};
+use rtp::negotiated::{Direction, Kind, Line};
+use rtp::srtp::{Opener, SealStream, Sealer};
+use rtp::{RtpHeader, header};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Level of silence, and of a voice, in −dBov.
+pub const SILENT: u8 = 127;
+pub const LOUD: u8 = 20;
+/// A packet of sound, in units of its clock and in time.
+pub const PACKET: u32 = 960;
+pub const PACKET_TIME: Duration = Duration::from_millis(20);
+
+/// A packet to be sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    pub payload_type: u8,
+    pub marker: bool,
+    pub level_dbov: Option<u8>,
+    pub payload: &'a [u8],
+}
+
+/// One stream of a person, sent by hand.
+pub struct Hand {
+    pub key: PersonKey,
+    pub line: Line,
+    sealer: Sealer,
+    stream: SealStream,
+    pub sequence: u16,
+    pub timestamp: u32,
+    /// Packets of sound said so far.
+    pub said: u32,
+}
+
+impl Hand {
+    /// The stream of a kind of a person who does not send it himself.
+    pub fn new(world: &mut World, key: PersonKey, kind: Kind) -> Self {
+        let client = world.client(key);
+        let sends = |line: &&Line| line.direction == Direction::Send && line.codec.kind() == kind;
+        let line = client.negotiated.lines.iter().find(sends).expect("he may send it").clone();
+        let mut sealer = Sealer::new(&client.keys.local);
+        let ssrc = line.local.expect("it has an SSRC").ssrc;
+        let stream = sealer.stream(ssrc).expect("nobody else sends it");
+        let sequence = ssrc as u16 & 0x3FFF;
+        Self { key, line, sealer, stream, sequence, timestamp: ssrc, said: 0 }
+    }
+
+    /// Sends a packet of 20 ms that says whose and the how many-th it is.
+    pub fn say(&mut self, world: &mut World, level_dbov: u8) {
+        let payload = [self.key.0.to_be_bytes(), u64::from(self.said).to_be_bytes()].concat();
+        let (payload_type, level_dbov) = (self.line.payload_type, Some(level_dbov));
+        self.send(world, Packet { payload_type, marker: false, level_dbov, payload: &payload });
+        self.said += 1;
+        self.timestamp = self.timestamp.wrapping_add(PACKET);
+    }
+
+    /// Sends a packet; its timestamp stays for the next one.
+    pub fn send(&mut self, world: &mut World, packet: Packet<'_>) {
+        let Packet { payload_type, marker, level_dbov, payload } = packet;
+        let level =
+            level_dbov.map(|level| [AudioLevel { voice: true, level_dbov: level }.to_byte()]);
+        let level = self.line.extensions.audio_level.zip(level.as_ref());
+        let extensions: Vec<(u8, &[u8])> =
+            level.iter().map(|(id, byte)| (*id, byte.as_slice())).collect();
+        let writer = HeaderWriter {
+            marker,
+            payload_type,
+            sequence: self.sequence,
+            timestamp: self.timestamp,
+            ssrc: self.stream.ssrc(),
+            extensions: &extensions,
+        };
+        let mut buffer = vec![0; 1500];
+        let header_len = writer.write(&mut buffer).expect("it fits");
+        let len = header_len + payload.len();
+        buffer[header_len..len].copy_from_slice(payload);
+        let sealed = self.sealer.seal_rtp(&mut self.stream, &mut buffer, header_len, len);
+        buffer.truncate(sealed.expect("it can be sealed"));
+        self.sequence = self.sequence.wrapping_add(1);
+        world.send(self.key, buffer);
+    }
+}
+
+/// A packet that left the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub ssrc: u32,
+    pub payload_type: u8,
+    pub marker: bool,
+    pub sequence: u16,
+    pub timestamp: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Heard {
+    /// Who said it, and his how many-th packet it is, where [`Hand::say`] made it.
+    pub fn said(&self) -> Option<(u64, u64)> {
+        let (who, count) = self.payload.split_first_chunk()?;
+        let count = count.try_into().ok()?;
+        Some((u64::from_be_bytes(*who), u64::from_be_bytes(count)))
+    }
+}
+
+/// All that leaves the server for some people, in order.
+#[derive(Clone, Default)]
+pub struct Ears(Rc<RefCell<BTreeMap<SocketAddr, (PersonKey, Opener, Vec<Heard>)>>>);
+
+impl Ears {
+    /// Hears what these people are sent from now on.
+    pub fn of(world: &mut World, people: &[PersonKey]) -> Self {
+        let ears = Self::default();
+        for key in people {
+            let opener = Opener::new(&world.client(*key).keys.remote);
+            let address = world.person(*key).address;
+            ears.0.borrow_mut().insert(address, (*key, opener, Vec::new()));
+        }
+        let hearing = ears.clone();
+        world.eats = Box::new(move |to_server, person, bytes| {
+            if !to_server && !header::is_rtcp(bytes[1]) {
+                hearing.take(person, bytes);
+            }
+            false
+        });
+        ears
+    }
+
+    fn take(&self, person: SocketAddr, bytes: &[u8]) {
+        let mut all = self.0.borrow_mut();
+        let Some((_, opener, heard)) = all.get_mut(&person) else { return };
+        let mut plain = vec![0; bytes.len()];
+        let opened = opener.open_rtp(bytes, &mut plain).expect("the server seals for him");
+        let header = opened.header;
+        let range = header.payload_range(&plain[..opened.len]).expect("a packet");
+        let RtpHeader { ssrc, payload_type, marker, sequence, timestamp, .. } = header;
+        let payload = plain[range].to_vec();
+        heard.push(Heard { ssrc, payload_type, marker, sequence, timestamp, payload });
+    }
+
+    /// What somebody was sent since the last call.
+    pub fn take_all(&self, key: PersonKey) -> Vec<Heard> {
+        let mut all = self.0.borrow_mut();
+        let (.., heard) = all.values_mut().find(|(who, ..)| *who == key).expect("he is heard for");
+        std::mem::take(heard)
+    }
+}

@@ -1,0 +1,64 @@
+// What many people need, in real Chromium: pictures that nobody sees are not sent, redundant sound passes or is
+// stripped. All by getStats.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { browser, enter, inbound, serve, sing, stats, until } from "./world.mjs";
+
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** A person's outgoing stream of a kind. */
+async function outbound(person, kind) {
+  const all = await stats(person);
+  const stream = all.find((s) => s.type === "outbound-rtp" && s.kind === kind);
+  return stream && { ...stream, codec: all.find((s) => s.id === stream.codecId)?.mimeType };
+}
+
+test("a picture that nobody sees is not sent, and comes back at once", async (t) => {
+  const { url } = await serve(t);
+  const launched = await browser(t);
+  const ada = await enter(t, launched, url, "rest", "Ada", { mic: "0" });
+  await wait(2000);
+  const alone = await outbound(ada, "video");
+  await wait(2000);
+  const later = await outbound(ada, "video");
+  console.log(`# alone: ${alone.framesSent} frames sent, then ${later.framesSent - alone.framesSent} in 2 s`);
+  assert.equal(later.framesSent, alone.framesSent, "nobody is here to see her");
+  assert.equal(later.active, false);
+  const min = await enter(t, launched, url, "rest", "Min", { mic: "0", camera: "0" });
+  const firstFrame = await until("a frame", () => min.page.evaluate(() => window.firstFrameMs));
+  console.log(`# first frame after joining: ${Math.round(firstFrame)} ms`);
+  const seen = await outbound(ada, "video");
+  await wait(2000);
+  const flowing = await outbound(ada, "video");
+  assert.ok(flowing.framesSent - seen.framesSent > 20, `${flowing.framesSent - seen.framesSent} frames in 2 s`);
+  await min.page.context().close();
+  await until("her picture to rest again", async () => (await outbound(ada, "video")).active === false, 90);
+  assert.deepEqual([...ada.errors, ...min.errors], []);
+});
+
+test("redundant sound reaches who agreed on it, and all others without its redundancy", async (t) => {
+  const { url } = await serve(t);
+  const launched = await browser(t);
+  const query = { camera: "0", mic: "0" };
+  const ada = await enter(t, launched, url, "red", "Ada", { ...query, redundancy: "1" });
+  const min = await enter(t, launched, url, "red", "Min", { ...query, redundancy: "1" });
+  const jun = await enter(t, launched, url, "red", "Jun", query);
+  await sing(ada, 440);
+  const of = async (person) => {
+    await until(`sound for ${person.name}`, async () => (await inbound(person, "audio")).length > 0);
+    await wait(3000);
+    const [stream] = await inbound(person, "audio");
+    const codec = (await stats(person)).find((s) => s.id === stream.codecId).mimeType;
+    const concealed = (100 * stream.concealedSamples) / stream.totalSamplesReceived;
+    const kbps = (8 * stream.bytesReceived) / stream.packetsReceived / 20;
+    console.log(`# ${person.name}: ${codec}, ${kbps.toFixed(0)} kbit/s, ${concealed.toFixed(2)} % concealed`);
+    assert.ok(stream.totalAudioEnergy > 0, `${person.name} hears her`);
+    return { codec, kbps };
+  };
+  const [red, plain] = [await of(min), await of(jun)];
+  assert.equal((await outbound(ada, "audio")).codec, "audio/red");
+  assert.ok(red.kbps > plain.kbps * 1.5, `${red.kbps} and ${plain.kbps} kbit/s`);
+  assert.equal(plain.codec, "audio/opus");
+  assert.deepEqual([...ada.errors, ...min.errors, ...jun.errors], []);
+});
