@@ -111,7 +111,10 @@ impl Heard {
 
 /// All that leaves the server for some people, in order.
 #[derive(Clone, Default)]
-pub struct Ears(Rc<RefCell<BTreeMap<SocketAddr, (PersonKey, Opener, Vec<Heard>)>>>);
+pub struct Ears(Rc<RefCell<ByAddress>>);
+
+/// Who is at an address, what opens his packets, and what he got.
+type ByAddress = BTreeMap<SocketAddr, (PersonKey, Opener, Vec<Heard>)>;
 
 impl Ears {
     /// Hears what these people are sent from now on.

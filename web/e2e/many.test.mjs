@@ -31,7 +31,10 @@ test("a picture that nobody sees is not sent, and comes back at once", async (t)
   const seen = await outbound(ada, "video");
   await wait(2000);
   const flowing = await outbound(ada, "video");
-  assert.ok(flowing.framesSent - seen.framesSent > 20, `${flowing.framesSent - seen.framesSent} frames in 2 s`);
+  assert.ok(
+    flowing.framesSent - seen.framesSent > 20,
+    `${flowing.framesSent - seen.framesSent} frames in 2 s`,
+  );
   await min.page.context().close();
   await until("her picture to rest again", async () => (await outbound(ada, "video")).active === false, 90);
   assert.deepEqual([...ada.errors, ...min.errors], []);

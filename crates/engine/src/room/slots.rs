@@ -457,7 +457,11 @@ mod tests {
         let mut effects = Effects::default();
         room.want(viewer, &[("v0".into(), Some(TrackKey(31)))], &mut effects).unwrap();
         let wakes = Notice::Paused { person: PersonKey(3), track: TrackKey(31), paused: false };
-        assert_eq!(effects.notices, [wakes.clone()], "the old picture flows until the keyframe");
+        assert_eq!(
+            effects.notices,
+            std::slice::from_ref(&wakes),
+            "the old picture flows until the keyframe"
+        );
         assert_eq!(effects.commands.len(), 1);
         let report = Report::Switched {
             person: viewer,
