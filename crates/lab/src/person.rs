@@ -16,7 +16,7 @@ use crate::scenario::{Role, RoomGroup, Stay};
 use crate::signaling::SignalingError;
 use crate::stage::Stage;
 pub use arrivals::arrivals;
-pub use canary::canary;
+pub use canary::{Told, canary};
 pub use churn::churn;
 use std::fmt;
 use std::sync::Arc;

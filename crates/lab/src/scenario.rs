@@ -50,6 +50,8 @@ pub struct Scenario {
     pub join_per_second: f64,
     /// How many videos a browser shows.
     pub canary_show: u32,
+    /// The least jitter buffer of a browser's sound, in ms; none: as the browser likes.
+    pub canary_jitter_buffer_ms: Option<u32>,
     /// What must hold.
     pub thresholds: Vec<Threshold>,
     /// What happens on the way, in order of time.
@@ -237,7 +239,12 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
-    let canary_show = root.section("canary", |canary| canary.read("show", number(0..=100)).or(4));
+    let (canary_show, canary_jitter_buffer_ms) = root.section("canary", |canary| {
+        let show = canary.read("show", number(0..=100)).or(4);
+        let buffer = duration(Duration::ZERO..=seconds(4));
+        let buffer = canary.read("jitter_buffer", buffer).optional();
+        (show, buffer.map(|buffer: Duration| buffer.as_millis() as u32))
+    });
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
     let conditions = list_of(threshold::shape(), 1..=20);
     let thresholds = root.read("thresholds", map_of(one_of(&metrics), conditions)).or(vec![]);
@@ -255,6 +262,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         networks,
         join_per_second,
         canary_show,
+        canary_jitter_buffer_ms,
         thresholds: thresholds
             .into_iter()
             .flat_map(|(metric, list)| {

@@ -63,7 +63,22 @@ pub struct Hooks {
     pub link: bool,
     /// It looks for marks in what it plays: [`ears::PageEars`].
     pub ears: bool,
+    /// Its jitter buffers of sound are no shorter than so many ms.
+    pub jitter_buffer_ms: Option<u32>,
 }
+
+/// Keeps the jitter buffers of a page's sound from being shorter, before its own scripts run.
+const JITTER_BUFFER: &str = "(() => {
+  const Real = RTCPeerConnection;
+  window.RTCPeerConnection = class extends Real {
+    constructor(...options) {
+      super(...options);
+      this.addEventListener('track', ({ track, receiver }) => {
+        if (track.kind === 'audio') receiver.jitterBufferTarget = MS;
+      });
+    }
+  };
+})()";
 
 /// A browser process.
 #[derive(Debug)]
@@ -180,7 +195,9 @@ impl Browser {
             // The page lets no script in but its own, and the ears have a worker of theirs.
             page.call("Page.setBypassCSP", json!({ "enabled": true })).await?;
         }
-        let scripts = [hooks.link.then_some(link::HOOK), hooks.ears.then_some(ears::HOOK)];
+        let buffer = hooks.jitter_buffer_ms.map(|ms| JITTER_BUFFER.replace("MS", &ms.to_string()));
+        let scripts =
+            [hooks.link.then_some(link::HOOK), hooks.ears.then_some(ears::HOOK), buffer.as_deref()];
         for source in scripts.into_iter().flatten() {
             let source = json!({ "source": source });
             page.call("Page.addScriptToEvaluateOnNewDocument", source).await?;

@@ -43,13 +43,22 @@ fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
     )
 }
 
+/// What a browser is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// Videos that it shows.
+    pub show: u32,
+    /// The least jitter buffer of its sound, in ms.
+    pub jitter_buffer_ms: Option<u32>,
+}
+
 /// A page in a real browser, from joining to leaving.
 pub async fn canary(
     stage: Arc<Stage>,
     browser: Arc<Browser>,
     name: String,
     place: Place,
-    show: u32,
+    Told { show, jitter_buffer_ms }: Told,
     marks: Option<SaidMarks>,
 ) {
     let mut end = stage.end();
@@ -58,7 +67,8 @@ pub async fn canary(
     let address = page_address(&stage, &name, &place, show);
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
-    let hooks = Hooks { link: place.network.is_some(), ears: ears.is_some() };
+    let (link, ears_too) = (place.network.is_some(), ears.is_some());
+    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms };
     let page = tokio::select! {
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,

@@ -4,7 +4,7 @@ use super::house::House;
 use crate::bot::marks::Turn;
 use crate::bots::{AudioSource, BotDriver, BotSpec, SlotPool};
 use crate::link::networks::network_of;
-use crate::person::{self, Guest, Place};
+use crate::person::{self, Guest, Place, Told};
 use crate::proc;
 use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
 use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
@@ -195,13 +195,17 @@ pub(super) fn invite<D: BotDriver>(
         let stage = Arc::clone(stage);
         if kind == PersonKind::Chromium {
             let Some(browser) = house.browser().cloned() else { continue };
-            let (show, Coming::At(at)) = (scenario.canary_show, coming) else { continue };
+            let Coming::At(at) = coming else { continue };
+            let told = Told {
+                show: scenario.canary_show,
+                jitter_buffer_ms: scenario.canary_jitter_buffer_ms,
+            };
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());
             let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);
             tasks.spawn(async move {
                 sleep_until(begin + at).await;
-                person::canary(stage, browser, name, place, show, marks).await;
+                person::canary(stage, browser, name, place, told, marks).await;
             });
             continue;
         }

@@ -30,7 +30,7 @@ networks:
       changes: [{ at: 30s, delay: 80ms, jitter: 10ms, loss_pct: 2, burst_packets: 4,
                   rate_kbps: 2000, queue: 300ms, way: up }] }
 join: { per_second: 2.5 }
-canary: { show: 2 }
+canary: { show: 2, jitter_buffer: 300ms }
 thresholds:
   loss_pct: [\"user_p95 < 1\", { threshold: \"max < 5\", abort_on_fail: true, delay_abort_eval: 10s }]
   rtt_ms: [{ threshold: \"p95<=300\", abortOnFail: false, delayAbortEval: 1s }]
