@@ -31,8 +31,13 @@ import {
 
 const SEED = Number(process.env.SEED ?? 1);
 const SECONDS = 33;
-/** A run whose generator was not healthy says nothing: it is repeated so often. */
+/** A run whose generator was not healthy says nothing: it is made so often at most. */
 const TRIES = 3;
+/**
+ * Nor is a run healthy whose server's CPUs the machine's host took for so large a share of a window, whatever the
+ * lab said of it: a server at 70 % of its CPU is then past its limit, and the lab is right to say so.
+ */
+const STOLEN = 0.2;
 const KEPT = "target/evidence/bottleneck.jsonl";
 /** What the lab must say of each kind. */
 const NAMES = {
@@ -345,17 +350,28 @@ function plan(kinds) {
   );
 }
 
-/** A run; again where the generator was at its limit and should not have been: its host takes CPU. */
+/** The largest share of a window that the host took of the server's CPUs. */
+const stolen = ({ machine }) =>
+  Math.max(0, ...machine.map(({ server }) => server?.kernel?.cpus_steal ?? 0));
+
+/** Why a run says nothing of what it was made for; null where it does. */
+function spoiled(kind, run) {
+  if (run.code === 110 && kind !== "generator")
+    return `the generator was at its limit: ${run.summary?.generator?.reasons}`;
+  if (kind === "healthy" && stolen(run) >= STOLEN)
+    return `the host took ${Math.round(100 * stolen(run))} % of the server's CPUs`;
+  return null;
+}
+
+/** A run; again where the machine's host spoiled it. */
 async function measure({ kind, nth, x }, known) {
   const proves = nth === 0 && (kind === "quota" || kind === "link");
   const options = { nth, flags: proves ? ["--prove"] : [] };
   let run = await KINDS[kind](x, known, options);
   let tries = 1;
-  while (run.code === 110 && kind !== "generator" && tries < TRIES) {
-    const reasons = run.summary?.generator?.reasons;
-    console.error(`the generator was at its limit: ${reasons}; once more`);
+  for (; tries < TRIES && spoiled(kind, run); tries++) {
+    console.error(`${spoiled(kind, run)}; once more`);
     run = await KINDS[kind](x, known, options);
-    tries++;
   }
   const found = run.summary?.bottleneck ?? {};
   const named = found.first ?? "nothing";
@@ -365,6 +381,7 @@ async function measure({ kind, nth, x }, known) {
     what: run.what,
     exit_code: run.code,
     tries,
+    stolen: stolen(run),
     named,
     second: found.second ?? null,
     state: found.state ?? null,

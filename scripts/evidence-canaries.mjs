@@ -1,16 +1,24 @@
 // Do browsers and bots agree? A room whose cameras are forwarded, all behind one link towards them.
 //
-// 1. Its sound is mixed, so that both find the same chirps. The link's delay and loss change on the way. Of the delay the change counts: a browser is read where it takes
-//    sound out of its jitter buffer, a bot plays nothing; that constant is printed. Left alone, a browser makes
-//    that buffer longer by 40 to 120 ms where packets are lost, which is no delay of the link's: so it is told to
-//    keep 300 ms of it all the time (jitterBufferTarget). Loss is of the tracks that both receive.
+// 1. Its sound is mixed, so that both find the same chirps. The link's delay and loss change on the way. Of the
+//    delay the change counts: a browser is read where it takes sound out of its jitter buffer, a bot plays
+//    nothing; that constant is printed. Left alone, a browser makes that buffer longer by 40 to 120 ms where
+//    packets are lost, which is no delay of the link's: so it is told to keep 300 ms of it all the time
+//    (jitterBufferTarget). Loss is of the tracks that both receive.
 // 2. 32 outages of 0.3 to 2 s, seeded: freezes of the same tracks, as `agreement` of the summary counts them.
 // 3. The same with bots whose freeze counter is broken must end with 113.
 //
 // A run whose generator was not healthy is repeated once. `evidence-canaries.sh delay freezes broken` runs those
 // parts alone. About 16 minutes. Writes target/evidence/canaries.json.
 
-import { finish, healthy, inTurn, loadavg, random } from "./evidence.mjs";
+import {
+  finish,
+  healthy,
+  inTurn,
+  loadavg,
+  random,
+  stayAwake,
+} from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
 const JOINED_S = 15;
@@ -30,6 +38,7 @@ const FEW_OUTAGES = 14;
 const APART_S = 12;
 
 const before = loadavg();
+stayAwake(3600);
 const wanted = process.argv.slice(2);
 const part = (name) => wanted.length === 0 || wanted.includes(name);
 const rows = [];
