@@ -31,8 +31,10 @@ import {
 
 const SEED = Number(process.env.SEED ?? 1);
 const SECONDS = 33;
-/** A run whose generator was not healthy says nothing: it is made so often at most. */
-const TRIES = 3;
+/** A run whose generator was not healthy says nothing of the server: it is made so often at most. */
+const TRIES = 4;
+/** Before it is made again the host may be waited for: until it takes less than this share, and at most so long. */
+const CALM = { share: 0.05, look_ms: 3000, most_ms: 90_000 };
 /**
  * Nor is a run healthy whose server's CPUs the machine's host took for so large a share of a window, whatever the
  * lab said of it: a server at 70 % of its CPU is then past its limit, and the lab is right to say so.
@@ -356,11 +358,36 @@ const stolen = ({ machine }) =>
 
 /** Why a run says nothing of what it was made for; null where it does. */
 function spoiled(kind, run) {
-  if (run.code === 110 && kind !== "generator")
-    return `the generator was at its limit: ${run.summary?.generator?.reasons}`;
+  const { generator, bottleneck } = run.summary ?? {};
+  const own = run.code === 110 || bottleneck?.first === "generator";
+  if (own && kind !== "generator")
+    return `the generator was at its limit: ${generator?.reasons.join("; ") || bottleneck?.evidence[1]}`;
   if (kind === "healthy" && stolen(run) >= STOLEN)
     return `the host took ${Math.round(100 * stolen(run))} % of the server's CPUs`;
   return null;
+}
+
+/** The share of all CPUs that the host takes, of what they want: they are kept busy meanwhile. */
+async function taken() {
+  const look = () => {
+    const [, ...ticks] = readFileSync("/proc/stat", "utf8")
+      .split("\n", 1)[0]
+      .split(/\s+/);
+    const [user, nice, system, , , irq, softirq, steal] = ticks.map(Number);
+    return { steal, all: user + nice + system + irq + softirq + steal };
+  };
+  const rest = stayAwake(CALM.look_ms / 1000 + 1);
+  const then = look();
+  await sleep(CALM.look_ms);
+  const now = look();
+  rest();
+  return (now.steal - then.steal) / Math.max(1, now.all - then.all);
+}
+
+async function calm() {
+  const begin = Date.now();
+  while (Date.now() - begin < CALM.most_ms)
+    if ((await taken()) < CALM.share) return;
 }
 
 /** A run; again where the machine's host spoiled it. */
@@ -371,6 +398,7 @@ async function measure({ kind, nth, x }, known) {
   let tries = 1;
   for (; tries < TRIES && spoiled(kind, run); tries++) {
     console.error(`${spoiled(kind, run)}; once more`);
+    await calm();
     run = await KINDS[kind](x, known, options);
   }
   const found = run.summary?.bottleneck ?? {};

@@ -98,6 +98,8 @@ pub struct Heard {
     pub sequence: u16,
     pub timestamp: u32,
     pub payload: Vec<u8>,
+    /// Bytes of the datagram.
+    pub datagram: usize,
 }
 
 impl Heard {
@@ -144,7 +146,8 @@ impl Ears {
         let range = header.payload_range(&plain[..opened.len]).expect("a packet");
         let RtpHeader { ssrc, payload_type, marker, sequence, timestamp, .. } = header;
         let payload = plain[range].to_vec();
-        heard.push(Heard { ssrc, payload_type, marker, sequence, timestamp, payload });
+        let datagram = bytes.len();
+        heard.push(Heard { ssrc, payload_type, marker, sequence, timestamp, payload, datagram });
     }
 
     /// What somebody was sent since the last call.

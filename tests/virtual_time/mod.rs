@@ -8,5 +8,6 @@ mod mcu;
 mod pausing;
 mod pressure;
 mod rooms;
+mod sinks;
 mod speakers;
 mod world;

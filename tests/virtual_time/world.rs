@@ -1,12 +1,12 @@
 //! The world: people with real bot media, a room, its shards and mixers, the lanes between them,
 //! and the wire.
 
+use super::sinks::{Kept, Outbox, Within};
 use engine::drops::OutDrop;
-use engine::limits::MAX_DATAGRAM;
-use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket, Mixer};
+use engine::mix::Mixer;
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
-use engine::shard::{Inbound, RelayContent, RelayControl, RelayPacket, Stats};
-use engine::{Command, Now, PersonKey, Priority, RoomKey, Shard, ShardIndex, Sink, TrackKey};
+use engine::shard::{Inbound, RelayPacket, Stats};
+use engine::{Command, Now, PersonKey, Priority, RoomKey, Shard, ShardIndex, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::bots::VideoSource;
@@ -103,28 +103,6 @@ enum Flying {
     Within(ShardIndex, Within),
 }
 
-/// What one thread of the server hands to another: in order, but not at once.
-enum Within {
-    Command(Command),
-    Mix(MixCommand),
-    Relayed { track: TrackKey, index: u64, content: RelayContent, bytes: Vec<u8> },
-    Control(RelayControl),
-    Peer(MixPeer),
-}
-
-impl Within {
-    /// Lanes keep their order, each for itself.
-    fn lane(&self) -> u8 {
-        match self {
-            Self::Command(_) => 0,
-            Self::Mix(_) => 1,
-            Self::Relayed { .. } => 2,
-            Self::Control(_) => 3,
-            Self::Peer(_) => 4,
-        }
-    }
-}
-
 pub struct World {
     origin: Instant,
     pub now: Now,
@@ -170,127 +148,6 @@ pub struct World {
 
 /// Whether the wire eats a datagram: (to server?, address of the person, bytes).
 type Eats = dyn FnMut(bool, SocketAddr, &[u8]) -> bool;
-
-/// What leaves a shard or a mixer at one moment.
-#[derive(Default)]
-struct Outbox {
-    behind: BTreeMap<SocketAddr, Priority>,
-    buffer: Vec<u8>,
-    to: Option<SocketAddr>,
-    out: Vec<(SocketAddr, Vec<u8>)>,
-    within: Vec<(ShardIndex, Within)>,
-    frames: Vec<MixFrame>,
-    mixed: Vec<MixedPacket>,
-}
-
-impl MixSink for Outbox {
-    fn packet(&mut self, packet: MixedPacket) -> bool {
-        self.mixed.push(packet);
-        true
-    }
-
-    fn peer(&mut self, shard: ShardIndex, message: MixPeer) -> bool {
-        self.within.push((shard, Within::Peer(message)));
-        true
-    }
-}
-
-impl Sink for Outbox {
-    fn has_room(&self, to: TransportAddress, priority: Priority) -> bool {
-        assert!(to.is_tcp(), "a datagram waits for nobody");
-        match self.behind.get(&to.socket) {
-            None => true,
-            Some(Priority::Low) => priority == Priority::High,
-            Some(Priority::High) => false,
-        }
-    }
-
-    fn slot(&mut self, destination: TransportAddress, _: Priority) -> Option<&mut [u8]> {
-        self.to = Some(destination.socket);
-        Some(&mut self.buffer)
-    }
-
-    fn commit(&mut self, len: usize) {
-        let to = self.to.take().expect("a slot was lent");
-        self.out.push((to, self.buffer[..len].to_vec()));
-    }
-
-    fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
-        let RelayPacket { track, index, content, bytes } = *packet;
-        self.within.push((to, Within::Relayed { track, index, content, bytes: bytes.to_vec() }));
-        true
-    }
-
-    fn relay_control(&mut self, to: ShardIndex, message: RelayControl) {
-        self.within.push((to, Within::Control(message)));
-    }
-
-    fn mix(&mut self, frame: &MixFrame) -> bool {
-        self.frames.push(*frame);
-        true
-    }
-
-    fn control(&mut self, _source: TransportAddress, _data: &[u8]) {
-        panic!("bots here send media only");
-    }
-}
-
-/// A sink whose memory was made before.
-struct Kept {
-    bytes: Vec<u8>,
-    /// Where each datagram goes, and where it ends.
-    out: Vec<(SocketAddr, usize)>,
-    to: Option<SocketAddr>,
-    used: usize,
-}
-
-impl Kept {
-    fn new() -> Self {
-        Self { bytes: vec![0; 2 << 20], out: Vec::with_capacity(2 << 10), to: None, used: 0 }
-    }
-
-    fn datagrams(&self) -> Vec<(SocketAddr, Vec<u8>)> {
-        let mut begin = 0;
-        let cut = |(to, end): &(SocketAddr, usize)| {
-            let datagram = self.bytes[begin..*end].to_vec();
-            begin = *end;
-            (*to, datagram)
-        };
-        self.out.iter().map(cut).collect()
-    }
-}
-
-impl Sink for Kept {
-    fn has_room(&self, _: TransportAddress, _: Priority) -> bool {
-        true
-    }
-
-    fn slot(&mut self, destination: TransportAddress, _: Priority) -> Option<&mut [u8]> {
-        self.to = Some(destination.socket);
-        Some(&mut self.bytes[self.used..][..MAX_DATAGRAM])
-    }
-
-    fn commit(&mut self, len: usize) {
-        self.used += len;
-        self.out.push((self.to.take().expect("a slot was lent"), self.used));
-    }
-
-    fn relay_packet(&mut self, _: ShardIndex, _: &RelayPacket<'_>) -> bool {
-        panic!("one shard has no others");
-    }
-
-    fn relay_control(&mut self, _: ShardIndex, _: RelayControl) {
-        panic!("one shard has no others");
-    }
-
-    fn mix(&mut self, _: &MixFrame) -> bool {
-        panic!("nothing is mixed");
-    }
-
-    fn control(&mut self, _: TransportAddress, _: &[u8]) {
-        panic!("bots here send media only");
-    }
-}
 
 fn fixtures() -> Arc<Fixtures> {
     static FIXTURES: OnceLock<Arc<Fixtures>> = OnceLock::new();
@@ -675,7 +532,7 @@ impl World {
     }
 
     fn outbox(&self) -> Outbox {
-        Outbox { buffer: vec![0; 1500], behind: self.behind.clone(), ..Outbox::default() }
+        Outbox::new(self.behind.clone())
     }
 
     /// Lets time pass.

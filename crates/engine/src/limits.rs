@@ -12,6 +12,8 @@ pub const HISTORY_PACKETS: usize = 512;
 pub const PAST_ERAS: usize = 16;
 /// Packets that are opened before they are forwarded, a subscriber after the other.
 pub const QUEUED_PACKETS: usize = 64;
+/// Neighbours of a picture that differ by at most so many bytes are made alike, so that they leave as one message.
+pub const LEVELLED_BYTES: usize = 8;
 /// Least time between two keyframe requests to one publisher.
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.

@@ -2,6 +2,7 @@
 
 use super::incoming::{Opened, describe};
 use super::lately::Past;
+use super::level::{Padding, pad};
 use super::person::{Person, PersonIndex, Secure, TrackIndex};
 use super::queue::Queue;
 use super::rewrite::Origin;
@@ -39,11 +40,12 @@ impl Shard {
     ) {
         let Some(track) = self.tracks[track_index].as_ref() else { return };
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
+        let padding = padding(queue, run);
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
             let priority = person.slots[subscription.slot].priority();
             let held = held(person, subscription.person, priority, &self.shortage, sink);
-            for at in run {
+            for (nth, at) in run.iter().enumerate() {
                 let (opened, plain) = queue.packet(usize::from(*at));
                 let begins = opened.begins && !opened.repaired && person.reachable();
                 let slot = &mut person.slots[subscription.slot];
@@ -84,7 +86,8 @@ impl Shard {
                     continue;
                 }
                 self.stats.copies += 1;
-                match copy(opened, plain, secure.as_ref(), slot, now, sink) {
+                let packet = (opened, plain, padding.get(nth));
+                match copy(packet, secure.as_ref(), slot, now, sink) {
                     Ok(len) => sent(&mut self.stats, len),
                     Err(reason) => self.stats.out_drops.add(reason),
                 }
@@ -152,7 +155,7 @@ fn switch<'a>(
         }
         stats.copies += 1;
         stats.replayed += 1;
-        match copy(&again, past.bytes, secure.as_ref(), slot, now, sink) {
+        match copy((&again, past.bytes, 0), secure.as_ref(), slot, now, sink) {
             Ok(len) => sent(stats, len),
             Err(reason) => stats.out_drops.add(reason),
         }
@@ -208,11 +211,23 @@ pub(super) fn held(
     behind.then_some(OutDrop::ConnectionBehind)
 }
 
-/// Rewrites and seals a packet into the slot's stream; returns the datagram's length.
+/// What makes the packets of a picture alike.
+#[inline]
+fn padding(queue: &Queue, run: &[u8]) -> Padding {
+    let packet = |at: &u8| queue.packet(usize::from(*at)).0;
+    match run.first().map(packet) {
+        Some(first) if run.len() > 1 && !first.audio => {
+            Padding::of(run.iter().map(|at| packet(at).payload.len()))
+        }
+        _ => Padding::NONE,
+    }
+}
+
+/// Rewrites and seals a packet, with so many bytes of padding, into the slot's stream; returns the
+/// datagram's length.
 #[inline]
 fn copy(
-    opened: &Opened,
-    plain: &[u8],
+    (opened, plain, padding): (&Opened, &[u8], u8),
     secure: Option<&Secure>,
     slot: &mut Slot,
     now: Now,
@@ -244,6 +259,7 @@ fn copy(
     if Some(payload_type) == slot.line.red_payload_type && !opened.opaque() {
         rtp::red::relabel(&mut buffer[header_len..len], slot.line.payload_type);
     }
+    let len = pad(buffer, len, padding)?;
     let sealed = secure
         .sealer
         .seal_rtp(stream, buffer, header_len, len)

@@ -20,6 +20,7 @@ mod forward;
 mod history;
 mod incoming;
 mod lately;
+mod level;
 mod mixing;
 mod person;
 mod queue;
