@@ -3,14 +3,13 @@
 // printed; `make bench-bots` holds it against a plain client. Repeated twice at most where the generator was at its limit
 // (exit 110): this machine's host takes CPU away at times. Writes target/evidence/thousand.json.
 
-import { finish, healthy, loadavg, stayAwake } from "./evidence.mjs";
+import { finish, healthy, loadavg } from "./evidence.mjs";
 
 const ROOMS = 334;
 const PER_SECOND = 10;
 const JOINING_S = Math.ceil((3 * ROOMS) / PER_SECOND);
 const TRIES = Number(process.env.TRIES ?? 3);
 const before = loadavg();
-stayAwake(1200);
 
 const scenario = `name: thousand
 serve: { cpus: shared, shards: 2 }

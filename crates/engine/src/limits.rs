@@ -20,6 +20,8 @@ pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.
+pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
 /// Period of the shard's own work: missing packets, keyframes, reports that are due.
 pub const TICK: Duration = Duration::from_millis(10);
 /// The same where nobody publishes pictures: reports and speakers alone need no more, and each tick wakes the thread.

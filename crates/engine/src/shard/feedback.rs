@@ -6,7 +6,7 @@ use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::{Handled, Inbound, RelayControl, Shard};
 use crate::drops::InDrop;
-use crate::limits::{FEEDBACK_TICKS, MAX_PACKET, REPORT_INTERVAL};
+use crate::limits::{FEEDBACK_TICKS, MAX_PACKET};
 use crate::sink::{Now, Priority, Sink};
 use rtp::report::{Ntp, rtt_ms};
 use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
@@ -204,8 +204,8 @@ impl Shard {
                 self.send_feedback(index, sink);
             }
             let Some(person) = self.people[index].as_mut() else { continue };
-            if now.at >= person.report_due {
-                person.report_due = now.at + REPORT_INTERVAL;
+            if person.reports_due(now.at) {
+                person.reported_at = Some(now.at);
                 self.receiver_report(index, now, sink);
                 self.sender_reports(index, now, sink);
             }

@@ -2,7 +2,7 @@
 
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
-use crate::limits::MAX_TRACKS_EACH;
+use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
 use rtp::TransportAddress;
 use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
@@ -52,7 +52,8 @@ pub(crate) struct Person {
     pub arrivals: FeedbackBuilder,
     /// When feedback was sent last.
     pub feedback_at: Instant,
-    pub report_due: Instant,
+    /// When the last reports went to him.
+    pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
     pub clock_offset_ns: Option<i128>,
     /// Round-trip time, from his reports on what he receives.
@@ -72,7 +73,7 @@ impl Person {
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
-            report_due: now,
+            reported_at: None,
             clock_offset_ns: None,
             rtt_ms: None,
         }
@@ -119,6 +120,15 @@ impl Person {
     #[inline]
     pub(crate) fn reachable(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
+    }
+
+    /// Whether reports to him are due: often to who publishes, or sees pictures that are to stay with their sound.
+    pub(crate) fn reports_due(&self, now: Instant) -> bool {
+        let Some(last) = self.reported_at else { return true };
+        let since = now.saturating_duration_since(last);
+        let sees = |slot: &Slot| slot.is_video() && slot.current.is_some();
+        let often = || !self.tracks.is_empty() || self.slots.iter().any(sees);
+        since >= REPORT_INTERVAL_LISTENING || (since >= REPORT_INTERVAL && often())
     }
 
     /// Index of the slot on this line.

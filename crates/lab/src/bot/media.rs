@@ -33,6 +33,8 @@ pub use receive::Opening;
 
 /// Time between two reports (Chromium's for video).
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// The same of who only listens, as Chromium's of sound.
+const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
 /// Time until the first report: lip-sync waits for it.
 const FIRST_REPORT: Duration = Duration::from_millis(100);
 /// Time from a packet to the transport-wide feedback that tells of it, where there are many.
@@ -512,10 +514,18 @@ impl BotMedia {
         }
         self.poll_feedback(now, sink)?;
         if self.report_due.is_some_and(|due| due <= now) {
-            self.report_due = Some(now + REPORT_INTERVAL);
+            self.report_due = Some(now + self.report_interval());
             self.report(now, sink)?;
         }
         Ok(())
+    }
+
+    fn report_interval(&self) -> Duration {
+        let sees = |slot: &Slot| slot.line.codec.kind() == Kind::Video;
+        match self.sent.is_empty() && !self.slots.iter().any(sees) {
+            true => REPORT_INTERVAL_LISTENING,
+            false => REPORT_INTERVAL,
+        }
     }
 
     /// The sample of the interval since the last one (or since joining).
