@@ -31,8 +31,8 @@ impl Padding {
                 }
                 (least, most, end) = (low, high, end + 1);
             }
-            for at in from..end {
-                padding.0[at] = (most - all[at]) as u8;
+            for (padding, len) in padding.0[from..end].iter_mut().zip(&all[from..end]) {
+                *padding = (most - len) as u8;
             }
             from = end;
         }
