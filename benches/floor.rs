@@ -4,9 +4,9 @@
 //! thread, a destination's packets of a batch as one message (GSO), with the cipher of most browsers.
 //!
 //! `floor serve PORT SUBSCRIBERS SECONDS` forwards what comes to 127.0.0.1:PORT, and after two seconds
-//! counts for so long; `floor load PORT SECONDS BYTES BURSTS_PER_SECOND BURST` sends bursts of
-//! packets of so many bytes to it and takes the copies, at one address of 127.9.0.0/16 each. Each prints a
-//! line of JSON.
+//! counts for so long; `floor load PORT SECONDS BURSTS_PER_SECOND SIZES` sends bursts of packets of these many
+//! bytes (`[[1168]]`: each burst of one; a list of lists is sent in turn) to it and takes the copies, at one address
+//! of 127.9.0.0/16 each. Each prints a line of JSON.
 
 use net::{Events, PollFd, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
 use rtp::RtpHeader;
@@ -142,7 +142,7 @@ fn take(ended: &AtomicBool, taken: &AtomicU64) {
     }
 }
 
-fn load(port: u16, seconds: u64, bytes: usize, bursts_per_second: u32, burst: u16) {
+fn load(port: u16, seconds: u64, bursts_per_second: u32, bursts: &[Vec<usize>]) {
     let (ended, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let taker = {
         let (ended, taken) = (ended.clone(), taken.clone());
@@ -157,13 +157,16 @@ fn load(port: u16, seconds: u64, bytes: usize, bursts_per_second: u32, burst: u1
     let (begin, mut sent) = (Instant::now(), 0_u64);
     let period = Duration::from_secs(1) / bursts_per_second;
     let mut next = begin;
-    while begin.elapsed() < WARM_UP + Duration::from_secs(seconds + 1) {
+    for burst in bursts.iter().cycle() {
+        if begin.elapsed() >= WARM_UP + Duration::from_secs(seconds + 1) {
+            break;
+        }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         next += period;
-        for of in 0..burst {
+        for (of, bytes) in burst.iter().enumerate() {
             let Some(mut slot) = sending.slot(server) else { break };
             let writer = HeaderWriter {
-                marker: of + 1 == burst,
+                marker: of + 1 == burst.len(),
                 payload_type: PAYLOAD_TYPE,
                 sequence: sent as u16,
                 timestamp: begin.elapsed().as_micros() as u32,
@@ -191,11 +194,16 @@ fn main() {
         (Some("serve"), &[port, subscribers, seconds]) => {
             serve(port as u16, subscribers as u32, seconds);
         }
-        (Some("load"), &[port, seconds, bytes, per_second, burst]) => {
-            load(port as u16, seconds, bytes as usize, per_second as u32, burst as u16);
+        (Some("load"), &[port, seconds, per_second]) => {
+            let sizes = arguments.get(4).map(|text| serde_json::from_str::<Vec<Vec<usize>>>(text));
+            let Some(Ok(sizes)) = sizes else {
+                eprintln!("SIZES are lists of bytes, such as [[1168]]");
+                std::process::exit(2);
+            };
+            load(port as u16, seconds, per_second as u32, &sizes);
         }
         _ => eprintln!(
-            "floor serve PORT SUBSCRIBERS SECONDS | floor load PORT SECONDS BYTES BURSTS_PER_SECOND BURST"
+            "floor serve PORT SUBSCRIBERS SECONDS | floor load PORT SECONDS BURSTS_PER_SECOND SIZES"
         ),
     }
 }

@@ -1,49 +1,85 @@
-// What forwarding costs the server, beside the floor: one publisher and 50, 200 or 500 subscribers, in single
-// packets (100 a second), frames of eight packets (30 a second) and Opus (92 bytes, 50 a second), everything
-// on as shipped. The floor (benches/floor.rs) opens, seals and sends as many packets of these sizes to as many
-// addresses, from one thread on the same CPU, and does nothing else. Three rounds in turn; medians of server
-// CPU time a packet delivered. Writes target/bench/sfu.json; exits 1 where a ratio does not hold.
+// What forwarding costs the server, beside the floor and beside Janus: one publisher and 50 to 500 subscribers, in
+// single packets (100 a second), frames of eight packets (30 a second), Opus (92 bytes, 50 a second) and packets of
+// the sizes of Chromium's camera, and meetings of 10 and 30 people who all send these; everything on as shipped. The
+// floor (benches/floor.rs) opens, seals and sends as many packets of these sizes to as many addresses, from one
+// thread on the same CPU, and does nothing else. Janus (Debian's, its VideoRoom) has the same bots on the same CPUs.
+// Three rounds in turn; medians of server CPU time a packet delivered. Writes target/bench/sfu.json; exits 1 where a
+// ratio does not hold, or what it needs is not there.
 //
-// `bench-sfu.sh singles frames` runs these shapes alone; ROUNDS says how many rounds.
+// `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
+// many rounds.
 
 import { spawn } from "node:child_process";
-import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { healthy, loadavg, machine, median } from "./evidence.mjs";
+import { INSTALL, janus, version } from "./janus.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
 const SECONDS = 9;
 const JOINS_PER_SECOND = 50;
 const PORT = 7990;
-/** Bytes of a datagram to a subscriber, bursts a second, packets of a burst. */
+/** Of a datagram to a subscriber more than its payload: RTP header and the cipher's tag. */
+const AROUND = 28;
+const camera = JSON.parse(readFileSync("media/chromium-camera.json", "utf8"));
+/** Bursts a second, and the bytes of each burst's datagrams to a subscriber, in turn. */
 const SHAPES = {
   singles: {
     audio: "none",
     video: "singles",
-    bytes: 1168,
     rate: 100,
-    burst: 1,
-    subscribers: [50, 200, 500],
+    bursts: [[1168]],
+    subscribers: [50, 100, 200, 500],
   },
   frames: {
     audio: "none",
     video: "frames",
-    bytes: 1168,
     rate: 30,
-    burst: 8,
-    subscribers: [50, 200, 500],
+    bursts: [Array(8).fill(1168)],
+    subscribers: [50, 100, 200, 500],
   },
   opus: {
     audio: "steady",
     video: "none",
-    bytes: 92,
     rate: 50,
-    burst: 1,
-    subscribers: [200],
+    bursts: [[92]],
+    subscribers: [50, 100, 200, 500],
+  },
+  chromium: {
+    audio: "none",
+    video: "chromium",
+    rate: camera.frames_per_second,
+    bursts: camera.payload_bytes.map((frame) =>
+      frame.map((bytes) => bytes + AROUND),
+    ),
+    subscribers: [50, 100, 200, 500],
+  },
+  meeting: {
+    audio: "steady",
+    video: "chromium",
+    people: [10, 30],
+  },
+  // Study A's largest: 30 people at 1080p, of whose pictures two packets leave at a time. To the floor they are
+  // one publisher of as many packets.
+  study: {
+    audio: "speech",
+    video: "1080p",
+    people: [30],
+    rate: 30 * 78,
+    bursts: [[1168, 1168]],
+    subscribers_of_floor: 29,
   },
 };
-/** Against the floor, and 500 subscribers against 50. */
-const MOST = { floor: 1.6, crowd: 1.3 };
+/** Against the floor, 500 subscribers against 50, and of Janus for singles. */
+const MOST = { floor: 1.6, crowd: 1.3, janus: 1 / 12 };
+/** Subscribers that the ratios to floor and Janus are judged at. */
+const JUDGED = 200;
 
 const target = join(process.env.CARGO_TARGET_DIR ?? "target", "release/deps");
 const floorBinary = readdirSync(target)
@@ -64,101 +100,155 @@ async function pinned(cpu, ...args) {
   return JSON.parse(text);
 }
 
-async function floor({ bytes, rate, burst }, subscribers) {
+async function floor({ rate, bursts }, subscribers) {
   const server = pinned(0, "serve", PORT, subscribers, SECONDS);
   await new Promise((done) => setTimeout(done, 300));
-  const load = pinned(1, "load", PORT, SECONDS, bytes, rate, burst);
+  const sizes = JSON.stringify(bursts);
+  const load = pinned(1, "load", PORT, SECONDS, rate, sizes);
   const [{ cpu_us, sent }, took] = await Promise.all([server, load]);
   return { us: cpu_us / sent, taken: took.taken / (took.sent * subscribers) };
 }
 
-async function moim({ audio, video }, subscribers) {
-  const joining = (subscribers + 1) / JOINS_PER_SECOND + 3;
+/** One publisher and so many subscribers, or a meeting of so many. */
+const room = ({ people, video }, size) => `rooms:
+  - audio: sfu
+    video: ${video === "none" ? "none" : "sfu"}
+    people: { bot: ${people ? size : size + 1} }
+${
+  people
+    ? ""
+    : `    roles:
+      - { name: publisher, weight: 1 }
+      - { name: subscriber, weight: ${size}, audio: false, video: false }
+`
+}`;
+
+async function run(target, shape, size) {
+  const { audio, video } = shape;
+  const joining = (size + 1) / JOINS_PER_SECOND + 3;
   const {
     code,
     summary,
     machine: windows,
   } = await healthy(`name: sfu
-serve: { cpus: [0] }
+${target}
 duration: ${Math.ceil(joining) + SECONDS + 3}s
-rooms:
-  - audio: sfu
-    video: ${video === "none" ? "none" : "sfu"}
-    people: { bot: ${subscribers + 1} }
-    roles:
-      - { name: publisher, weight: 1 }
-      - { name: subscriber, weight: ${subscribers}, audio: false, video: false }
-media: { audio: ${audio}, video: ${video} }
+${room(shape, size)}media: { audio: ${audio}, video: ${video} }
 join: { per_second: ${JOINS_PER_SECOND} }
 `);
+  // Who does not count himself is counted by the bots.
   const steady = windows
-    .filter(({ t_ms }) => t_ms > 1000 * joining + 3000)
-    .map(({ server }) => server)
-    .filter((server) => server?.packets_out_per_s);
+    .filter(({ t_ms, server }) => t_ms > 1000 * joining + 3000 && server)
+    .map(({ server, generator }) => ({
+      cores: server.cpu_cores,
+      packets: server.packets_out_per_s ?? generator.packets_in_per_s ?? 0,
+    }));
   const sum = (pick) => steady.reduce((total, row) => total + pick(row), 0);
   return {
-    us:
-      (1e6 * sum((row) => row.cpu_cores)) / sum((row) => row.packets_out_per_s),
-    packets_per_s: sum((row) => row.packets_out_per_s) / steady.length,
+    us: (1e6 * sum((row) => row.cores)) / sum((row) => row.packets),
+    cores: sum((row) => row.cores) / steady.length,
+    packets_per_s: sum((row) => row.packets) / steady.length,
     code,
     loss_pct_max: summary?.metrics?.loss_pct?.max ?? null,
     generator: summary?.generator?.reasons ?? null,
   };
 }
 
+/** The same bots at a Janus of its own. */
+async function atJanus(shape, size) {
+  const peer = await janus(0);
+  try {
+    return await run(
+      `target: { adapter: janus, url: "${peer.url}" }`,
+      shape,
+      size,
+    );
+  } finally {
+    await peer.stop();
+  }
+}
+
+const wholly = (runs) =>
+  runs.every(
+    ({ code, loss_pct_max }) =>
+      code === 0 && loss_pct_max !== null && loss_pct_max <= 0.1,
+  );
+const us = (runs) => median(runs.map((run) => run.us));
+
+/** All rounds of a shape and size, in turn: ours, the floor, Janus. */
+async function measure(name, shape, size) {
+  const [ours, floors, peers] = [[], [], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    ours.push(await run("serve: { cpus: [0] }", shape, size));
+    if (shape.bursts)
+      floors.push(await floor(shape, shape.subscribers_of_floor ?? size));
+    if (peer) peers.push(await atJanus(shape, size));
+  }
+  const row = { shape: name, size, us: us(ours), delivered: wholly(ours) };
+  row.floor_us = floors.length ? us(floors) : null;
+  row.ratio = row.floor_us && row.us / row.floor_us;
+  row.janus_us = peers.length ? us(peers) : null;
+  row.of_janus = row.janus_us && row.us / row.janus_us;
+  row.janus_delivered = peers.length ? wholly(peers) : null;
+  row.runs = { ours, floors, peers };
+  const judged =
+    shape.bursts && (size === JUDGED || shape.subscribers_of_floor);
+  row.holds =
+    row.delivered &&
+    (!judged || row.ratio <= MOST.floor) &&
+    (!judged || name !== "singles" || (row.of_janus ?? 1) <= MOST.janus);
+  return row;
+}
+
+function print(row) {
+  const parts = [`${row.us.toFixed(2)} µs a packet`];
+  if (row.floor_us)
+    parts.push(`floor ${row.floor_us.toFixed(2)}: ${row.ratio.toFixed(2)}`);
+  if (row.janus_us) {
+    const lacks = row.janus_delivered ? "" : " (NOT all delivered)";
+    const times = (1 / row.of_janus).toFixed(1);
+    parts.push(`Janus ${row.janus_us.toFixed(1)}${lacks}: ${times} times`);
+  }
+  if (!row.delivered)
+    parts.push("NOT all delivered, or the generator was late");
+  console.log(`${row.shape} to ${row.size}: ${parts.join(", ")}`);
+}
+
 const before = loadavg();
 const wanted = process.argv.slice(2);
+const peer = version();
+console.log(
+  peer ? `beside Janus ${peer}` : `Janus is not installed: ${INSTALL}`,
+);
 const rows = [];
 for (const [name, shape] of Object.entries(SHAPES)) {
-  if (wanted.length > 0 && !wanted.includes(name)) continue;
-  for (const subscribers of shape.subscribers) {
-    const [ours, floors] = [[], []];
-    for (let round = 0; round < ROUNDS; round++) {
-      ours.push(await moim(shape, subscribers));
-      floors.push(await floor(shape, subscribers));
-    }
-    const us = median(ours.map((run) => run.us));
-    const floor_us = median(floors.map((run) => run.us));
-    const delivered = ours.every(
-      ({ code, loss_pct_max }) =>
-        code === 0 && loss_pct_max !== null && loss_pct_max <= 0.1,
-    );
-    const ratio = us / floor_us;
-    const holds = delivered && (subscribers !== 200 || ratio <= MOST.floor);
-    rows.push({
-      shape: name,
-      subscribers,
-      us,
-      floor_us,
-      ratio,
-      delivered,
-      holds,
-      runs: { ours, floors },
-    });
-    console.log(
-      `${name} to ${subscribers}: ${us.toFixed(2)} µs a packet, floor ${floor_us.toFixed(2)}: ${ratio.toFixed(2)}` +
-        (delivered ? "" : "  NOT all delivered, or the generator was late"),
-    );
+  for (const size of shape.subscribers ?? shape.people) {
+    const asked = [name, `${name}/${size}`];
+    if (wanted.length > 0 && !asked.some((one) => wanted.includes(one)))
+      continue;
+    rows.push(await measure(name, shape, size));
+    print(rows.at(-1));
   }
-  const of = (subscribers) =>
-    rows.find((row) => row.shape === name && row.subscribers === subscribers);
+  const of = (size) =>
+    rows.find((row) => row.shape === name && row.size === size);
   if (of(50) && of(500)) {
     const ratio = of(500).us / of(50).us;
     const holds = ratio <= MOST.crowd;
-    rows.push({
-      shape: name,
-      what: "500 subscribers against 50",
-      ratio,
-      holds,
-    });
+    const what = "500 subscribers against 50";
+    rows.push({ shape: name, what, ratio, holds });
     console.log(
       `${name}: a packet to 500 costs ${ratio.toFixed(2)} of one to 50`,
     );
   }
 }
 mkdirSync("target/bench", { recursive: true });
-const ok = rows.length > 0 && rows.every((row) => row.holds);
-const report = { machine: machine(before), rows, ok };
+const ok = peer !== null && rows.length > 0 && rows.every((row) => row.holds);
+const report = {
+  machine: machine(before),
+  janus: peer,
+  rows,
+  ok,
+};
 writeFileSync("target/bench/sfu.json", `${JSON.stringify(report, null, 2)}\n`);
 console.log(ok ? "holds" : "does NOT hold");
 process.exit(ok ? 0 : 1);

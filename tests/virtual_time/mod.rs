@@ -7,6 +7,7 @@ mod hand;
 mod mcu;
 mod pausing;
 mod pressure;
+mod reports;
 mod rooms;
 mod sinks;
 mod speakers;

@@ -70,7 +70,7 @@ pub struct Made {
 }
 
 /// What someone does by himself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Does {
     /// He speaks all the time; else what he says is up to the test.
     speaks: bool,
@@ -78,6 +78,8 @@ struct Does {
     video: bool,
     /// …or a picture of the test's.
     films: bool,
+    /// He has no line to send on.
+    listens: bool,
 }
 
 pub const LAN: Link = Link { delay_ms: 2, jitter_ms: 0, loss_permille: 0 };
@@ -220,17 +222,22 @@ impl World {
 
     /// Someone comes in; the server has his keys, he has not yet.
     pub fn begin_handshake(&mut self, video: bool) -> PersonKey {
-        self.begin(Does { speaks: true, video, films: false })
+        self.begin(Does { speaks: true, video, ..Does::default() })
     }
 
     /// Someone comes in whose sound is made by the test; nothing is expected of it.
     pub fn join_silent(&mut self, video: bool) -> PersonKey {
-        self.join_by_hand(Does { speaks: false, video, films: false })
+        self.join_by_hand(Does { video, ..Does::default() })
+    }
+
+    /// Someone comes in who only listens.
+    pub fn join_listening(&mut self) -> PersonKey {
+        self.join_by_hand(Does { listens: true, ..Does::default() })
     }
 
     /// Someone comes in whose sound and picture are made by the test.
     pub fn join_filming(&mut self) -> PersonKey {
-        self.join_by_hand(Does { speaks: false, video: false, films: true })
+        self.join_by_hand(Does { films: true, ..Does::default() })
     }
 
     fn join_by_hand(&mut self, does: Does) -> PersonKey {
@@ -243,7 +250,7 @@ impl World {
 
     fn begin(&mut self, does: Does) -> PersonKey {
         let shard = ShardIndex((self.next_key / 20 % self.shards.len() as u64) as u16);
-        let Does { speaks, video, films } = does;
+        let Does { speaks, video, films, listens } = does;
         let number = self.next_key;
         self.next_key += 10;
         let key = PersonKey(number);
@@ -251,7 +258,7 @@ impl World {
         let session = Fixed {
             seed: self.random.below(u64::MAX),
             video: Codec::Vp8,
-            send_audio: true,
+            send_audio: !listens,
             send_video: video || films,
             red: self.red,
             audio_slots: self.room.limits().audio_slots.min(4),

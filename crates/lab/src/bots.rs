@@ -48,6 +48,8 @@ pub enum VideoSource {
     Singles,
     /// For benches: no picture, but 30 frames a second of eight full packets each, sent at once.
     Frames,
+    /// For benches: no picture, but packets of the sizes that Chromium's camera has.
+    Chromium,
 }
 
 /// What a participant sends.

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 use visit::{Until, Visit, Visited};
 use wire::quality::SAMPLE_INTERVAL_MS;
-use wire::room::{AudioTopology, VideoTopology};
+use wire::room::{AudioTopology, MediaKind, VideoTopology};
 
 fn sampling() -> Interval {
     let period = Duration::from_millis(SAMPLE_INTERVAL_MS);
@@ -85,6 +85,16 @@ impl Place {
             },
             video: if self.group.video == VideoTopology::Sfu { asked.video } else { 0 },
         }
+    }
+
+    /// Kinds that go by way of the server.
+    fn kinds(&self) -> Vec<MediaKind> {
+        let by_mesh = mesh::kinds(&self.group);
+        [MediaKind::Audio, MediaKind::Video]
+            .into_iter()
+            .filter(|kind| !by_mesh.contains(kind))
+            .filter(|kind| *kind == MediaKind::Audio || self.group.video != VideoTopology::None)
+            .collect()
     }
 
     /// Someone of this place, in the words of the record.
@@ -167,6 +177,7 @@ impl Failure {
             SignalingError::Closed(_) => "socket_closed",
             SignalingError::Timeout(_) => "no_answer",
             SignalingError::Refused(error) => error.code.as_str(),
+            SignalingError::Foreign { .. } => "refused",
             SignalingError::Malformed(_) => "malformed",
         };
         Self::new(reason, format!("{what}{error}"))

@@ -152,6 +152,13 @@ impl Roster {
         }
     }
 
+    /// Who said so himself sends no more.
+    pub fn sends_no_more(&mut self, room_id: &str, participant: &str, t_ms: u64) {
+        if let Some(room) = self.rooms.get_mut(room_id) {
+            room.off_air(t_ms, |track| track.participant == participant);
+        }
+    }
+
     /// A listener checked what he hears of a mix.
     pub fn heard(&mut self, person: &str, windows: MixWindows) {
         self.mixes.entry(person.to_owned()).or_default().absorb(windows);

@@ -16,8 +16,8 @@ use crate::progress::{About, Phase, Progress};
 use crate::prove::Changed;
 use crate::record::{self, Level, MachineRecord, Meta, Writer};
 use crate::report;
-use crate::scenario::{Scenario, Target, Url};
-use crate::signaling::Signaling;
+use crate::scenario::{Adapter, Scenario, Target, Url};
+use crate::seat;
 use crate::sockets::{self, SocketsSummary};
 use crate::stage::{Stage, Told};
 use crate::summary::{self, Input, Summary, exit};
@@ -122,7 +122,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
         }
     }
     if let Target::Running(url) = &scenario.target {
-        reach(url).await?;
+        reach(scenario.adapter, url).await?;
     }
     let started_at = SystemTime::now();
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
@@ -136,17 +136,24 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     result
 }
 
-/// Whether the target speaks our protocol; else what is wrong and what helps.
-async fn reach(url: &Url) -> Result<(), NoRun> {
-    let error = match timeout(REACH_TIMEOUT, Signaling::connect(&url.socket())).await {
+/// Whether the target speaks its adapter's protocol; else what is wrong and what helps.
+async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
+    let error = match timeout(REACH_TIMEOUT, seat::take(adapter, url)).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
-    let text = format!(
-        "the target {url} does not answer ({error}); start it with `moim serve`, check `target.url` \
-         in the scenario, or write `serve: {{}}` instead of `target`"
-    );
+    let cure = match adapter {
+        Adapter::Moim => {
+            "start it with `moim serve`, check `target.url` in the scenario, or write `serve: {}` \
+             instead of `target`"
+        }
+        Adapter::Janus => {
+            "start Janus with its WebSocket transport and the VideoRoom plugin, and check that \
+             `target.url` is that WebSocket's (port 8188 by default)"
+        }
+    };
+    let text = format!("the target {url} does not answer ({error}); {cure}");
     Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
 }
 
@@ -170,7 +177,7 @@ async fn act<D: BotDriver>(
     .with_link_limit(scenario.link_limit);
     let networks = Networks::start(&scenario.networks)?;
     let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
-    let stage = Arc::new(stage.with_networks(networks));
+    let stage = Arc::new(stage.with_networks(networks).with_adapter(scenario.adapter));
     if let Some(Err(cause)) = &house.bots {
         stage.fault(None, format!("no bots: {cause}"));
     }

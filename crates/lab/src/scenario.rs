@@ -32,6 +32,8 @@ pub struct Scenario {
     pub name: String,
     /// What is tested.
     pub target: Target,
+    /// What the target speaks.
+    pub adapter: Adapter,
     /// What the target's link bears, as far as it was said: the lab cannot see it from outside.
     pub link_limit: LinkLimit,
     /// How long, from the first join.
@@ -76,6 +78,33 @@ pub enum Target {
     Running(Url),
     /// A server of our own, started for the run.
     Serve(ServeOptions),
+}
+
+/// What a server speaks: by whose words people enter its rooms.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Adapter {
+    /// Our own realtime socket.
+    #[default]
+    Moim,
+    /// Janus' VideoRoom plugin, by its WebSocket.
+    Janus,
+}
+
+impl Adapter {
+    const ALL: [(&str, Self); 2] = [("moim", Self::Moim), ("janus", Self::Janus)];
+
+    /// Its word in scenarios and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Moim => "moim",
+            Self::Janus => "janus",
+        }
+    }
+
+    /// Whether the server has no slots, but offers each publisher's tracks by themselves.
+    pub fn offers_each(self) -> bool {
+        self == Self::Janus
+    }
 }
 
 /// How a server of our own is started.
@@ -135,13 +164,13 @@ impl Url {
     /// What to write, for messages.
     const EXPECTED: &'static str = "the server's address, such as http://127.0.0.1:7880";
 
-    /// Reads `http://host[:port]`.
+    /// Reads `http://host[:port]`, or the same with `ws://`.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix("http://") else {
-            return Err(format!("{text:?} is no http:// address"));
+        let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("ws://")) else {
+            return Err(format!("{text:?} is no http:// or ws:// address"));
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#', '@', ' ']) {
@@ -221,7 +250,10 @@ impl Scenario {
 
 fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let name = root.read("name", name()).required();
-    let (target, link_limit) = decode_target(root).unzip();
+    let (target, adapter, link_limit) = match decode_target(root) {
+        Some((target, adapter, limit)) => (Some(target), Some(adapter), Some(limit)),
+        None => (None, None, None),
+    };
     let seconds = |s| Duration::from_secs(s);
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
     let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
@@ -253,6 +285,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let mut scenario = Scenario {
         name: name?,
         target: target?,
+        adapter: adapter?,
         link_limit: link_limit?,
         duration: length?,
         rooms: rooms?,
@@ -287,12 +320,13 @@ const AUDIO_SOURCES: [(&str, AudioSource); 4] = [
     ("steady", AudioSource::Steady),
     ("none", AudioSource::None),
 ];
-const VIDEO_SOURCES: [(&str, VideoSource); 6] = [
+const VIDEO_SOURCES: [(&str, VideoSource); 7] = [
     ("360p", VideoSource::P360),
     ("480p", VideoSource::P480),
     ("1080p", VideoSource::P1080),
     ("singles", VideoSource::Singles),
     ("frames", VideoSource::Frames),
+    ("chromium", VideoSource::Chromium),
     ("none", VideoSource::None),
 ];
 
@@ -311,19 +345,19 @@ fn name() -> impl settings::Shape<Value = String> {
     .like(json!({ "type": ["string", "number"], "pattern": "^[a-z0-9_-][a-z0-9._-]{0,39}$" }))
 }
 
-fn decode_target(root: &mut Section<'_>) -> Option<(Target, LinkLimit)> {
+fn decode_target(root: &mut Section<'_>) -> Option<(Target, Adapter, LinkLimit)> {
     let running = root.read(
         "target",
         section(|target| {
-            target.read("adapter", one_of(&[("moim", ())])).or(());
+            let adapter = target.read("adapter", one_of(&Adapter::ALL)).or(Adapter::Moim);
             let url = target
-                .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^http://[^/?#@ ]+/?$"))
+                .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^(http|ws)://[^/?#@ ]+/?$"))
                 .required();
             let limit = target.section("limit", |limit| LinkLimit {
                 mbit_per_s: limit.read("mbit_per_s", number(0.001..=1e6)).optional(),
                 packets_per_s: limit.read("packets_per_s", number(1.0..=1e9)).optional(),
             });
-            Some((url?, limit))
+            Some((url?, adapter, limit))
         }),
     );
     let running = running.optional();
@@ -336,8 +370,10 @@ fn decode_target(root: &mut Section<'_>) -> Option<(Target, LinkLimit)> {
                 runs, or `serve: {}` to have one started";
     match (root.exactly_one(&["target", "serve"], cure), root.has("serve")) {
         (false, _) => None,
-        (true, false) => running.map(|(url, limit)| (Target::Running(url), limit)),
-        (true, true) => Some((Target::Serve(serve), LinkLimit::default())),
+        (true, false) => {
+            running.map(|(url, adapter, limit)| (Target::Running(url), adapter, limit))
+        }
+        (true, true) => Some((Target::Serve(serve), Adapter::Moim, LinkLimit::default())),
     }
 }
 
@@ -382,6 +418,7 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         return;
     }
     check_tcp(root, scenario);
+    check_janus(root, scenario);
     events::check(root, scenario);
     rooms::check(root, scenario);
     networks::check(root, scenario);
@@ -403,6 +440,33 @@ fn check_tcp(root: &mut Section<'_>, scenario: &Scenario) {
     }
     if scenario.chromium() > 0 {
         refuse("browsers choose for themselves, and choose udp", "write udp, or bots alone");
+    }
+}
+
+/// What Janus' VideoRoom has not, or the adapter does not reach.
+fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
+    if scenario.adapter != Adapter::Janus {
+        return;
+    }
+    let mut refuse = |key: &str, what: &str, cure: &str| root.fault(key, what, cure);
+    let forwards = |room: &RoomGroup| {
+        let video = matches!(room.video, VideoTopology::Sfu | VideoTopology::None);
+        room.audio == AudioTopology::Sfu && video
+    };
+    if !scenario.rooms.iter().all(forwards) {
+        refuse("rooms", "a VideoRoom of Janus forwards, and does nothing else", "write sfu");
+    }
+    if scenario.chromium() > 0 {
+        refuse("rooms", "browsers enter moim's rooms alone", "write bots alone for Janus");
+    }
+    if !scenario.networks.is_empty() {
+        refuse("networks", "the link does not stand before Janus", "leave them out for Janus");
+    }
+    if !scenario.sockets.is_empty() {
+        refuse("sockets", "Janus has no realtime sockets", "leave them out for Janus");
+    }
+    if scenario.protocol == Protocol::Tcp {
+        refuse("media", "bots reach Janus by udp alone", "write udp");
     }
 }
 

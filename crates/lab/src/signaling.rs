@@ -39,6 +39,13 @@ pub enum SignalingError {
     Timeout(String),
     /// The server refused, with a typed error.
     Refused(RoomError),
+    /// Another server refused, with a number of its own.
+    Foreign {
+        /// The number.
+        code: u64,
+        /// What was refused and why.
+        text: String,
+    },
     /// An answer of another shape than the contract says.
     Malformed(String),
 }
@@ -50,6 +57,7 @@ impl fmt::Display for SignalingError {
             Self::Closed(cause) => write!(f, "the socket was closed: {cause}"),
             Self::Timeout(call) => write!(f, "{call} was not answered in time"),
             Self::Refused(error) => write!(f, "{error}"),
+            Self::Foreign { code, text } => write!(f, "{text} ({code})"),
             Self::Malformed(what) => write!(f, "malformed: {what}"),
         }
     }

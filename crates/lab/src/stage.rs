@@ -6,7 +6,7 @@ use crate::checks::{Expected, Listener};
 use crate::link::networks::{Change, Network, Networks};
 use crate::record::{EventRecord, Level, PersonKind, PersonMeta, SampleRecord, Writer};
 use crate::roster::Roster;
-use crate::scenario::Url;
+use crate::scenario::{Adapter, Url};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -20,6 +20,8 @@ use wire::{EventEnvelope, QualitySample};
 pub struct Stage {
     /// What is tested.
     pub target: Url,
+    /// What it speaks.
+    pub adapter: Adapter,
     /// The record on disk.
     pub writer: Writer,
     /// The links before people.
@@ -105,12 +107,18 @@ impl Stage {
     pub fn new(target: Url, writer: Writer, people: Vec<PersonMeta>) -> Self {
         let kept = Kept { people, ..Kept::default() };
         let (started, end) = (Instant::now(), watch::Sender::new(false));
-        Self { target, writer, networks: None, started, end, kept: Mutex::new(kept) }
+        let (adapter, networks) = (Adapter::Moim, None);
+        Self { target, adapter, writer, networks, started, end, kept: Mutex::new(kept) }
     }
 
     /// The same with links before people.
     pub fn with_networks(self, networks: Option<Networks>) -> Self {
         Self { networks, ..self }
+    }
+
+    /// The same at a server that speaks something else.
+    pub fn with_adapter(self, adapter: Adapter) -> Self {
+        Self { adapter, ..self }
     }
 
     /// Changes networks when it is time; dropping what it gives ends that.
@@ -211,6 +219,23 @@ impl Stage {
     pub fn room_event(&self, room: &str, event: &EventEnvelope) {
         let t_ms = self.now_ms();
         self.roster(|roster| roster.event(room, event, t_ms));
+    }
+
+    /// Takes what somebody says himself that he sends: of a room whose events have no numbers.
+    pub fn sends(&self, room: &str, name: &str, sample: &QualitySample) {
+        let t_ms = self.now_ms();
+        let who = (sample.participant.as_str(), name);
+        self.roster(|roster| {
+            for row in &sample.sent {
+                roster.sends(room, who, &row.track, row.kind, t_ms);
+            }
+        });
+    }
+
+    /// Somebody of such a room leaves.
+    pub fn sends_no_more(&self, room: &str, participant: &str) {
+        let t_ms = self.now_ms();
+        self.roster(|roster| roster.sends_no_more(room, participant, t_ms));
     }
 
     /// Someone comes now, whether the plan of people knew him from the first or not.

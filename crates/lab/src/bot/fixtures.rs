@@ -29,6 +29,8 @@ const VOICES: [(&str, &[u8]); 8] = [
 ];
 const CLIPS: [(&str, &[u8]); 3] =
     [embedded!("video-360p.ivf"), embedded!("video-480p.ivf"), embedded!("video-1080p.ivf")];
+/// Sizes of a camera's packets in Chromium, by frame; see scripts/record-camera.py.
+const CAMERA: &str = include_str!("../../../../media/chromium-camera.json");
 
 /// Why a fixture cannot be used, with its name and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +91,8 @@ pub struct Clip {
     pub height: u32,
     /// Packets of a frame that leave together.
     pub burst: u32,
+    /// Longest payload of a packet, VP8's descriptor included, in bytes.
+    pub max_payload: usize,
 }
 
 /// Bytes of a steady packet's Opus: on the wire 92, with header, level, capture time and tag.
@@ -116,9 +120,28 @@ fn padded(packet: &[u8], len: usize) -> Vec<u8> {
 impl Clip {
     /// Frames of so many full packets, a keyframe among them every two seconds.
     fn of_packets(packets: usize, per_second: u32) -> Self {
-        let (width, height) = (640, 360);
         let len = packets * (MAX_PAYLOAD - rtp::vp8::DESCRIPTOR_LEN);
-        let frame = |nth: u32| {
+        let lens = vec![len; 2 * per_second as usize];
+        Self { burst: packets as u32, ..Self::of_lens(&lens, per_second) }
+    }
+
+    /// Frames whose packets have the sizes of a recorded camera's. Errors: no such record.
+    fn recorded(json: &str) -> Result<Self, serde_json::Error> {
+        let record: Recorded = serde_json::from_str(json)?;
+        let data = |sizes: &Vec<usize>| {
+            let descriptors = sizes.len() * rtp::vp8::DESCRIPTOR_LEN;
+            sizes.iter().sum::<usize>().saturating_sub(descriptors)
+        };
+        let lens: Vec<usize> = record.payload_bytes.iter().map(data).collect();
+        let longest = record.payload_bytes.iter().flatten().max().copied();
+        let max_payload = longest.unwrap_or(MAX_PAYLOAD);
+        Ok(Self { max_payload, ..Self::of_lens(&lens, record.frames_per_second) })
+    }
+
+    /// Frames of these many bytes, which show nothing; the first is a keyframe.
+    fn of_lens(lens: &[usize], per_second: u32) -> Self {
+        let (width, height) = (640, 360);
+        let frame = |(nth, len): (u32, &usize)| {
             let keyframe = nth == 0;
             // RFC 6386 §9.1: a keyframe says its size.
             let head: &[u8] = match keyframe {
@@ -126,11 +149,12 @@ impl Clip {
                 false => &[0x11, 0, 0],
             };
             let mut data = head.to_vec();
-            data.extend((data.len()..len).map(|at| (at as u32 ^ nth) as u8));
+            data.extend((data.len()..*len).map(|at| (at as u32 ^ nth) as u8));
             ClipFrame { data, keyframe }
         };
-        let frames = (0..2 * per_second).map(frame).collect();
-        Self { frames, rate: (per_second, 1), width, height, burst: packets as u32 }
+        let frames = (0..).zip(lens).map(frame).collect();
+        let rate = (per_second, 1);
+        Self { frames, rate, width, height, burst: BURST, max_payload: MAX_PAYLOAD }
     }
 
     /// Index of the first keyframe at or after `index`, around the end.
@@ -140,6 +164,14 @@ impl Clip {
     }
 }
 
+/// The form of `media/chromium-camera.json`.
+#[derive(serde::Deserialize)]
+struct Recorded {
+    frames_per_second: u32,
+    /// Of each frame the payloads' lengths, VP8's descriptor included.
+    payload_bytes: Vec<Vec<usize>>,
+}
+
 /// All voices and clips.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixtures {
@@ -147,6 +179,7 @@ pub struct Fixtures {
     clips: [Arc<Clip>; 3],
     singles: Arc<Clip>,
     frames: Arc<Clip>,
+    camera: Arc<Clip>,
     steady: Arc<Voice>,
     silence: Arc<OpusPacket>,
 }
@@ -184,12 +217,15 @@ impl Fixtures {
             let (name, data): &(&str, Vec<u8>) = &clips[at];
             read_clip(name, data).map(Arc::new)
         };
+        let camera = Clip::recorded(CAMERA);
+        let camera = camera.map_err(|why| FixtureError::new("chromium-camera.json", why))?;
         let silence = Arc::new(silence().map_err(|why| FixtureError::new("silence", why))?);
         Ok(Self {
             voices,
             clips: [clip(0)?, clip(1)?, clip(2)?],
             singles: Arc::new(Clip::of_packets(1, 100)),
             frames: Arc::new(Clip::of_packets(8, 30)),
+            camera: Arc::new(camera),
             steady: Arc::new(Voice::steady(&silence)),
             silence,
         })
@@ -219,6 +255,7 @@ impl Fixtures {
             VideoSource::P1080 => 2,
             VideoSource::Singles => return Some(self.singles.clone()),
             VideoSource::Frames => return Some(self.frames.clone()),
+            VideoSource::Chromium => return Some(self.camera.clone()),
         };
         Some(self.clips[at].clone())
     }
@@ -300,7 +337,8 @@ fn read_clip(name: &str, data: &[u8]) -> Result<Clip, FixtureError> {
     if !frames.first().is_some_and(|frame| frame.keyframe) {
         return Err(error("it does not begin with a keyframe"));
     }
-    Ok(Clip { frames, rate, width: u16_at(12), height: u16_at(14), burst: BURST })
+    let (width, height) = (u16_at(12), u16_at(14));
+    Ok(Clip { frames, rate, width, height, burst: BURST, max_payload: MAX_PAYLOAD })
 }
 
 #[cfg(test)]
@@ -344,6 +382,18 @@ mod tests {
                 assert_eq!(chunks.count(), packets as usize);
             }
         }
+        let record: Recorded = serde_json::from_str(CAMERA).unwrap();
+        let camera = fixtures.clip(VideoSource::Chromium).unwrap();
+        assert_eq!(camera.frames.len(), record.payload_bytes.len());
+        for (frame, sizes) in camera.frames.iter().zip(&record.payload_bytes) {
+            // Chromium cuts its frames as this does: into as few payloads as can be, of one length.
+            let cut: Vec<usize> = rtp::vp8::packetize(&frame.data, camera.max_payload, 1, 1)
+                .map(|c| c.len())
+                .collect();
+            assert_eq!(cut.len(), sizes.len(), "{cut:?} for {sizes:?}");
+            let apart = cut.iter().zip(sizes).map(|(own, theirs)| own.abs_diff(*theirs)).max();
+            assert!(apart <= Some(16), "{cut:?} for {sizes:?}");
+        }
         let steady = fixtures.steady();
         assert_eq!(steady.packets[0].data.len(), STEADY_BYTES);
         let mut decoder = audio::opus::Decoder::new(audio::Channels::Mono).unwrap();
@@ -385,7 +435,8 @@ mod tests {
     fn the_next_keyframe_is_found_around_the_end() {
         let frame = |keyframe: bool| ClipFrame { data: vec![u8::from(!keyframe)], keyframe };
         let frames = [true, false, true, false].map(frame).to_vec();
-        let clip = Clip { frames, rate: (20, 1), width: 1, height: 1, burst: 2 };
+        let clip =
+            Clip { frames, rate: (20, 1), width: 1, height: 1, burst: 2, max_payload: MAX_PAYLOAD };
         assert_eq!([0, 1, 2, 3].map(|at| clip.keyframe_from(at)), [0, 2, 2, 0]);
     }
 }

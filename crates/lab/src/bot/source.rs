@@ -20,7 +20,7 @@ pub(super) const KEYFRAME_SPACING: Duration = Duration::from_millis(300);
 /// Packets of a recorded clip's frame that leave together, at most every [`SPREAD`].
 pub(super) const BURST: u32 = 2;
 const SPREAD: Duration = Duration::from_millis(1);
-/// Longest VP8 payload: with header, extensions, RTX and tag the packet stays below 1200 bytes.
+/// Longest VP8 payload of ordinary clips: with header, extensions, RTX and tag the packet stays below 1200 bytes.
 pub(super) const MAX_PAYLOAD: usize = 1140;
 
 /// RTP timestamps of a stream: wall clock from a random start.
@@ -283,13 +283,14 @@ impl VideoSource {
             self.keyframes += 1;
         }
         let timestamp = self.timeline.at(at);
-        let count = frame.data.len().div_ceil(MAX_PAYLOAD) as u32;
+        let max_payload = self.clip.max_payload;
+        let count = frame.data.len().div_ceil(max_payload) as u32;
         let step = SPREAD.min(self.interval / 2 / count.div_ceil(self.clip.burst));
         // What is left of the frame before goes first.
         let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due));
         let mut from = 0;
         let chunks =
-            vp8::packetize(&frame.data, MAX_PAYLOAD, self.picture_id, self.tl0_picture_index);
+            vp8::packetize(&frame.data, max_payload, self.picture_id, self.tl0_picture_index);
         for (nth, chunk) in (0_u32..).zip(chunks) {
             let piece = Piece {
                 timestamp,

@@ -7,7 +7,8 @@ use crate::bots::{
     AudioSource, BotCommand, BotDriver, BotHandle, BotSpec, Link, Media, VideoSource,
 };
 use crate::scenario::RoomGroup;
-use crate::signaling::{Signaling, SignalingError};
+use crate::seat::Seat;
+use crate::signaling::SignalingError;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl<D: BotDriver> Mesh<D> {
         spec: &BotSpec,
         kinds: Vec<MediaKind>,
         joined: Instant,
-        signaling: &Signaling,
+        signaling: &dyn Seat,
     ) -> Result<Self, SignalingError> {
         let media = only(spec.media, &kinds);
         let audio =
@@ -82,6 +83,13 @@ impl<D: BotDriver> Mesh<D> {
         let spec = BotSpec { media, ..spec.clone() };
         let links = BTreeMap::new();
         Ok(Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) })
+    }
+
+    /// Connections by which a server offers what others send, one each: the bot sends nothing there.
+    pub(super) fn of_server(driver: Arc<D>, spec: &BotSpec, joined: Instant) -> Self {
+        let spec = BotSpec { media: only(spec.media, &[]), ..spec.clone() };
+        let (kinds, own, links) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) }
     }
 
     fn link(&self, other: &str) -> Result<Arc<D::Handle>, String> {
@@ -109,7 +117,7 @@ impl<D: BotDriver> Mesh<D> {
     pub(super) async fn call(
         &mut self,
         other: &str,
-        signaling: &Signaling,
+        signaling: &dyn Seat,
     ) -> Result<Option<Connecting>, String> {
         let link = self.link(other)?;
         let offer = link.offer().await.map_err(|error| format!("no offer: {error}"))?;
@@ -126,7 +134,7 @@ impl<D: BotDriver> Mesh<D> {
         &mut self,
         from: &str,
         offer: Answer,
-        signaling: &Signaling,
+        signaling: &dyn Seat,
     ) -> Result<Option<Connecting>, String> {
         let known = self.links.get(from).cloned();
         let link = match &known {

@@ -7,7 +7,9 @@ use crate::bots::{BotCommand, BotDriver, BotHandle, BotSpec, SlotPool};
 use crate::link::Leg;
 use crate::mos;
 use crate::record::{Level, PersonKind};
-use crate::signaling::{Incoming, Signaling, SignalingError};
+use crate::scenario::{Adapter, Url};
+use crate::seat::{self, Seat};
+use crate::signaling::{Incoming, SignalingError};
 use crate::stage::Stage;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -20,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wire::event::{Event, EventEnvelope};
-use wire::room::{Answer, Join, Joined, MediaKind, Offer, Resume, Resumed, VideoTopology};
+use wire::room::{Answer, Join, Joined, MediaKind, Offer, Resume, Resumed};
 use wire::{ErrorCode, RoomError};
 
 /// ICE and DTLS of a bot may take so long.
@@ -93,32 +95,15 @@ impl<D: BotDriver> Visit<D> {
     /// Everything up to the first answer, and in a mesh to the offers to all who are there.
     async fn enter(mut self) -> Result<(Bot<D>, mpsc::Receiver<Incoming>), Failure> {
         let (asked_ms, asked) = (self.stage.now_ms(), std::time::Instant::now());
-        let group = self.place.group.clone();
         self.spec.tones = self.place.tones(&self.spec);
         self.spec.marks = self.place.marks(&self.spec);
         self.spec.talk = self.place.talk(&self.spec, self.round);
-        let by_mesh = mesh::kinds(&group);
-        let by_server: Vec<MediaKind> = [MediaKind::Audio, MediaKind::Video]
-            .into_iter()
-            .filter(|kind| !by_mesh.contains(kind))
-            .filter(|kind| *kind == MediaKind::Audio || group.video != VideoTopology::None)
-            .collect();
-        let server = match by_server.is_empty() {
-            true => None,
-            false => {
-                let spec = BotSpec {
-                    media: mesh::only(self.spec.media, &by_server),
-                    slots: self.place.slots(self.spec.slots),
-                    ..self.spec.clone()
-                };
-                self.spec.slots = spec.slots;
-                let added = self.driver.add(spec);
-                Some(Arc::new(added.map_err(|e| Failure::new("bot", e.to_string()))?))
-            }
-        };
+        let by_mesh = mesh::kinds(&self.place.group);
+        let server = self.server_handle()?;
         let of_call = |error: &SignalingError| Failure::of_call("", error);
+        let adapter = self.stage.adapter;
         let (signaling, incoming) =
-            Signaling::connect(&self.stage.target.socket()).await.map_err(|e| of_call(&e))?;
+            seat::take(adapter, &self.stage.target).await.map_err(|e| of_call(&e))?;
         let joined = signaling.join(&self.join()).await.map_err(|e| of_call(&e))?;
         self.stage.joined(&self.spec.name, &joined.participant);
         let t_ms = self.stage.now_ms();
@@ -127,7 +112,7 @@ impl<D: BotDriver> Visit<D> {
         let mut way = Way::default();
         if let Some(server) = &server {
             let through = |sdp: &str| way.through(&self.stage, &self.place, sdp);
-            negotiate(&**server, &signaling, &self.session, through).await?;
+            negotiate(&**server, &*signaling, &self.session, through).await?;
             connecting.push(to_server(Arc::clone(server)));
         }
         let mut bot = Bot {
@@ -150,8 +135,29 @@ impl<D: BotDriver> Visit<D> {
         };
         if !by_mesh.is_empty() {
             bot.call_everyone(self.driver, &self.spec, by_mesh, asked).await?;
+        } else if adapter.offers_each() {
+            bot.awaited.extend(bot.joined.participants.iter().map(|other| other.id.clone()));
+            bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, asked));
         }
         Ok((bot, incoming))
+    }
+
+    /// The connection with the server, where there is something to send or receive by it.
+    fn server_handle(&mut self) -> Result<Option<Arc<D::Handle>>, Failure> {
+        let kinds = self.place.kinds();
+        let offers_each = self.stage.adapter.offers_each();
+        let media = mesh::only(self.spec.media, &kinds);
+        if kinds.is_empty() || (offers_each && media == mesh::only(media, &[])) {
+            return Ok(None);
+        }
+        let slots = match offers_each {
+            true => SlotPool { audio: 0, video: 0 },
+            false => self.place.slots(self.spec.slots),
+        };
+        self.spec.slots = slots;
+        let added = self.driver.add(BotSpec { media, slots, ..self.spec.clone() });
+        let added = added.map_err(|error| Failure::new("bot", error.to_string()))?;
+        Ok(Some(Arc::new(added)))
     }
 
     fn join(&self) -> Join {
@@ -180,7 +186,7 @@ fn to_server<H: BotHandle>(handle: Arc<H>) -> Connecting {
 /// One offer and its answer.
 async fn negotiate<H: BotHandle>(
     handle: &H,
-    signaling: &Signaling,
+    signaling: &dyn Seat,
     session: &str,
     through: impl FnOnce(&str) -> String,
 ) -> Result<(), Failure> {
@@ -210,7 +216,7 @@ impl Way {
 }
 
 type Resuming = Pin<Box<dyn Future<Output = Result<Reconnected, String>> + Send>>;
-type Reconnected = (Signaling, mpsc::Receiver<Incoming>, Resumed);
+type Reconnected = (Box<dyn Seat>, mpsc::Receiver<Incoming>, Resumed);
 
 /// Why a bot's loop turned.
 enum Turn {
@@ -247,7 +253,7 @@ struct Bot<D: BotDriver> {
     hears: bool,
     first_audio_ms: Option<f64>,
     /// None while the socket is lost.
-    signaling: Option<Signaling>,
+    signaling: Option<Box<dyn Seat>>,
 }
 
 async fn maybe<F: Future>(future: Option<F>) -> F::Output {
@@ -272,11 +278,11 @@ impl<D: BotDriver> Bot<D> {
         asked: std::time::Instant,
     ) -> Result<(), Failure> {
         let Some(signaling) = &self.signaling else { return Ok(()) };
-        let mut mesh = Mesh::announce(driver, spec, kinds, asked, signaling)
+        let mut mesh = Mesh::announce(driver, spec, kinds, asked, &**signaling)
             .await
             .map_err(|error| Failure::of_call("room.announce: ", &error))?;
         for other in &self.joined.participants {
-            let called = mesh.call(&other.id, signaling).await;
+            let called = mesh.call(&other.id, &**signaling).await;
             let called = called.map_err(|cause| Failure::new("negotiation", cause))?;
             if let Some(connecting) = called {
                 self.connecting.push(connecting);
@@ -428,6 +434,9 @@ impl<D: BotDriver> Bot<D> {
     async fn leave(&mut self) {
         self.handles().for_each(|handle| handle.command(BotCommand::Leave));
         self.stage.event(Level::Info, Some(&self.name), "leaves");
+        if self.stage.adapter.offers_each() {
+            self.stage.sends_no_more(&self.place.room, &self.joined.participant);
+        }
         if let Some(signaling) = &self.signaling {
             let _ = timeout(Duration::from_secs(1), signaling.leave()).await;
         }
@@ -455,7 +464,7 @@ impl<D: BotDriver> Bot<D> {
             Event::PeerOffer { from, sdp, tracks } => {
                 if let (Some(mesh), Some(signaling)) = (&mut self.mesh, &self.signaling) {
                     let offer = Answer { sdp, tracks };
-                    self.connecting.extend(mesh.offered(&from, offer, signaling).await?);
+                    self.connecting.extend(mesh.offered(&from, offer, &**signaling).await?);
                 }
             }
             Event::PeerAnswer { from, sdp, tracks } => {
@@ -487,7 +496,7 @@ impl<D: BotDriver> Bot<D> {
         server.grow(wanted.audio, wanted.video);
         self.pool = wanted;
         let through = |sdp: &str| self.way.through(&self.stage, &self.place, sdp);
-        match negotiate(&**server, signaling, &self.session, through).await {
+        match negotiate(&**server, &**signaling, &self.session, through).await {
             Err(failure) => Err(format!("could not get more slots: {failure}")),
             Ok(()) => Ok(()),
         }
@@ -511,6 +520,9 @@ impl<D: BotDriver> Bot<D> {
             }
         }
         sample.participant.clone_from(&self.joined.participant);
+        if self.stage.adapter.offers_each() {
+            self.stage.sends(&self.place.room, &self.name, &sample);
+        }
         mos::fill(&mut sample);
         if let Some(signaling) = &self.signaling {
             // A lost socket is told by its own event.
@@ -522,7 +534,7 @@ impl<D: BotDriver> Bot<D> {
 
     /// Connects again and takes up where it was, with growing pauses.
     fn resume(&self) -> Resuming {
-        let address = self.stage.target.socket();
+        let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
         let resume = Resume {
             room: self.place.room.clone(),
             participant: self.joined.participant.clone(),
@@ -534,7 +546,7 @@ impl<D: BotDriver> Bot<D> {
             let mut pause = Duration::from_millis(200);
             loop {
                 sleep(pause).await;
-                let cause = match try_resume(&address, &resume).await {
+                let cause = match try_resume(adapter, &target, &resume).await {
                     Ok(reconnected) => return Ok(reconnected),
                     Err(SignalingError::Refused(RoomError {
                         code: ErrorCode::Gone,
@@ -554,8 +566,12 @@ impl<D: BotDriver> Bot<D> {
     }
 }
 
-async fn try_resume(address: &str, resume: &Resume) -> Result<Reconnected, SignalingError> {
-    let (signaling, incoming) = Signaling::connect(address).await?;
+async fn try_resume(
+    adapter: Adapter,
+    target: &Url,
+    resume: &Resume,
+) -> Result<Reconnected, SignalingError> {
+    let (signaling, incoming) = seat::take(adapter, target).await?;
     let missed = signaling.resume(resume).await?;
     Ok((signaling, incoming, missed))
 }

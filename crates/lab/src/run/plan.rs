@@ -171,7 +171,7 @@ pub(super) fn meta<D: BotDriver>(
         name: scenario.name.clone(),
         started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
         duration_s: scenario.duration.as_secs_f64(),
-        target: TargetMeta { adapter: "moim".into(), url: house.url.to_string() },
+        target: TargetMeta { adapter: scenario.adapter.name().into(), url: house.url.to_string() },
         version,
         scenario: scenario.text.clone(),
         people: people.collect(),

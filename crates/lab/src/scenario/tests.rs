@@ -123,7 +123,7 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
         (5, ["rooms[0].video: ", "none, mesh or sfu"]),
         (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
         (5, ["rooms[0].people: nobody comes", "bot: 8"]),
-        (6, ["media.video: ", "1080p, singles, frames or none"]),
+        (6, ["media.video: ", "1080p, singles, frames, chromium or none"]),
         (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
         (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
         (10, ["events[0].bot: 0 is out of range", "from 1"]),
@@ -151,7 +151,7 @@ fn what_only_the_whole_can_tell() {
         (with("serve: {}", ""), "bots send VP8 only"),
         (with("serve: {}", "events: [{ at: 5s, bot: 3, do: leave }]"), "there is no bot 3"),
         (with("serve: {}", "events: [{ at: 10s, bot: 1, do: leave }]"), "after the end"),
-        (with("target: { url: \"https://x\" }", ""), "is no http:// address"),
+        (with("target: { url: \"https://x\" }", ""), "is no http:// or ws:// address"),
         (with("target: { url: \"http://x:y\" }", ""), "\"y\" is no port"),
         (with("target: { adapter: moin }", ""), "did you mean \"moim\"?"),
     ] {
@@ -159,6 +159,29 @@ fn what_only_the_whole_can_tell() {
         assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
     }
     Scenario::parse(&with("serve: {}", "media: { video: none }"), "x").expect("no video sent");
+}
+
+#[test]
+fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused() {
+    let janus = "name: x\ntarget: { adapter: janus, url: \"ws://127.0.0.1:8188\" }\nduration: 9s\n";
+    let sfu = "rooms: [{ audio: sfu, video: sfu, people: { bot: 3 } }]\n";
+    let scenario = Scenario::parse(&format!("{janus}{sfu}"), "x.yaml").expect("valid");
+    assert_eq!(scenario.adapter, Adapter::Janus);
+    let url = Url { host: "127.0.0.1".into(), port: 8188 };
+    assert_eq!(scenario.target, Target::Running(url));
+    for (rest, want) in [
+        ("rooms: [{ audio: mcu, people: { bot: 3 } }]", "forwards, and does nothing else"),
+        ("rooms: [{ audio: sfu, people: { bot: 1, chromium: 1 } }]", "browsers enter moim's"),
+        (
+            &format!("{sfu}networks: [{{ name: far, share_pct: 50, delay: 50ms }}]"),
+            "does not stand",
+        ),
+        (&format!("{sfu}sockets: [{{ connections: 3 }}]"), "no realtime sockets"),
+        (&format!("{sfu}media: {{ transport: tcp }}"), "by udp alone"),
+    ] {
+        let problems = problems(&format!("{janus}{rest}\n"));
+        assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
+    }
 }
 
 #[test]

@@ -179,12 +179,17 @@ impl Sessions {
         canary::find("chromium", &std::env::var_os("PATH").unwrap_or_default()).is_some()
     }
 
-    /// Runs a scenario; `text` is all of it but its name.
+    /// Runs a scenario; `text` is all of it but its name. One whose generator was its limit is run again, once,
+    /// where there is the time.
     ///
     /// # Errors
     /// Why there is no such session: a reason for the cells of its row. It counts as missing.
     pub async fn run(&mut self, name: &str, text: &str) -> Result<Session, String> {
-        let result = self.try_run(name, text, run::interrupted()).await;
+        let mut result = self.try_run(name, text, run::interrupted()).await;
+        if !self.quick && result.as_ref().is_ok_and(Session::generator_was_limit) {
+            eprintln!("  and again: the generator was its limit");
+            result = self.try_run(name, text, run::interrupted()).await;
+        }
         if let Err(reason) = &result {
             self.missing.push(format!("session {name}: {reason}"));
         }

@@ -270,7 +270,8 @@ impl Peer {
     /// Both sides agree: media knows its lines from now on. `theirs` is the other side's SDP with
     /// the ids of the own tracks, or in a mesh with those of his.
     fn agreed(&mut self, negotiated: &Negotiated, theirs: &Answer, now: Instant) {
-        self.ice_at = None;
+        // Not none: who waits for the other side to begin has ICE begin by a timeout.
+        self.ice_at = Some(now);
         self.negotiated = true;
         let named = theirs.tracks.iter().map(|track| (track.mid.clone(), track.id.clone()));
         match &self.spec.link {

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 const WAKER: u64 = 0;
 /// Token of the socket that all share.
 const SHARED: u64 = u64::MAX;
-/// With more bots than this a thread takes turns…
+/// With more bots than this, or more datagrams between two [`PUBLISH`], a thread takes turns…
 const MANY: usize = 32;
+const MANY_DATAGRAMS: u64 = 2500;
 /// …of this length. Arrivals are stamped by the kernel, and marks are made as packets leave.
 const TURN: Duration = Duration::from_millis(1);
 /// Commands taken in a row before sockets and timers have their turn.
@@ -47,6 +48,9 @@ pub(super) struct Worker {
     sharing: Vec<Option<u64>>,
     /// Who has something to do after what was received.
     touched: Vec<u64>,
+    /// Whether much came since the health was published last, and how much had come until then.
+    busy: bool,
+    published_received: u64,
 }
 
 impl Worker {
@@ -77,6 +81,8 @@ impl Worker {
             received: RecvBatch::new(64),
             sharing: vec![None],
             touched: Vec::new(),
+            busy: false,
+            published_received: 0,
         })
     }
 
@@ -88,8 +94,8 @@ impl Worker {
         let mut publish_at = Instant::now();
         let mut turned = Instant::now();
         while !self.common.stop.load(Ordering::Acquire) {
-            // With many bots something is due all the time: what comes within a turn shares its calls.
-            if self.peers.len() > MANY {
+            // With many bots, or much that comes, something is due all the time: what comes within a turn shares its calls.
+            if self.peers.len() > MANY || self.busy {
                 std::thread::sleep((turned + TURN).saturating_duration_since(Instant::now()));
             }
             let now = Instant::now();
@@ -119,6 +125,9 @@ impl Worker {
     }
 
     fn publish(&mut self) {
+        let received = self.work.health.received;
+        self.busy = received - self.published_received > MANY_DATAGRAMS;
+        self.published_received = received;
         let mut health = self.work.health.clone();
         for peer in self.peers.iter() {
             peer.add_health(&mut health);
