@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 /// Crate → what of others it may import directly; all else is not for it.
 const THIRD_PARTY: &[(&str, &[&str])] = &[
     ("wire", &["serde"]),
-    ("rtp", &["aws-lc-rs"]),
+    ("rtp", &["aws-lc-rs", "crc"]),
     ("net", &["libc"]),
     ("audio", &["opusic-sys"]),
     ("transport", &["str0m", "dimpl"]),

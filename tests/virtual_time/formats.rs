@@ -269,3 +269,29 @@ fn packets_of_a_picture_that_differ_by_a_byte_leave_with_one_length() {
     assert!(levelled * 10 > whole.len() * 8, "{levelled} of {}", whole.len());
     world.assert_invariants(29);
 }
+
+#[test]
+fn packets_without_content_take_no_number_of_the_subscribers() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(30, LAN, Made { shards, ..SFU }, (1, 1));
+        let people: Vec<_> = (0..3).map(|_| world.join_silent(false)).collect();
+        let mut hand = Hand::new(&mut world, people[0], Kind::Audio);
+        let ears = Ears::of(&mut world, &people[1..]);
+        for said in 0..100 {
+            hand.say(&mut world, LOUD);
+            // Browsers probe the path with padding that takes a number of theirs.
+            for _ in 0..(said % 7) / 5 {
+                let (payload_type, level_dbov) = (hand.line.payload_type, Some(LOUD));
+                let probe = Packet { payload_type, marker: false, level_dbov, payload: &[] };
+                hand.send(&mut world, probe);
+            }
+            world.run(PACKET_TIME);
+        }
+        for key in &people[1..] {
+            let heard = ears.take_all(*key);
+            assert_eq!(heard.len(), 100, "{key:?}");
+            check_times(&heard, |_| PACKET);
+        }
+        world.assert_invariants(30);
+    }
+}

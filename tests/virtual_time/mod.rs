@@ -2,6 +2,7 @@
 //! between them. No socket, no clock, no handshake; a seed repeats byte for byte.
 
 mod churn;
+mod consent;
 mod formats;
 mod hand;
 mod mcu;

@@ -40,12 +40,25 @@ pub(super) struct Outbox {
     pub(super) within: Vec<(ShardIndex, Within)>,
     pub(super) frames: Vec<MixFrame>,
     pub(super) mixed: Vec<MixedPacket>,
+    /// STUN and DTLS for the agent, where any may come.
+    up: Option<Vec<Vec<u8>>>,
 }
 
 impl Outbox {
     /// `behind`: whose connections have no room for pictures (low), or for nothing at all (high).
     pub(super) fn new(behind: BTreeMap<SocketAddr, Priority>) -> Self {
         Self { buffer: vec![0; MAX_DATAGRAM], behind, ..Self::default() }
+    }
+
+    /// One for STUN and DTLS too.
+    pub(super) fn with_control() -> Self {
+        Self { up: Some(Vec::new()), ..Self::new(BTreeMap::new()) }
+    }
+
+    /// What leaves, and what goes up.
+    pub(super) fn into_answers(self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let out = self.out.into_iter().map(|(_, data)| data).collect();
+        (out, self.up.unwrap_or_default())
     }
 }
 
@@ -96,8 +109,8 @@ impl Sink for Outbox {
         true
     }
 
-    fn control(&mut self, _source: TransportAddress, _data: &[u8]) {
-        panic!("bots here send media only");
+    fn control(&mut self, _source: TransportAddress, data: &[u8]) {
+        self.up.as_mut().expect("bots here send media only").push(data.to_vec());
     }
 }
 

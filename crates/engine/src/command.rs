@@ -3,6 +3,7 @@
 use rtp::TransportAddress;
 use rtp::negotiated::{Line, Negotiated};
 use rtp::srtp::KeyPair;
+use rtp::stun::Responder;
 
 /// A room, unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,8 +21,8 @@ pub struct TrackKey(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShardIndex(pub u16);
 
-/// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin` and
-/// `Move` by the control thread, after the lines they belong to.
+/// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin`,
+/// `Credentials` and `Move` by the control thread, after the lines they belong to.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// The lines a person agreed on; the first time this makes the person, later it adds lines.
@@ -53,6 +54,14 @@ pub enum Command {
     Suspend {
         /// Who.
         person: PersonKey,
+    },
+    /// The ICE credentials of this side: connectivity checks with them that change nothing are answered where
+    /// media arrives.
+    Credentials {
+        /// Whose checks.
+        person: PersonKey,
+        /// Answers them.
+        responder: Box<Responder>,
     },
     /// A person's address changed.
     Move {

@@ -45,6 +45,9 @@ pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);
 pub const CPU_SHORT_FOR: Duration = Duration::from_millis(200);
 /// After so long without it, the next receivers get pictures again.
 pub const CPU_ENOUGH_FOR: Duration = Duration::from_secs(1);
+/// A connectivity check goes up to the ICE agent after so long without one. The agent takes who is
+/// silent for 15 s to be gone; checks come each 2.5 to 5 s (RFC 7675 §5.1).
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.

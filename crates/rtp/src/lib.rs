@@ -17,6 +17,7 @@ pub mod report;
 pub mod rtcp;
 pub mod rtx;
 pub mod srtp;
+pub mod stun;
 pub mod twcc;
 pub mod vp8;
 

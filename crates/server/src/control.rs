@@ -1,7 +1,8 @@
 //! A control thread: ICE, DTLS and SDP of one shard's people, apart from their packets.
 //!
 //! It owns each participant's [`transport::IceDtls`]. Offers come from signaling with a place for
-//! the answer, STUN and DTLS from the media thread; what happened goes to the rooms.
+//! the answer, STUN and DTLS from the media thread (which answers itself most of the checks that
+//! change nothing); what happened goes to the rooms.
 
 use crate::media::MediaHandle;
 use crate::metrics::{Counter, Gauge, Metrics};
@@ -23,6 +24,10 @@ const INPUTS: usize = 8192;
 const INPUTS_IN_A_ROW: usize = 64;
 /// A participant's source addresses that are remembered.
 const ADDRESSES_EACH: usize = 16;
+/// Deadlines so far off or more…
+const FAR: Duration = Duration::from_secs(2);
+/// …wait for the next whole one of these.
+const TOGETHER: Duration = Duration::from_millis(250);
 
 /// What a control thread is told.
 pub(crate) enum ControlInput {
@@ -67,8 +72,17 @@ pub(crate) struct Candidates {
 struct Peer {
     transport: IceDtls,
     ufrag: String,
+    /// Which user fragment the media thread answers checks of; none before it has keys.
+    answered: Option<String>,
     addresses: Vec<TransportAddress>,
     deadline: Option<Instant>,
+}
+
+impl Peer {
+    fn new(transport: IceDtls) -> Self {
+        let (ufrag, addresses) = (String::new(), Vec::new());
+        Self { transport, ufrag, answered: None, addresses, deadline: None }
+    }
 }
 
 /// One control thread's state.
@@ -85,6 +99,7 @@ pub(crate) struct ControlThread {
     by_ufrag: HashMap<String, PersonKey>,
     by_address: HashMap<TransportAddress, PersonKey>,
     deadlines: BTreeSet<(Instant, PersonKey)>,
+    begun: Instant,
     counts: Counts,
 }
 
@@ -125,6 +140,7 @@ impl ControlThread {
             by_ufrag: HashMap::new(),
             by_address: HashMap::new(),
             deadlines: BTreeSet::new(),
+            begun: Instant::now(),
             counts: Counts {
                 unknown: metrics.drops("control", "unknown_peer"),
                 refused: metrics.drops("control", "bad_datagram"),
@@ -197,9 +213,7 @@ impl ControlThread {
                 |c: &Candidates| [TransportAddress::from(c.udp), TransportAddress::tcp(c.tcp)];
             let candidates: Vec<_> = self.candidates.iter().flat_map(all).collect();
             let transport = IceDtls::server(&self.shared, video, &candidates, Instant::now())?;
-            let peer =
-                Peer { transport, ufrag: String::new(), addresses: Vec::new(), deadline: None };
-            self.peers.insert(person, peer);
+            self.peers.insert(person, Peer::new(transport));
             self.counts.peers.add(1);
         }
         let Some(peer) = self.peers.get_mut(&person) else {
@@ -222,7 +236,7 @@ impl ControlThread {
 
     fn datagram(&mut self, source: TransportAddress, socket: usize, data: &[u8]) {
         let person = self.by_address.get(&source).copied();
-        let named = stun_ufrag(data).and_then(|ufrag| self.by_ufrag.get(ufrag).copied());
+        let named = rtp::stun::receiver(data).and_then(|ufrag| self.by_ufrag.get(ufrag).copied());
         let Some(person) = named.or(person) else {
             self.counts.unknown.inc();
             return;
@@ -283,6 +297,7 @@ impl ControlThread {
                     Event::Connected { keys, remote } => {
                         let keys = Box::new(keys);
                         self.media.send(Command::Install { person, keys, remote });
+                        peer.answered = Some(String::new());
                         begins = true;
                         RoomInput::Connected { person, remote }
                     }
@@ -314,6 +329,13 @@ impl ControlThread {
                 self.counts.send_failed.inc();
             }
         }
+        if peer.answered.as_ref().is_some_and(|ufrag| *ufrag != peer.ufrag)
+            && let Some(responder) = peer.transport.responder()
+        {
+            let responder = Box::new(responder);
+            self.media.send(Command::Credentials { person, responder });
+            peer.answered = Some(peer.ufrag.clone());
+        }
         if begins {
             self.media.send(Command::Begin { person });
         }
@@ -321,7 +343,7 @@ impl ControlThread {
         if let Some(old) = peer.deadline.take() {
             self.deadlines.remove(&(old, person));
         }
-        if let Some(at) = wait {
+        if let Some(at) = wait.map(|at| together(self.begun, at)) {
             peer.deadline = Some(at);
             self.deadlines.insert((at, person));
         }
@@ -348,39 +370,10 @@ impl ControlThread {
     }
 }
 
-/// The local user fragment of a STUN request: the USERNAME up to its colon (RFC 8445 §7.2.2).
-fn stun_ufrag(data: &[u8]) -> Option<&str> {
-    const USERNAME: u16 = 0x0006;
-    if data.first()? > &3 {
-        return None;
-    }
-    let mut rest = data.get(20..)?;
-    while let [a, b, c, d, tail @ ..] = rest {
-        let len = usize::from(u16::from_be_bytes([*c, *d]));
-        let value = tail.get(..len)?;
-        if u16::from_be_bytes([*a, *b]) == USERNAME {
-            return std::str::from_utf8(value).ok()?.split(':').next();
-        }
-        rest = tail.get((len + 3) & !3..)?;
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fragment_before_the_colon_names_the_peer() {
-        let mut request = vec![0, 1, 0, 12, 0x21, 0x12, 0xA4, 0x42];
-        request.extend([7; 12]);
-        request.extend([0x80, 0x22, 0, 2, b'x', b'y', 0, 0]);
-        request.extend([0, 6, 0, 7]);
-        request.extend(b"abcd:ef\0");
-        assert_eq!(stun_ufrag(&request), Some("abcd"));
-        for end in 0..request.len() - 1 {
-            assert_eq!(stun_ufrag(&request[..end]), None);
-        }
-        assert_eq!(stun_ufrag(&[22, 254, 253]), None, "DTLS names nobody");
-    }
+/// Far deadlines of all peers come together: each transport looks after itself every 3 s, and one
+/// wake-up for many costs less than one for each.
+fn together(begun: Instant, at: Instant) -> Instant {
+    let far = at.saturating_duration_since(Instant::now()) >= FAR;
+    let past = at.saturating_duration_since(begun).as_nanos() % TOGETHER.as_nanos();
+    if far && past > 0 { at + TOGETHER - Duration::from_nanos(past as u64) } else { at }
 }

@@ -458,6 +458,7 @@ struct Counts {
     relay: [Counter; 3],
     mix_in: Counter,
     waiting: Counter,
+    checks: Counter,
     resent: Counter,
     replayed: Counter,
     nacked: Counter,
@@ -493,6 +494,10 @@ impl Counts {
             ],
             mix_in: counter("moim_mix_packets_in_total", "Packets of sound handed to the mixer."),
             copies: counter("moim_media_copies_total", "Copies made for subscribers."),
+            checks: counter(
+                "moim_media_checks_total",
+                "Connectivity checks answered on the way of the packets.",
+            ),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
             replayed: counter(
                 "moim_media_replayed_total",
@@ -540,6 +545,7 @@ impl Counts {
         self.mix_in.add(stats.mix_in - old.mix_in);
         self.copies.add(stats.copies - old.copies);
         self.waiting.add(stats.waiting - old.waiting);
+        self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);
         self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);

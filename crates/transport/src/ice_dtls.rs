@@ -5,6 +5,7 @@ use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};
 use rtp::negotiated::{Kind, Negotiated};
 use rtp::srtp::KeyPair;
+use rtp::stun::Responder;
 use rtp::{Protocol, TransportAddress};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -352,6 +353,14 @@ impl IceDtls {
     /// The own ICE user fragment: whose STUN requests begin with it belong here (RFC 8445 §7.3).
     pub fn local_ufrag(&mut self) -> String {
         self.rtc.direct_api().local_ice_credentials().ufrag
+    }
+
+    /// Answers checks in this side's name. None until a pair is nominated with the credentials of now: a
+    /// nomination is the agent's to see.
+    pub fn responder(&mut self) -> Option<Responder> {
+        let own = self.rtc.direct_api().local_ice_credentials();
+        (self.nominations.receiver() == Some(&own.ufrag))
+            .then(|| Responder::new(&own.ufrag, &own.pass))
     }
 
     /// A STUN or DTLS datagram came in, to the own address `destination`.

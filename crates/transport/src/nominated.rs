@@ -2,10 +2,8 @@
 //! that carries USE-CANDIDATE is matched to its success response by transaction id.
 
 use rtp::TransportAddress;
+use rtp::stun::{self, BINDING_REQUEST, BINDING_SUCCESS, USE_CANDIDATE};
 
-const BINDING_REQUEST: u16 = 0x0001;
-const BINDING_SUCCESS: u16 = 0x0101;
-const USE_CANDIDATE: u16 = 0x0025;
 /// Requests without an answer are forgotten oldest first.
 const MAX_PENDING: usize = 32;
 
@@ -14,8 +12,11 @@ type TransactionId = [u8; 12];
 /// Follows the nominations of one transport.
 #[derive(Debug, Default)]
 pub(crate) struct Nominations {
-    pending: Vec<(TransactionId, TransportAddress)>,
+    /// Requests: the address, and whose user fragment they name.
+    pending: Vec<(TransactionId, TransportAddress, Option<String>)>,
     nominated: Option<TransportAddress>,
+    /// Whose user fragment the request of the last nomination named.
+    receiver: Option<String>,
 }
 
 impl Nominations {
@@ -33,12 +34,13 @@ impl Nominations {
                 if self.pending.len() == MAX_PENDING {
                     self.pending.remove(0);
                 }
-                self.pending.push((id, remote));
+                self.pending.push((id, remote, stun::receiver(message).map(str::to_owned)));
                 None
             }
             BINDING_SUCCESS => {
-                let at = self.pending.iter().position(|(pending, _)| *pending == id)?;
-                let (_, asked) = self.pending.remove(at);
+                let at = self.pending.iter().position(|(pending, ..)| *pending == id)?;
+                let (_, asked, receiver) = self.pending.remove(at);
+                self.receiver = receiver;
                 // Of an answer that comes in, its source is what works; both are the same pair.
                 let address = if incoming { remote } else { asked };
                 let changed = self.nominated != Some(address);
@@ -49,28 +51,24 @@ impl Nominations {
         }
     }
 
+    /// The user fragment that the nomination was asked of.
+    pub(crate) fn receiver(&self) -> Option<&str> {
+        self.receiver.as_deref()
+    }
+
     /// The address that media goes to.
     pub(crate) fn current(&self) -> Option<TransportAddress> {
         self.nominated
     }
 }
 
+fn has_use_candidate(message: &[u8]) -> bool {
+    stun::attributes(message).any(|(kind, _)| kind == USE_CANDIDATE)
+}
+
 fn header(message: &[u8]) -> Option<(u16, TransactionId)> {
     let kind = u16::from_be_bytes(message.get(0..2)?.try_into().ok()?);
     Some((kind, message.get(8..20)?.try_into().ok()?))
-}
-
-fn has_use_candidate(message: &[u8]) -> bool {
-    let mut rest = message.get(20..).unwrap_or_default();
-    while let [a, b, c, d, tail @ ..] = rest {
-        if u16::from_be_bytes([*a, *b]) == USE_CANDIDATE {
-            return true;
-        }
-        let padded = (usize::from(u16::from_be_bytes([*c, *d])) + 3) & !3;
-        let Some(next) = tail.get(padded..) else { return false };
-        rest = next;
-    }
-    false
 }
 
 #[cfg(test)]
@@ -110,7 +108,7 @@ mod tests {
         assert_eq!(nominations.observe(&stun(0x101, 4, &[]), one, false), None, "same as before");
         assert_eq!(nominations.observe(&stun(1, 5, NOMINATE), two, true), None);
         assert_eq!(nominations.observe(&stun(0x101, 5, &[]), two, false), Some(two));
-        assert_eq!(nominations.current(), Some(two));
+        assert_eq!((nominations.current(), nominations.receiver()), (Some(two), Some("a")));
     }
 
     #[test]

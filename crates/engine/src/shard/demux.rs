@@ -10,6 +10,8 @@ use rtp::header::{self, Kind};
 pub enum Handled {
     /// Handed up to the control thread.
     Control,
+    /// A connectivity check, answered.
+    Check,
     /// A packet of sound, forwarded to whoever wants it.
     Audio,
     /// A packet of video, likewise.
@@ -30,6 +32,7 @@ impl Shard {
     ) -> Handled {
         let outcome = match datagram.data {
             [first, second, ..] => match header::classify(*first) {
+                Kind::Stun if self.answer_check(now, datagram, sink) => Ok(Handled::Check),
                 Kind::Stun | Kind::Dtls => {
                     sink.control(datagram.source, datagram.data);
                     Ok(Handled::Control)

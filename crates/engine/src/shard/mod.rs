@@ -1,7 +1,7 @@
 //! What one media thread runs: the way of a packet.
 //!
-//! 1. [`demux`]: a datagram is STUN or DTLS (handed up to the control thread), SRTP or SRTCP; its
-//!    source address tells whose it is.
+//! 1. [`demux`]: a datagram is STUN or DTLS (handed up to the control thread; a check that only asks
+//!    whether we are still here is answered by [`consent`]), SRTP or SRTCP; its source address tells whose it is.
 //! 2. [`incoming`]: it is opened once with the sender's keys into plaintext; its SSRC tells the
 //!    track; retransmissions become the original again; arrivals, losses and levels are noted.
 //! 3. [`queue`]: the packets of a batch wait in plaintext, and then go to one subscriber after the
@@ -14,6 +14,7 @@
 //!    and sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
 //! 5. [`speaker`] tells who speaks, [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
 
+mod consent;
 mod demux;
 mod feedback;
 mod forward;
@@ -198,6 +199,7 @@ impl Shard {
             Command::Install { person, keys, remote } => self.install(person, &keys, remote),
             Command::Begin { person } => self.begin(person),
             Command::Suspend { person } => self.suspend_person(person),
+            Command::Credentials { person, responder } => self.credentials(person, *responder),
             Command::Move { person, remote } => self.move_person(person, remote),
             Command::AddTrack { track, person, mid, mixed, opaque } => {
                 self.add_track(track, person, &mid, (mixed, opaque))

@@ -1,5 +1,6 @@
 //! A participant as a shard knows him: keys, lines, what he publishes, what his slots carry.
 
+use super::consent::Checks;
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
 use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
@@ -23,6 +24,8 @@ pub(crate) struct Secure {
     pub begun: bool,
     /// He may be gone: nothing goes to him.
     pub lost: bool,
+    /// Answers his connectivity checks, once the credentials are known.
+    pub checks: Option<Checks>,
 }
 
 /// What an incoming SSRC is.
@@ -113,7 +116,8 @@ impl Person {
         let mut sealer = Sealer::new(&keys.local);
         self.slots.iter_mut().for_each(|slot| slot.connect(&mut sealer));
         let opener = Opener::new(&keys.remote);
-        self.secure = Some(Secure { opener, sealer, remote, begun: false, lost: false });
+        self.secure =
+            Some(Secure { opener, sealer, remote, begun: false, lost: false, checks: None });
     }
 
     /// Whether packets can be sent to him.

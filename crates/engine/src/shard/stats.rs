@@ -20,6 +20,8 @@ pub struct Stats {
     pub rtp_out: u64,
     /// Their bytes.
     pub rtp_out_bytes: u64,
+    /// Connectivity checks answered here; all others go up to the ICE agent.
+    pub checks: u64,
     /// SRTCP datagrams handed to the sink.
     pub rtcp_out: u64,
     /// SRTCP datagrams that found the send buffer full.

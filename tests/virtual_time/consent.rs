@@ -1,0 +1,215 @@
+//! Checks on a pair in use are answered where packets arrive; the ICE agent hears enough of them.
+
+use super::sinks::Outbox;
+use engine::shard::Inbound;
+use engine::{Command, Handled, Now, PersonKey, RoomKey, Shard, ShardIndex};
+use rtp::negotiated::Kind;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use transport::{Event, IceDtls, OfferLine, Output, Shared};
+
+/// A real client and a real agent; between them a shard, as in the server.
+struct Call {
+    now: Instant,
+    client: IceDtls,
+    agent: IceDtls,
+    shard: Shard,
+    /// Whether it goes to the server, and its bytes.
+    wire: VecDeque<(bool, Vec<u8>)>,
+    /// The client is off the network.
+    cut: bool,
+    answered: usize,
+    went_up: usize,
+    client_events: Vec<Event>,
+    agent_events: Vec<Event>,
+}
+
+const PERSON: PersonKey = PersonKey(1);
+
+fn address(server: bool) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], if server { 2000 } else { 1000 }))
+}
+
+impl Call {
+    fn begin() -> Self {
+        let (shared, now) = (Shared::new().expect("a certificate"), Instant::now());
+        let client = IceDtls::client(&shared, None, address(false), now).expect("a client");
+        let agent = IceDtls::server(&shared, None, &[address(true)], now).expect("an agent");
+        let mut call = Self {
+            now,
+            client,
+            agent,
+            shard: Shard::new(ShardIndex(0), 1),
+            wire: VecDeque::new(),
+            cut: false,
+            answered: 0,
+            went_up: 0,
+            client_events: Vec::new(),
+            agent_events: Vec::new(),
+        };
+        call.offer(&[OfferLine { kind: Kind::Audio, send: true }], false);
+        call
+    }
+
+    fn time(&self) -> Now {
+        Now { at: self.now, unix: Duration::from_secs(1_700_000_000) }
+    }
+
+    fn command(&mut self, command: Command) {
+        let now = self.time();
+        self.shard.command(command, now);
+    }
+
+    fn offer(&mut self, lines: &[OfferLine], restart: bool) {
+        let offer = self.client.offer(lines, restart).expect("an offer");
+        let (answer, negotiated) = self.agent.accept_offer(&offer.sdp).expect("an answer");
+        self.client.accept_answer(&answer).expect("agreed");
+        self.command(Command::Lines { person: PERSON, room: RoomKey(1), negotiated });
+    }
+
+    fn credentials(&mut self) {
+        let responder = Box::new(self.agent.responder().expect("nominated"));
+        self.command(Command::Credentials { person: PERSON, responder });
+    }
+
+    /// The client's next deadline and the agent's; what they say goes on the wire, or is kept.
+    fn drain(&mut self) -> Instant {
+        let mut next = self.now + Duration::from_secs(1);
+        for server in [false, true] {
+            let (peer, events) = match server {
+                false => (&mut self.client, &mut self.client_events),
+                true => (&mut self.agent, &mut self.agent_events),
+            };
+            loop {
+                match peer.poll().expect("alive") {
+                    Output::Transmit { data, .. } => self.wire.push_back((!server, data)),
+                    Output::Event(event) => events.push(event),
+                    Output::Wait(at) => break next = next.min(at),
+                }
+            }
+        }
+        next
+    }
+
+    fn deliver(&mut self, to_server: bool, data: &[u8]) {
+        let now = self.now;
+        if !to_server {
+            self.client.handle_datagram(now, address(true), address(false), data).expect("taken");
+            return;
+        }
+        let mut sink = Outbox::with_control();
+        let come = Inbound { source: address(false).into(), data, arrival: now };
+        let time = self.time();
+        let handled = self.shard.handle_datagram(time, &come, &mut sink);
+        let (answers, up) = sink.into_answers();
+        match handled {
+            Handled::Check => {
+                self.answered += 1;
+                assert_eq!((answers.len(), up.len()), (1, 0));
+            }
+            Handled::Control => {
+                self.went_up += 1;
+                assert_eq!((answers.len(), up.len()), (0, 1));
+            }
+            other => panic!("{other:?}"),
+        }
+        for data in up {
+            self.agent.handle_datagram(now, address(false), address(true), &data).expect("taken");
+        }
+        self.wire.extend(answers.into_iter().map(|data| (false, data)));
+    }
+
+    fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            let next = self.drain();
+            if let Some((to_server, data)) = self.wire.pop_front() {
+                if !self.cut {
+                    self.deliver(to_server, &data);
+                }
+                continue;
+            }
+            self.now = next.max(self.now + Duration::from_millis(1)).min(end);
+            self.client.handle_timeout(self.now).expect("alive");
+            self.agent.handle_timeout(self.now).expect("alive");
+        }
+    }
+
+    /// As the control thread does when both have keys.
+    fn connect(&mut self) {
+        self.run(Duration::from_secs(3));
+        let connected = self.agent_events.drain(..).find_map(|event| match event {
+            Event::Connected { keys, remote } => Some((Box::new(keys), remote)),
+            _ => None,
+        });
+        let (keys, remote) = connected.expect("connected");
+        self.command(Command::Install { person: PERSON, keys, remote });
+        self.credentials();
+        self.command(Command::Begin { person: PERSON });
+        self.client_events.clear();
+        (self.answered, self.went_up) = (0, 0);
+    }
+}
+
+#[test]
+fn a_call_lives_on_checks_answered_by_the_shard_and_ends_when_they_end() {
+    let mut call = Call::begin();
+    call.connect();
+    call.run(Duration::from_secs(120));
+    assert!(call.agent_events.is_empty(), "{:?}", call.agent_events);
+    assert!(call.client_events.is_empty(), "{:?}", call.client_events);
+    let (answered, went_up) = (call.answered, call.went_up);
+    assert!((20..=24).contains(&went_up), "one each 5 s or the next after: {went_up}");
+    assert!(answered >= 15, "{answered} answered here, {went_up} went up");
+    assert_eq!(call.shard.stats().checks, answered as u64);
+
+    call.cut = true;
+    call.run(Duration::from_secs(16));
+    assert!(matches!(call.agent_events[..], [Event::Disconnected]), "{:?}", call.agent_events);
+    call.command(Command::Suspend { person: PERSON });
+    call.agent_events.clear();
+    (call.answered, call.went_up) = (0, 0);
+    call.cut = false;
+    call.run(Duration::from_secs(6));
+    assert!(matches!(call.agent_events[..], [Event::Reconnected]), "{:?}", call.agent_events);
+    assert_eq!(call.answered, 0, "whoever was gone: the agent says that he is back");
+}
+
+#[test]
+fn after_an_ice_restart_the_agent_sees_the_nomination() {
+    let mut call = Call::begin();
+    call.connect();
+    call.run(Duration::from_secs(10));
+    assert!(call.answered > 0);
+    call.offer(&[], true);
+    assert!(call.agent.responder().is_none(), "not before a pair is nominated anew");
+    call.answered = 0;
+    call.run(Duration::from_secs(5));
+    let old = call.answered;
+    call.credentials();
+    call.run(Duration::from_secs(60));
+    assert!(call.agent_events.is_empty(), "{:?}", call.agent_events);
+    assert!(call.client_events.is_empty(), "{:?}", call.client_events);
+    assert!(call.answered - old >= 5, "with the new ones too: {}", call.answered);
+}
+
+#[test]
+fn nobody_forges_a_check() {
+    let mut call = Call::begin();
+    call.connect();
+    call.run(Duration::from_secs(10));
+    // Each 100 ms from the person's own address: to be heard of the agent, and to keep it from hearing him.
+    let forged =
+        [&[0, 1, 0, 8, 0x21, 0x12, 0xA4, 0x42][..], &[9; 12], &[0, 6, 0, 3, 97, 58, 98, 0]];
+    let forged = forged.concat();
+    let mut sink = Outbox::with_control();
+    for _ in 0..600 {
+        let come = Inbound { source: address(false).into(), data: &forged, arrival: call.now };
+        let time = call.time();
+        assert_eq!(call.shard.handle_datagram(time, &come, &mut sink), Handled::Control);
+        call.run(Duration::from_millis(100));
+    }
+    assert!(call.agent_events.is_empty(), "{:?}", call.agent_events);
+    assert!(call.answered >= 8);
+}
