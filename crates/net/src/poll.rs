@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::sys;
@@ -13,7 +14,11 @@ use crate::sys;
 /// Wakes a thread that waits on it, from any thread (share it by `Arc`). Wakes before the
 /// [`drain`](Self::drain) are one wake.
 #[derive(Debug)]
-pub struct Waker(File);
+pub struct Waker {
+    event: File,
+    /// Woken and not drained yet: waking once more costs no call to the system.
+    woken: AtomicBool,
+}
 
 impl Waker {
     /// A waker that nobody has woken yet.
@@ -21,31 +26,37 @@ impl Waker {
     /// # Errors
     /// No descriptor is left.
     pub fn new() -> io::Result<Self> {
-        sys::eventfd().map(|fd| Self(File::from(fd)))
+        sys::eventfd().map(|fd| Self { event: File::from(fd), woken: AtomicBool::new(false) })
     }
 
     /// Makes the waker readable.
     pub fn wake(&self) {
-        // The one possible failure is a full counter: then it is readable already.
-        let _ = (&self.0).write(&1u64.to_ne_bytes());
+        // What was handed over before this is seen by whoever sees the flag.
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // The one possible failure is a full counter: then it is readable already.
+            let _ = (&self.event).write(&1u64.to_ne_bytes());
+        }
     }
 
     /// Takes the wakes back; whether there were any. Call it before looking at what the wake
     /// announced, so that none is lost.
     pub fn drain(&self) -> bool {
-        (&self.0).read(&mut [0; 8]).is_ok()
+        let woken = (&self.event).read(&mut [0; 8]).is_ok();
+        // After the read: a wake from here on writes again.
+        self.woken.swap(false, Ordering::AcqRel);
+        woken
     }
 }
 
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.event.as_fd()
     }
 }
 
 impl AsRawFd for Waker {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.event.as_raw_fd()
     }
 }
 
@@ -225,6 +236,32 @@ mod tests {
         assert!(!waker.drain());
         assert_eq!(wait(&mut fds, Some(Duration::ZERO)).unwrap(), 0);
         assert!(!fds[0].is_ready());
+    }
+
+    #[test]
+    fn whatever_is_handed_over_before_a_wake_is_found_after_the_drain() {
+        const ALL: u32 = 50_000;
+        let waker = Arc::new(Waker::new().unwrap());
+        let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+        let other = Arc::clone(&waker);
+        let thread = std::thread::spawn(move || {
+            for n in 0..ALL {
+                sender.send(n).unwrap();
+                other.wake();
+            }
+        });
+        let mut next = 0;
+        while next < ALL {
+            let mut fds = [PollFd::readable(&*waker)];
+            let ready = wait(&mut fds, Some(Duration::from_secs(20))).unwrap();
+            assert_eq!(ready, 1, "number {next} was handed over and nobody woke");
+            waker.drain();
+            for n in receiver.try_iter() {
+                assert_eq!(n, next);
+                next += 1;
+            }
+        }
+        thread.join().unwrap();
     }
 
     #[test]

@@ -35,9 +35,10 @@ export type Metric = {
   [key in "p50" | "p95" | "p99" | "max" | "user_p1" | "user_p5" | "user_p95" | "n"]?: number | null;
 } & { model?: string; delay?: string };
 
-/** A cell of a study: a number, or null with a reason. */
+/** A cell of a study: a number, or a word, or null with a reason. */
 export interface StudyCell {
   value?: number | null;
+  word?: string;
   reason?: string;
 }
 

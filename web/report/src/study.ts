@@ -1,6 +1,6 @@
 import type { Charts } from "./charts.ts";
 import { el, figure } from "./dom.ts";
-import type { StudyAbout, StudyRow, StudyTable } from "./record.ts";
+import type { StudyAbout, StudyCell, StudyRow, StudyTable } from "./record.ts";
 
 type SectionMaker = (title: string, hint: string, ...content: (Node | null)[]) => HTMLElement;
 
@@ -41,13 +41,19 @@ export function studySections(
   ];
 }
 
+/** What stands in a cell; null where only a reason does. */
+function shown(cell?: StudyCell, digits = 1): string | null {
+  if (cell?.word !== undefined) return cell.word;
+  return cell?.value === undefined || cell.value === null ? null : figure(cell.value, digits);
+}
+
 /** The reasons of a table's empty cells, each once, in order of appearance. */
 export function reasonsOf(table: StudyTable, rows: readonly StudyRow[]): string[] {
   const found = new Set<string>();
   for (const row of rows)
     for (const { key } of table.columns) {
       const cell = row.cells?.[key];
-      if (cell?.value === undefined || cell.value === null) found.add(cell?.reason ?? "not measured");
+      if (shown(cell) === null) found.add(cell?.reason ?? "not measured");
     }
   return [...found];
 }
@@ -68,8 +74,8 @@ function studyTable(table: StudyTable, rows: readonly StudyRow[]): HTMLElement {
       el("th", { scope: "row", class: "words", textContent: row.name }),
       ...table.columns.map(({ key, digits }) => {
         const cell = row.cells?.[key];
-        if (cell?.value !== undefined && cell.value !== null)
-          return el("td", { textContent: figure(cell.value, digits ?? 1) });
+        const text = shown(cell, digits);
+        if (text !== null) return el("td", { textContent: text });
         const reason = cell?.reason ?? "not measured";
         const mark = el("sup", { textContent: String(reasons.indexOf(reason) + 1) });
         return el("td", { class: "none", title: reason }, "–", mark);

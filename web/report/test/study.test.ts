@@ -24,7 +24,7 @@ it("tells each reason once, in order, and owns up to cells that are not there", 
   expect(reasonsOf(table, rows)).toEqual(["later", "not measured", "no TCP"]);
   expect(
     reasonsOf(table, [
-      { table: "t", name: "3", cells: { a: { value: 1 }, b: { value: 2 }, c: { value: 3 } } },
+      { table: "t", name: "3", cells: { a: { value: 1 }, b: { value: 2 }, c: { word: "network" } } },
     ]),
   ).toEqual([]);
 });

@@ -3,7 +3,7 @@
 
 use super::limited::Limits;
 use super::sockets::limits;
-use super::{About, Cell, Plot, Row, Session, Sessions, Table};
+use super::{About, Cell, Column, Plot, Row, Session, Sessions, Table};
 use crate::metrics::Reduced;
 use crate::summary::Quality;
 
@@ -111,7 +111,7 @@ const PLANS: [Plan; 4] = [
     },
 ];
 
-const SESSIONS: [(&str, &str, u8); 14] = [
+const SESSIONS: [(&str, &str, u8); 15] = [
     ("people", "people", 0),
     ("seconds", "seconds", 0),
     ("server_cpu_pct", "server CPU % of its set", 1),
@@ -126,6 +126,7 @@ const SESSIONS: [(&str, &str, u8); 14] = [
     ("consumers", "consumers", 0),
     ("us_per_packet_out", "server µs a packet out", 2),
     ("generator_cpu_cores", "generator CPU cores", 2),
+    ("bottleneck", "bottleneck", 0),
 ];
 
 fn tables() -> Vec<Table> {
@@ -147,6 +148,8 @@ fn tables() -> Vec<Table> {
         ("loss_pct", "loss %", 2),
         ("mean_rate_mbit", "mean rate Mbit/s", 1),
         ("us_per_packet_out", "server µs a packet out", 2),
+        ("bottleneck", "first bottleneck", 0),
+        ("second_bottleneck", "behind it", 0),
     ];
     vec![
         Table::new(
@@ -297,7 +300,17 @@ fn session_row(row: Row, session: &Session) -> Row {
             session.summary.server.as_ref().and_then(|server| server.us_per_packet_out),
         )
         .cell("generator_cpu_cores", Cell::number(session.summary.generator.cpu_cores));
-    limits(row, session)
+    limits(with_bottlenecks(row, session), session)
+}
+
+/// What broke first and what lies behind it; what was proven is said to be.
+fn with_bottlenecks(row: Row, session: &Session) -> Row {
+    let found = &session.summary.bottleneck;
+    let proven = found.state.as_deref() == Some("proven");
+    let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".into());
+    let first = word(&found.first) + if proven { " (proven)" } else { "" };
+    row.cell("bottleneck", Cell::word(first))
+        .cell("second_bottleneck", Cell::word(word(&found.second)))
 }
 
 /// Payload that everyone received over the whole session, in MB.
@@ -396,22 +409,17 @@ fn limited_row(row: Row, table: &Table, session: Result<Session, String>) -> Row
         Err(reason) => return row.rest(table, &reason),
         Ok(session) => session,
     };
-    let bottleneck = &session.summary.bottleneck;
-    let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "none".into());
-    let state = bottleneck.state.as_deref().unwrap_or("suspected");
-    let (first, second) = (word(&bottleneck.first), word(&bottleneck.second));
-    let row = row.note(format!("first {first} ({state}), second {second}"));
-    let row = bottleneck.evidence.iter().fold(row, |row, text| row.note(text.clone()));
+    let row =
+        session.summary.bottleneck.evidence.iter().fold(row, |row, text| row.note(text.clone()));
     from_session(row, table, &session)
 }
 
 /// The columns of a table out of those of a session.
 fn from_session(row: Row, table: &Table, session: &Session) -> Row {
     let whole = session_row(Row::new("later", ""), session);
-    let of = |key: &str| whole.cells.get(key).and_then(|cell| cell.value);
-    let row = table.columns.iter().fold(row, |row, column| {
-        let key = &column.key;
-        row.measured(key, of(key))
+    let row = table.columns.iter().fold(row, |row, Column { key, .. }| {
+        let cell = whole.cells.get(key).cloned();
+        row.cell(key, cell.unwrap_or_else(|| Cell::none("a session has no such figure")))
     });
     limits(row, session)
 }

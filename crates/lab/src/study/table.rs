@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A number, or why there is none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A number or a word, or why there is none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The number.
     pub value: Option<f64>,
+    /// The word, where it is none of numbers: a bottleneck's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
     /// Why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -25,13 +28,23 @@ impl Cell {
 
     /// Why there is none.
     pub fn none(reason: impl Into<String>) -> Self {
-        Self { value: None, reason: Some(reason.into()) }
+        Self { reason: Some(reason.into()), ..Self::default() }
+    }
+
+    /// A word.
+    pub fn word(word: impl Into<String>) -> Self {
+        Self { word: Some(word.into()), ..Self::default() }
+    }
+
+    /// What stands in a table.
+    fn shown(&self, digits: u8) -> Option<String> {
+        self.word.clone().or_else(|| self.value.map(|value| number(value, digits)))
     }
 
     /// A number where one was measured, else why not.
     pub fn or(value: Option<f64>, reason: impl Into<String>) -> Self {
         match value.filter(|value| value.is_finite()) {
-            Some(value) => Self { value: Some(value), reason: None },
+            Some(value) => Self { value: Some(value), ..Self::default() },
             None => Self::none(reason),
         }
     }
@@ -211,7 +224,7 @@ impl About {
             };
             for column in &table.columns {
                 let whole = row.cells.get(&column.key).is_some_and(|cell| {
-                    cell.value.is_some() || cell.reason.as_ref().is_some_and(|r| !r.is_empty())
+                    cell.shown(0).is_some() || cell.reason.as_ref().is_some_and(|r| !r.is_empty())
                 });
                 if !whole {
                     gaps.push(format!("{}, {}: no {}", table.id, row.name, column.key));
@@ -243,7 +256,7 @@ pub fn text(about: &About, rows: &[Row]) -> String {
                 let Some(cell) = row.cells.get(&column.key) else { continue };
                 let theirs = row.reference.get(&column.key);
                 let theirs = theirs.map(|v| format!("  (study: {})", short(*v)));
-                let Some(value) = cell.value else {
+                let Some(ours) = cell.shown(column.digits) else {
                     let reason = cell.reason.as_deref().unwrap_or("not measured");
                     match lacks.iter_mut().find(|(known, _)| *known == reason) {
                         Some((_, titles)) => titles.push(&column.title),
@@ -251,7 +264,7 @@ pub fn text(about: &About, rows: &[Row]) -> String {
                     }
                     continue;
                 };
-                let (ours, theirs) = (number(value, column.digits), theirs.unwrap_or_default());
+                let theirs = theirs.unwrap_or_default();
                 let _ = writeln!(out, "    {:<28} {ours}{theirs}", column.title);
             }
             for (reason, titles) in lacks {
@@ -314,10 +327,10 @@ fn markdown_table(out: &mut String, table: &Table, rows: &[Row]) {
         let _ = write!(out, "| {} |", row.name);
         for column in &table.columns {
             let cell = row.cells.get(&column.key);
-            let value = cell.and_then(|cell| cell.value);
+            let shown = cell.and_then(|cell| cell.shown(column.digits));
             let reason = cell.and_then(|cell| cell.reason.as_deref()).unwrap_or("not measured");
-            let _ = match value {
-                Some(value) => write!(out, " {} |", number(value, column.digits)),
+            let _ = match shown {
+                Some(shown) => write!(out, " {shown} |"),
                 None => {
                     let known = reasons.iter().position(|known| *known == reason);
                     let index = known.unwrap_or_else(|| {

@@ -23,10 +23,12 @@ fn a_cell_without_number_or_reason_is_a_gap() {
     assert_eq!(about.gaps(&[row()]), Vec::<String>::new());
     assert_eq!(about.gaps(&[]), ["table t has no rows"]);
     let mut hollow = row();
-    hollow.cells.insert("rtt_ms".into(), Cell { value: None, reason: None });
+    hollow.cells.insert("rtt_ms".into(), Cell::default());
     assert_eq!(about.gaps(&[hollow]), ["t, ten people: no rtt_ms"]);
     assert_eq!(about.gaps(&[row(), Row::new("u", "x")]), ["row x has no table"]);
     assert_eq!(Cell::number(f64::NAN).value, None);
+    let worded = row().cell("rtt_ms", Cell::word("network"));
+    assert_eq!(about.gaps(&[worded]), Vec::<String>::new(), "a word is no gap");
     let table = &about.tables[0];
     let filled = Row::new("t", "later").rest(table, "not yet");
     assert!(about.gaps(std::slice::from_ref(&filled)).is_empty());
@@ -36,10 +38,12 @@ fn a_cell_without_number_or_reason_is_a_gap() {
 #[test]
 fn documents_hold_every_figure_the_studys_own_and_each_reason_once() {
     let meta = crate::record::tests::meta();
-    let rows = [row(), Row { name: "two people".into(), ..row() }];
+    let worded = Row { name: "a limit".into(), ..row().cell("rtt_ms", Cell::word("network")) };
+    let rows = [row(), Row { name: "two people".into(), ..row() }, worded];
     let text = table::markdown(&about(), &rows, &meta);
     assert!(text.contains("| ten people | 0.25 | – (a) |"), "{text}");
     assert!(text.contains("| *the study* | *0* |"), "{text}");
+    assert!(text.contains("| a limit | 0.25 | network |"), "{text}");
     assert_eq!(text.matches("nobody asked").count(), 1, "{text}");
     let text = table::text(&about(), &rows);
     assert!(text.contains("0.25  (study: 0.00)") && text.contains("nobody asked"), "{text}");
