@@ -176,7 +176,7 @@ impl Rooms {
         let own = room.people().first().map(|person| usize::from(person.shard.0));
         let together = own.filter(|shard| {
             let some = self.keep_together;
-            room.people().len() < some && people(*shard) < people(least) + 2 * some
+            room.people().len() < some && people(*shard) < people(least) + some
         });
         let shard = together.unwrap_or(least);
         self.placed[shard].fetch_add(1, Ordering::Relaxed);
