@@ -47,12 +47,14 @@ for (const [name, wanted] of Object.entries(STUDIES))
       assert.ok(rows.length >= count, `${table} has ${rows.length} rows of ${count}`);
     }
     let numbers = 0;
+    const words = new Set();
     for (const row of summary.study) {
       const table = summary.study_about.tables.find(({ id }) => id === row.table);
       for (const { key } of table.columns) {
-        const { value, reason } = row.cells[key] ?? {};
-        assert.ok(typeof value === "number" || reason, `${row.table}, ${row.name}: ${key}`);
+        const { value, word, reason } = row.cells[key] ?? {};
+        assert.ok(typeof value === "number" || word || reason, `${row.table}, ${row.name}: ${key}`);
         numbers += typeof value === "number";
+        if (word) words.add(word);
       }
     }
     assert.ok(numbers > 0, "something was measured");
@@ -69,6 +71,10 @@ for (const [name, wanted] of Object.entries(STUDIES))
     assert.equal(tables, summary.study_about.tables.length, "every table is shown");
     const shown = await page.locator("table.study tr.reference").count();
     assert.equal(shown, summary.study.filter((row) => Object.keys(row.reference).length > 0).length);
+    for (const word of words) {
+      const cells = await page.locator("table.study td", { hasText: word }).count();
+      assert.ok(cells > 0, `"${word}" is shown`);
+    }
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 360, `the page is ${wide} px wide at 360`);
     assert.deepEqual(errors, []);
