@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use wire::frame::{Handshake, HandshakeAnswer, close};
 use wire::room::PING;
@@ -22,6 +22,11 @@ use wire::{ErrorCode, RoomError};
 
 /// Frames that are read before the writer has its turn.
 const FRAMES_A_TURN: u32 = 64;
+
+/// Deadlines that are so far away…
+const FAR: Duration = Duration::from_secs(2);
+/// …come at multiples of this.
+const TOGETHER: Duration = Duration::from_millis(250);
 
 /// Why a reader ended.
 enum End {
@@ -160,7 +165,7 @@ impl<A: Application> Session<A> {
                 return end;
             }
             if self.greeted.is_some() {
-                deadline = tokio::time::Instant::now() + options.ping_timeout;
+                deadline = together(options.ping_timeout);
                 if timer.deadline() > deadline {
                     timer.as_mut().reset(deadline);
                 }
@@ -351,8 +356,7 @@ async fn write<A: Application>(
     socket: &Socket,
 ) {
     let options = &sockets.options;
-    let first = tokio::time::Instant::now() + options.ping_interval;
-    let mut heartbeat = interval_at(first, options.ping_interval);
+    let mut heartbeat = interval_at(together(options.ping_interval), options.ping_interval);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let batch = tokio::select! {
@@ -384,6 +388,16 @@ async fn write<A: Application>(
             return;
         }
     }
+}
+
+/// So long from now, or a little later: far deadlines of all sockets come together, since one wake-up for
+/// many costs less than one for each.
+fn together(span: Duration) -> tokio::time::Instant {
+    static BEGUN: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
+    let at = tokio::time::Instant::now() + span;
+    let past = at.saturating_duration_since(*BEGUN).as_nanos() as u64 % TOGETHER.as_nanos() as u64;
+    let far = span >= FAR && past > 0;
+    if far { at + TOGETHER - Duration::from_nanos(past) } else { at }
 }
 
 async fn write_all(
