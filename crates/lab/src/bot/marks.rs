@@ -150,8 +150,9 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The packet of a mark that is due at `due` in place of speech; that it leaves `now` is noted.
-    pub(super) fn packet(&self, due: Instant, now: Instant) -> Option<&OpusPacket> {
+    /// The packet of a mark that is due at `due` in place of speech. That is when it is said, as by a mouth: a
+    /// bot that sends it some milliseconds late has said it no later, and a mixer plays it by its timestamp.
+    pub(super) fn packet(&self, due: Instant) -> Option<&OpusPacket> {
         let time = due.saturating_duration_since(self.origin);
         let period = (time.as_nanos() / PERIOD.as_nanos()) as u64;
         if !self.role.speaks(period) {
@@ -161,7 +162,7 @@ impl Marks {
         let number = (within.as_nanos() / PACKET.as_nanos()) as usize;
         let packet = self.burst.0.get(number)?;
         if number == LEAD {
-            self.said.push(self.role, now);
+            self.said.push(self.role, due);
         }
         Some(packet)
     }
@@ -362,7 +363,7 @@ mod tests {
         for n in 0..800u32 {
             let due = origin + 3 * MS + PACKET * n;
             let speech = &voice.packets[n as usize % voice.packets.len()];
-            let packet = speaker.packet(due, due).unwrap_or(speech);
+            let packet = speaker.packet(due).unwrap_or(speech);
             if !(300 + LEAD as u32..300 + PACKETS as u32).contains(&n) {
                 ears.packet(n as u16, &packet.data, due + 150 * MS);
             }

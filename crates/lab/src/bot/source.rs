@@ -134,7 +134,7 @@ impl AudioSource {
                 let place = (*position + missed as usize) % voice.packets.len();
                 *position = place + 1;
                 // A mark is said in silence too: the delay is measured all the time.
-                marks.packet(at, now).or(silence).unwrap_or(&voice.packets[place])
+                marks.packet(at).or(silence).unwrap_or(&voice.packets[place])
             }
             Said::Tone(tone, known) => {
                 let (plan, time) = (tone.role.plan, tone.at(at));
