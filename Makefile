@@ -62,7 +62,7 @@ evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a 
 evidence-ends: build ## runs that are interrupted or killed: record, report, processes, terminal
 	@scripts/evidence-ends.sh
 
-evidence-shards: build ## two shards: an even load, and what the second adds to a packet (10 min)
+evidence-shards: build ## two shards: an even load, and what the second adds to a packet (20 min)
 	@scripts/evidence-shards.sh
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
