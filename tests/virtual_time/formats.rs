@@ -295,3 +295,30 @@ fn packets_without_content_take_no_number_of_the_subscribers() {
         world.assert_invariants(30);
     }
 }
+
+#[test]
+fn padding_of_a_publisher_is_left_out_on_every_way() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(32, LAN, Made { shards, ..SFU }, (4, 4));
+        let people: Vec<_> = (0..3).map(|_| world.join_silent(false)).collect();
+        let mut hand = Hand::new(&mut world, people[0], Kind::Audio);
+        let ears = Ears::of(&mut world, &people[1..]);
+        for n in 0..50_u8 {
+            // Where the bit stayed and the padding did not, this would be taken for its length.
+            let payload = [n, 7, 7, 7, 7, 7, 7, 3];
+            let (payload_type, level_dbov) = (hand.line.payload_type, Some(LOUD));
+            let packet = Packet { payload_type, marker: false, level_dbov, payload: &payload };
+            hand.send_padded(&mut world, packet, n % 3 * 5);
+            hand.timestamp = hand.timestamp.wrapping_add(PACKET);
+            world.run(PACKET_TIME);
+        }
+        for key in &people[1..] {
+            let heard = ears.take_all(*key);
+            let payloads: Vec<_> = heard.iter().map(|packet| packet.payload.clone()).collect();
+            let expected: Vec<_> = (0..50).map(|n| vec![n, 7, 7, 7, 7, 7, 7, 3]).collect();
+            assert_eq!(payloads, expected, "{key:?}, {shards} shards");
+            check_times(&heard, |_| PACKET);
+        }
+        world.assert_invariants(32);
+    }
+}

@@ -64,6 +64,11 @@ impl Hand {
 
     /// Sends a packet; its timestamp stays for the next one.
     pub fn send(&mut self, world: &mut World, packet: Packet<'_>) {
+        self.send_padded(world, packet, 0);
+    }
+
+    /// The same with so many bytes of padding (RFC 3550 §5.1).
+    pub fn send_padded(&mut self, world: &mut World, packet: Packet<'_>, padding: u8) {
         let Packet { payload_type, marker, level_dbov, payload } = packet;
         let level =
             level_dbov.map(|level| [AudioLevel { voice: true, level_dbov: level }.to_byte()]);
@@ -82,6 +87,11 @@ impl Hand {
         let header_len = writer.write(&mut buffer).expect("it fits");
         let len = header_len + payload.len();
         buffer[header_len..len].copy_from_slice(payload);
+        let len = len + usize::from(padding);
+        if padding > 0 {
+            buffer[0] |= 0x20;
+            buffer[len - 1] = padding;
+        }
         let sealed = self.sealer.seal_rtp(&mut self.stream, &mut buffer, header_len, len);
         buffer.truncate(sealed.expect("it can be sealed"));
         self.sequence = self.sequence.wrapping_add(1);
