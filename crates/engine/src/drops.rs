@@ -79,6 +79,8 @@ reasons! {
         ConnectionBehind => "connection_behind",
         /// The CPU is short: some receivers get no pictures, so that everybody gets sound.
         CpuShort => "cpu_short",
+        /// Too much waits for the receiver's next burst.
+        PacerFull => "pacer_full",
         /// Its index was sealed already, or lies too far back to know.
         SealRefused => "seal_refused",
         /// It does not fit into a datagram.
@@ -112,7 +114,7 @@ impl<const N: usize> Counters<N> {
 /// Counters of datagrams that came in and were discarded.
 pub type InDrops = Counters<16>;
 /// Counters of copies that were discarded.
-pub type OutDrops = Counters<11>;
+pub type OutDrops = Counters<12>;
 
 impl InDrops {
     /// Counts one.

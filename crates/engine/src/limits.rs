@@ -14,6 +14,18 @@ pub const PAST_ERAS: usize = 16;
 pub const QUEUED_PACKETS: usize = 64;
 /// Neighbours of a picture that differ by at most so many bytes are made alike, so that they leave as one message.
 pub const LEVELLED_BYTES: usize = 8;
+/// From one burst of pictures to the next.
+pub const BURST_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of pictures that may leave in a row at least: 5 ms at 40 Mbit/s.
+pub const LEAST_BURST_BYTES: usize = 25_000;
+/// Bursts may be so many times as fast as what left to the receiver…
+pub const PACING_FACTOR: f64 = 2.5;
+/// …in so long.
+pub const PACING_WINDOW: Duration = Duration::from_secs(1);
+/// What waits leaves within so many bursts, however much it is.
+pub const BURSTS_AT_MOST: usize = 4;
+/// Packets that wait for a receiver's next bursts: as many as 20 ms bring at half a Gbit/s.
+pub const PACED_PACKETS: usize = 1024;
 /// Least time between two keyframe requests to one publisher.
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.
@@ -22,11 +34,11 @@ pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.
 pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
-/// Period of the shard's own work: missing packets, keyframes, reports that are due.
+/// Period of the shard's own work where packets or keyframes are missing.
 pub const TICK: Duration = Duration::from_millis(10);
-/// The same where nobody publishes pictures: reports and speakers alone need no more, and each tick wakes the thread.
-pub const TICK_WITHOUT_PICTURES: Duration = Duration::from_millis(40);
-/// Everybody's turn for reports and transport-wide feedback comes every so many ticks (50 ms); feedback on few
+/// The same where nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.
+pub const TICK_CALM: Duration = Duration::from_millis(40);
+/// Where a tick is not everybody's, each person's turn for reports and feedback comes every so many. Feedback on few
 /// packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
 /// Packets of a voice kept for who gets a slot late, where slots are short: 640 ms of 20 ms each.

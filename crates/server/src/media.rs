@@ -460,6 +460,7 @@ struct Counts {
     waiting: Counter,
     checks: Counter,
     resent: Counter,
+    paced: Counter,
     replayed: Counter,
     nacked: Counter,
     keyframes: Counter,
@@ -499,6 +500,10 @@ impl Counts {
                 "Connectivity checks answered on the way of the packets.",
             ),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
+            paced: counter(
+                "moim_media_paced_total",
+                "Packets of pictures that waited for their receiver's next burst.",
+            ),
             replayed: counter(
                 "moim_media_replayed_total",
                 "Packets of speech that had begun before its slot was there.",
@@ -547,6 +552,7 @@ impl Counts {
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);
+        self.paced.add(stats.paced - old.paced);
         self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);

@@ -6,7 +6,7 @@ use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::{Handled, Inbound, RelayControl, Shard};
 use crate::drops::InDrop;
-use crate::limits::{FEEDBACK_TICKS, MAX_PACKET};
+use crate::limits::MAX_PACKET;
 use crate::sink::{Now, Priority, Sink};
 use rtp::report::{Ntp, rtt_ms};
 use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
@@ -135,8 +135,9 @@ impl Shard {
         track.map(|track| track.keyframe.want()).is_some()
     }
 
-    /// Asks publishers for keyframes and for packets that are missing.
-    pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) {
+    /// Asks publishers for keyframes and for packets that are missing. Says whether there is more to ask for soon.
+    pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) -> bool {
+        let mut more = false;
         for at in 0..self.pictures.len() {
             let index = self.pictures[at];
             let Some(track) = self.tracks[index].as_mut() else { continue };
@@ -159,6 +160,7 @@ impl Shard {
                         let track = track.key;
                         sink.relay_control(shard, RelayControl::Keyframe { track });
                     }
+                    more |= track.keyframe.is_wanted();
                     continue;
                 }
             };
@@ -188,12 +190,15 @@ impl Shard {
                 let sent = send_rtcp(person, &self.rtcp, sink);
                 self.stats.count_rtcp(sent);
             }
+            let keyframe = track.keyframe.is_wanted() && !track.silenced;
+            more |= keyframe || track.missing.missing_count() > 0;
         }
+        more
     }
 
-    /// Sends the reports and the feedback that are due to the people whose turn this tick is.
-    pub(super) fn send_reports(&mut self, now: Now, sink: &mut impl Sink) {
-        for index in (self.ticks % FEEDBACK_TICKS..self.people.len()).step_by(FEEDBACK_TICKS) {
+    /// Sends the reports and the feedback that are due to the people whose turn this tick is, one of so many.
+    pub(super) fn send_reports(&mut self, turns: usize, now: Now, sink: &mut impl Sink) {
+        for index in (self.ticks % turns..self.people.len()).step_by(turns) {
             let Some(person) = self.people[index].as_mut() else { continue };
             if !person.reachable() {
                 continue;

@@ -3,6 +3,7 @@
 use super::incoming::{Opened, describe};
 use super::lately::Past;
 use super::level::{Padding, pad};
+use super::pacer::{Waiting, WaitingPacket, paces};
 use super::person::{Person, PersonIndex, Secure, TrackIndex};
 use super::queue::Queue;
 use super::rewrite::Origin;
@@ -41,57 +42,42 @@ impl Shard {
         let Some(track) = self.tracks[track_index].as_ref() else { return };
         let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
         let padding = padding(queue, run);
+        // What waits in the queue goes in its turn.
+        let waits =
+            |index| run.iter().any(|at| queue.packet((*at).into()).0.counters.index == index);
+        let mut begin_to_wait = false;
         for subscription in &track.subscriptions {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
-            let priority = person.slots[subscription.slot].priority();
-            let held = held(person, subscription.person, priority, &self.shortage, sink);
+            let Subscription { person: person_index, slot } = *subscription;
+            let priority = person.slots[slot].priority();
+            let held = held(person, person_index, priority, &self.shortage, sink);
+            let mut way = Way { track: (track_index, track), slot, held };
+            let paced = held.is_none() && paces(person, track, priority);
+            if paced && !person.pacer.is_waiting() {
+                person.pacer.turn(now.at);
+            }
             for (nth, at) in run.iter().enumerate() {
                 let (opened, plain) = queue.packet(usize::from(*at));
-                let begins = opened.begins && !opened.repaired && person.reachable();
-                let slot = &mut person.slots[subscription.slot];
-                if let Some(reason) = held
-                    && (slot.current == Some(track_index) || slot.pending == Some(track_index))
-                {
-                    self.stats.copies += 1;
-                    self.stats.out_drops.add(reason);
-                    if slot.current != Some(track_index) {
+                if paced && person.pacer.is_full() {
+                    let first = !person.pacer.is_waiting();
+                    if person.pacer.wait(way.waiting(opened, padding.get(nth))) {
+                        self.stats.paced += 1;
+                        if first {
+                            self.paced.push(person_index);
+                            begin_to_wait = true;
+                        }
                         continue;
                     }
-                    // Sound goes on with what comes next, a picture only with a keyframe.
-                    if priority == Priority::High {
-                        slot.rewrite.skip(opened.counters.index);
-                    } else if !slot.hold() {
-                        superseded.push((track_index, *subscription));
-                    }
-                    continue;
+                    way.held = Some(OutDrop::PacerFull);
                 }
-                if begins && slot.pending == Some(track_index) {
-                    if let Some(old) = slot.current.replace(track_index) {
-                        superseded.push((old, *subscription));
-                    }
-                    // What waits in the queue goes in its turn.
-                    let waits = |index| {
-                        run.iter().any(|at| queue.packet((*at).into()).0.counters.index == index)
-                    };
-                    let missed = track.speech().filter(|past| !waits(past.index));
-                    let slot = (&mut *person, subscription.slot);
-                    let timestamp =
-                        switch((track, opened), missed, slot, (now, &mut self.stats), sink);
-                    self.reports.push(switched(person, subscription.slot, track.key, timestamp));
-                }
-                let Person { secure, slots, .. } = &mut *person;
-                let slot = &mut slots[subscription.slot];
-                if slot.current != Some(track_index) {
-                    self.stats.waiting += 1;
-                    continue;
-                }
-                self.stats.copies += 1;
+                let counted = (&mut self.stats, &mut self.reports);
                 let packet = (opened, plain, padding.get(nth));
-                match copy(packet, secure.as_ref(), slot, now, sink) {
-                    Ok(len) => sent(&mut self.stats, len),
-                    Err(reason) => self.stats.out_drops.add(reason),
-                }
+                let old = give(&way, packet, waits, person, counted, now, sink);
+                superseded.extend(old.map(|old| (old, *subscription)));
             }
+        }
+        if begin_to_wait {
+            self.plan_bursts();
         }
         for (old, subscription) in superseded {
             self.unsubscribe(Some(old), subscription);
@@ -127,10 +113,89 @@ impl Shard {
             Ok(len) => {
                 self.stats.resent += 1;
                 sent(&mut self.stats, len);
+                person.pacer.count(len);
             }
             Err(reason) => self.stats.out_drops.add(reason),
         }
     }
+}
+
+/// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
+const OVERHEAD: usize = 48;
+
+/// From a track to a slot that shall have it.
+pub(super) struct Way<'a> {
+    pub track: (TrackIndex, &'a Track),
+    pub slot: usize,
+    /// Why nothing may go there at the moment, if so.
+    pub held: Option<OutDrop>,
+}
+
+impl Way<'_> {
+    /// A packet that waits until there is place in a burst.
+    fn waiting(&self, opened: &Opened, padding: u8) -> Waiting {
+        let Opened { begins, repaired, .. } = *opened;
+        let len = opened.payload.end + OVERHEAD;
+        let packet = WaitingPacket { begins, repaired, padding, len };
+        let index = opened.counters.index;
+        Waiting { track: self.track.1.key, slot: self.slot, index, packet: Some(packet) }
+    }
+}
+
+/// Gives a packet, with so many bytes of padding, to a slot: it switches there, leaves, is left out, or is not
+/// taken. `waits` tells which others of the track come in their turn. Returns the track that the slot waits for no
+/// more, if so.
+#[inline]
+pub(super) fn give(
+    way: &Way<'_>,
+    (opened, plain, padding): (&Opened, &[u8], u8),
+    waits: impl Fn(u64) -> bool,
+    person: &mut Person,
+    (stats, reports): (&mut Stats, &mut Vec<Report>),
+    now: Now,
+    sink: &mut impl Sink,
+) -> Option<TrackIndex> {
+    let (track_index, track) = way.track;
+    let begins = opened.begins && !opened.repaired && person.reachable();
+    let slot = &mut person.slots[way.slot];
+    let (flows, is_next) = (slot.current == Some(track_index), slot.pending == Some(track_index));
+    if let Some(reason) = way.held
+        && (flows || is_next)
+    {
+        stats.copies += 1;
+        stats.out_drops.add(reason);
+        // Sound goes on with what comes next, a picture only with a keyframe.
+        if flows && slot.priority() == Priority::High {
+            slot.rewrite.skip(opened.counters.index);
+        } else if flows && !slot.hold() {
+            return Some(track_index);
+        }
+        return None;
+    }
+    let mut superseded = None;
+    if begins && is_next {
+        superseded = slot.current.replace(track_index);
+        let missed = track.speech().filter(|past| !waits(past.index));
+        let to = (&mut *person, way.slot);
+        let timestamp = switch((track, opened), missed, to, (now, &mut *stats), sink);
+        reports.push(switched(person, way.slot, track.key, timestamp));
+    } else if !flows {
+        stats.waiting += 1;
+        return None;
+    }
+    let Person { secure, slots, .. } = &mut *person;
+    stats.copies += 1;
+    let packet = (opened, plain, padding);
+    match copy(packet, secure.as_ref(), &mut slots[way.slot], now, sink) {
+        Ok(len) => {
+            sent(stats, len);
+            if !opened.audio {
+                person.pacer.count(len);
+            }
+        }
+        Err(reason) => stats.out_drops.add(reason),
+    }
+    superseded
 }
 
 /// A slot switches to a track with this packet. What was missed of a speech that began before goes
@@ -148,7 +213,7 @@ fn switch<'a>(
     slot.pending = None;
     let mut first = None;
     for past in missed {
-        let Some(again) = reopen(track, &past) else { continue };
+        let Some(again) = reopen(track, past.index, past.bytes) else { continue };
         if first.is_none() {
             first = Some(again.counters.timestamp);
             slot.rewrite.switch(again.counters, Some(track.key), past.arrival);
@@ -168,11 +233,11 @@ fn switch<'a>(
 }
 
 /// A packet that was kept, as it was when it was opened.
-fn reopen(track: &Track, past: &Past<'_>) -> Option<Opened> {
-    let header = RtpHeader::parse(past.bytes).ok()?;
-    let payload = header.payload_range(past.bytes).ok()?;
-    let kept = Kept::of(track, past.bytes, &header);
-    Some(Opened { kept, ..describe(track, past.index, header, payload, past.bytes, false) })
+pub(super) fn reopen(track: &Track, index: u64, bytes: &[u8]) -> Option<Opened> {
+    let header = RtpHeader::parse(bytes).ok()?;
+    let payload = header.payload_range(bytes).ok()?;
+    let kept = Kept::of(track, bytes, &header);
+    Some(Opened { kept, ..describe(track, index, header, payload, bytes, false) })
 }
 
 #[inline]

@@ -2,9 +2,10 @@
 
 use super::forward::Kept;
 use super::lately::Lately;
+use super::pacer::Waiting;
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
-use super::track::Track;
+use super::track::{Subscription, Track};
 use super::{Handled, Inbound, RelayContent, RelayPacket, Shard};
 use crate::drops::InDrop;
 use crate::sink::{Now, Sink};
@@ -188,6 +189,7 @@ impl Shard {
         if repaired && pushed != Some(Pushed::Recovered) {
             return Err(InDrop::Duplicate);
         }
+        let missing = track.missing.missing_count() > 0;
         let number = track.unwrap(header.sequence);
         let mut opened = describe(track, number, header, payload, plain, repaired);
         opened.kept = kept;
@@ -205,6 +207,9 @@ impl Shard {
         if track.line.nack {
             track.history.keep(opened.counters.index, &plain[..opened.payload.end]);
         }
+        if missing {
+            self.hurry();
+        }
         Ok(Taken::Forward(track_index, opened))
     }
 
@@ -216,7 +221,12 @@ impl Shard {
         for subscription in &track.subscriptions {
             if let Some(person) = self.people[subscription.person].as_mut() {
                 let slot = &mut person.slots[subscription.slot];
-                if slot.current == Some(track_index) {
+                if person.pacer.is_waiting() {
+                    // In its turn. Where too much waits, the number stays free.
+                    let Subscription { slot, .. } = *subscription;
+                    let nothing = Waiting { track: track.key, slot, index, packet: None };
+                    person.pacer.wait(nothing);
+                } else if slot.current == Some(track_index) {
                     slot.rewrite.skip(index);
                 }
             }

@@ -7,7 +7,7 @@
 //! 3. [`queue`]: the packets of a batch wait in plaintext, and then go to one subscriber after the
 //!    other ([`forward`]): for each subscription of the track the slot decides (make before break: a video
 //!    slot switches with a keyframe), [`rewrite`] continues the slot's own counters, and the packet
-//!    is built and sealed in the buffer that the sink lends.
+//!    is built and sealed in the buffer that the sink lends. Of pictures only so much leaves at once as [`pacer`] lets.
 //!    Where its track is mixed, [`mixing`] hands it to the mixer instead, and brings the mixed
 //!    packets to their listeners; [`relay`] is the way to and from the other shards.
 //! 4. [`history`] keeps video in plaintext once a publisher; [`feedback`] answers who asks again,
@@ -23,6 +23,7 @@ mod incoming;
 mod lately;
 mod level;
 mod mixing;
+mod pacer;
 mod person;
 mod queue;
 mod relay;
@@ -38,7 +39,7 @@ pub use relay::{RelayContent, RelayControl, RelayPacket};
 pub use stats::Stats;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
-use crate::limits::{SPEAKER_INTERVAL, TICK, TICK_WITHOUT_PICTURES, VOICE_LASTS};
+use crate::limits::{FEEDBACK_TICKS, SPEAKER_INTERVAL, TICK, TICK_CALM, VOICE_LASTS};
 use crate::sink::{Now, Sink};
 use foldhash::HashMap;
 use lately::Lately;
@@ -86,7 +87,12 @@ pub struct Shard {
     rtcp: Vec<u8>,
     sequences: Vec<u16>,
     next_tick: Option<Instant>,
+    /// When the last tick was.
+    ticked: Option<Instant>,
     ticks: usize,
+    /// Who waits for the next burst of pictures, and when the first of them may have it.
+    paced: Vec<PersonIndex>,
+    pace_due: Option<Instant>,
     speakers_due: Option<Instant>,
     /// Somebody began to speak: that is told with the next tick.
     voices_began: bool,
@@ -113,7 +119,7 @@ impl Shard {
 
     /// When [`Shard::handle_timeout`] wants to run next; never where nobody is here.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.next_tick
+        self.next_tick.into_iter().chain(self.pace_due).min()
     }
 
     /// How many people, tracks and subscriptions are here.
@@ -150,14 +156,17 @@ impl Shard {
 
     /// The periodic work that is due.
     pub fn handle_timeout(&mut self, now: Now, sink: &mut impl Sink) {
+        self.pace(now, sink);
         if self.next_tick.is_none_or(|at| now.at < at) {
             return;
         }
-        let tick = if self.pictures.is_empty() { TICK_WITHOUT_PICTURES } else { TICK };
-        self.next_tick = Some(now.at + tick);
+        self.ticked = Some(now.at);
         self.ticks = self.ticks.wrapping_add(1);
-        self.ask_publishers(now, sink);
-        self.send_reports(now, sink);
+        let calm = !self.ask_publishers(now, sink);
+        self.next_tick = Some(now.at + if calm { TICK_CALM } else { TICK });
+        // Calm ticks are few: with pictures, each is everybody's.
+        let turns = if calm && !self.pictures.is_empty() { 1 } else { FEEDBACK_TICKS };
+        self.send_reports(turns, now, sink);
         for (from, track) in self.imported.drain(..) {
             if self.track_by_key.contains_key(&track) {
                 sink.relay_control(from, RelayControl::Wanted { track, to: self.index });
@@ -189,6 +198,13 @@ impl Shard {
         })
     }
 
+    /// Something is missing or wanted: the next tick comes soon.
+    #[inline]
+    fn hurry(&mut self) {
+        let soon = self.ticked.map(|at| at + TICK);
+        self.next_tick = self.next_tick.map(|at| soon.map_or(at, |soon| at.min(soon)));
+    }
+
     /// A room's command.
     pub fn command(&mut self, command: Command, now: Now) {
         let done = match command {
@@ -218,6 +234,7 @@ impl Shard {
         if done.is_none() {
             self.stats.stale_commands += 1;
         }
+        self.hurry();
     }
 
     fn person_entry(&mut self, key: PersonKey, room: crate::RoomKey, now: Now) -> PersonIndex {
@@ -354,9 +371,10 @@ impl Shard {
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.lately.iter_mut().for_each(Lately::forget);
-        let people = &mut self.people;
+        let (people, key) = (&mut self.people, track.key);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
+            person.pacer.forget(key);
             let slot = &mut person.slots[subscription.slot];
             if slot.current.take_if(|current| *current == index).is_none() {
                 return true;
@@ -458,6 +476,8 @@ impl Shard {
         }
         self.person_by_key.remove(&key);
         self.free_people.push(index);
+        self.paced.retain(|paced| *paced != index);
+        self.plan_bursts();
         if self.person_by_key.is_empty() {
             self.next_tick = None;
         }

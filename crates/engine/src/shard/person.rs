@@ -1,6 +1,7 @@
 //! A participant as a shard knows him: keys, lines, what he publishes, what his slots carry.
 
 use super::consent::Checks;
+use super::pacer::Pacer;
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
 use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
@@ -55,6 +56,8 @@ pub(crate) struct Person {
     pub arrivals: FeedbackBuilder,
     /// When feedback was sent last.
     pub feedback_at: Instant,
+    /// How pictures leave to him.
+    pub pacer: Pacer,
     /// When the last reports went to him.
     pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
@@ -76,6 +79,7 @@ impl Person {
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
+            pacer: Pacer::new(now),
             reported_at: None,
             clock_offset_ns: None,
             rtt_ms: None,

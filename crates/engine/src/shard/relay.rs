@@ -184,6 +184,7 @@ impl Shard {
             RelayControl::Keyframe { track } => {
                 if let Some(track) = self.track_mut(track) {
                     track.keyframe.want();
+                    self.hurry();
                 }
             }
             RelayControl::Wanted { track, to } => {

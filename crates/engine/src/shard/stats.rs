@@ -28,6 +28,8 @@ pub struct Stats {
     pub rtcp_not_sent: u64,
     /// Packets resent on request; part of `copies` and `rtp_out`.
     pub resent: u64,
+    /// Packets of pictures that waited for their receiver's next burst.
+    pub paced: u64,
     /// Packets of speech that had begun before its slot was there; part of `copies`.
     pub replayed: u64,
     /// Packets asked of publishers again.

@@ -36,6 +36,11 @@ impl KeyframeWish {
         self.wanted = true;
     }
 
+    /// Whether one is still to be asked for.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Whether one was asked for since somebody wished for it.
     pub(crate) fn is_asked(&self) -> bool {
         !self.wanted && self.asked.is_some()

@@ -1,0 +1,320 @@
+//! Pictures leave in bursts that a path can take: what goes beyond one waits here for the next, at
+//! most some 20 ms; sound waits for nothing. Only which packets wait is noted: their bytes are in
+//! their tracks' histories, and they are numbered and sealed when they leave.
+//!
+//! Nothing is known of a path yet. A burst is therefore what 5 ms bring at 2.5 times what went to
+//! the receiver in the last second, as in libwebrtc's pacer, and never less than
+//! [`LEAST_BURST_BYTES`]: pictures that come evenly never wait, a keyframe is spread.
+
+use super::Shard;
+use super::forward::{Way, give, held, reopen};
+use super::incoming::Opened;
+use super::person::{Person, PersonIndex};
+use super::track::{Subscription, Track};
+use crate::command::TrackKey;
+use crate::drops::OutDrop;
+use crate::limits::{
+    BURST_INTERVAL, BURSTS_AT_MOST, LEAST_BURST_BYTES, PACED_PACKETS, PACING_FACTOR, PACING_WINDOW,
+};
+use crate::sink::{Now, Priority, Sink};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What waits for the receiver's next burst.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub track: TrackKey,
+    pub slot: usize,
+    /// Its number, as its publisher counts.
+    pub index: u64,
+    /// None where it brings nothing and only takes no number.
+    pub packet: Option<WaitingPacket>,
+}
+
+/// What was found out of a packet when it came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitingPacket {
+    pub begins: bool,
+    pub repaired: bool,
+    /// Bytes to be added to make it as long as its neighbours.
+    pub padding: u8,
+    /// At most as many bytes will leave.
+    pub len: usize,
+}
+
+/// The bursts to one receiver.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    /// When the present burst began, its bytes so far and at most.
+    began: Instant,
+    left: usize,
+    most: usize,
+    /// Bytes of a burst by what left lately.
+    usual: usize,
+    /// Since when `bytes` were counted.
+    counted_since: Instant,
+    bytes: usize,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// Most bytes that waited since something began to wait.
+    peak: usize,
+}
+
+impl Pacer {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            left: 0,
+            most: LEAST_BURST_BYTES,
+            usual: LEAST_BURST_BYTES,
+            counted_since: now,
+            bytes: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            peak: 0,
+        }
+    }
+
+    /// Whether the next packet must wait.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.is_waiting() || self.left >= self.most
+    }
+
+    /// Whether something waits.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// So many bytes left.
+    #[inline]
+    pub(super) fn count(&mut self, len: usize) {
+        self.left += len;
+    }
+
+    /// The next burst begins, if it is time.
+    #[inline]
+    pub(super) fn turn(&mut self, now: Instant) -> bool {
+        let due = now.saturating_duration_since(self.began) >= BURST_INTERVAL;
+        if due {
+            self.begin(now);
+        }
+        due
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.bytes += self.left;
+        let counted = now.saturating_duration_since(self.counted_since);
+        if counted >= PACING_WINDOW {
+            let bytes_per_s = self.bytes as f64 / counted.as_secs_f64();
+            let burst = PACING_FACTOR * bytes_per_s * BURST_INTERVAL.as_secs_f64();
+            self.usual = (burst as usize).max(LEAST_BURST_BYTES);
+            (self.counted_since, self.bytes) = (now, 0);
+        }
+        (self.began, self.left) = (now, 0);
+        self.most = self.usual.max(self.peak.div_ceil(BURSTS_AT_MOST));
+    }
+
+    /// When the next burst may leave, where something waits for it.
+    fn due(&self) -> Option<Instant> {
+        self.is_waiting().then(|| self.began + BURST_INTERVAL)
+    }
+
+    /// Says whether there was room.
+    pub(super) fn wait(&mut self, waiting: Waiting) -> bool {
+        let room = self.waiting.len() < PACED_PACKETS;
+        if room {
+            self.waiting_bytes += waiting.packet.map_or(0, |packet| packet.len);
+            self.peak = self.peak.max(self.waiting_bytes);
+            self.waiting.push_back(waiting);
+        }
+        room
+    }
+
+    /// The next of what waits that still belongs to the present burst.
+    fn next(&mut self) -> Option<Waiting> {
+        if self.left >= self.most {
+            return None;
+        }
+        let next = self.waiting.pop_front();
+        self.waiting_bytes -= next.and_then(|next| next.packet).map_or(0, |packet| packet.len);
+        if self.waiting.is_empty() {
+            self.peak = 0;
+        }
+        next
+    }
+
+    /// Nothing of a track may leave any more.
+    pub(super) fn forget(&mut self, track: TrackKey) {
+        self.waiting.retain(|waiting| waiting.track != track);
+        let packets = self.waiting.iter().filter_map(|waiting| waiting.packet);
+        self.waiting_bytes = packets.map(|packet| packet.len).sum();
+        self.peak = self.waiting_bytes;
+    }
+}
+
+/// Whether what goes to a person of a track leaves in bursts: pictures by UDP (TCP has a way of its
+/// own to hold them back) of which the history can give what waited.
+#[inline]
+pub(super) fn paces(person: &Person, track: &Track, priority: Priority) -> bool {
+    let by_udp = person.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
+    priority == Priority::Low && by_udp && track.line.nack
+}
+
+impl Shard {
+    /// The bursts that are due leave.
+    pub(super) fn pace(&mut self, now: Now, sink: &mut impl Sink) {
+        if self.pace_due.is_none_or(|at| now.at < at) {
+            return;
+        }
+        let mut paced = std::mem::take(&mut self.paced);
+        paced.retain(|person| self.burst(*person, now, sink));
+        self.paced = paced;
+        self.plan_bursts();
+    }
+
+    /// When the next of all bursts is due.
+    pub(super) fn plan_bursts(&mut self) {
+        let due = |person: &PersonIndex| self.people[*person].as_ref()?.pacer.due();
+        self.pace_due = self.paced.iter().filter_map(due).min();
+    }
+
+    /// A person's next burst leaves, if it is due; says whether something still waits.
+    fn burst(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) -> bool {
+        if self.pacer(index).is_some_and(|pacer| pacer.turn(now.at)) {
+            while let Some(next) = self.pacer(index).and_then(Pacer::next) {
+                self.give_waiting(index, next, now, sink);
+            }
+        }
+        self.pacer(index).is_some_and(|pacer| pacer.is_waiting())
+    }
+
+    fn pacer(&mut self, person: PersonIndex) -> Option<&mut Pacer> {
+        Some(&mut self.people[person].as_mut()?.pacer)
+    }
+
+    fn give_waiting(&mut self, index: PersonIndex, next: Waiting, now: Now, sink: &mut impl Sink) {
+        let Some(track_index) = self.track_by_key.get(&next.track).copied() else { return };
+        let Some(track) = self.tracks[track_index].as_ref() else { return };
+        let Some(person) = self.people[index].as_mut() else { return };
+        let slot = &mut person.slots[next.slot];
+        let flows = slot.current == Some(track_index);
+        if !flows && slot.pending != Some(track_index) {
+            return;
+        }
+        let Some(WaitingPacket { begins, repaired, padding, .. }) = next.packet else {
+            if flows {
+                slot.rewrite.skip(next.index);
+            }
+            return;
+        };
+        let kept = track.history.get(next.index);
+        let Some((bytes, opened)) =
+            kept.and_then(|kept| Some((kept, reopen(track, next.index, kept)?)))
+        else {
+            self.stats.copies += u64::from(flows);
+            if flows {
+                self.stats.out_drops.add(OutDrop::NotKept);
+            }
+            return;
+        };
+        let opened = Opened { begins, repaired, ..opened };
+        let subscription = Subscription { person: index, slot: next.slot };
+        let held = held(person, index, Priority::Low, &self.shortage, sink);
+        let way = Way { track: (track_index, track), slot: next.slot, held };
+        let counted = (&mut self.stats, &mut self.reports);
+        let packet = (&opened, bytes, padding);
+        let superseded = give(&way, packet, |_| false, person, counted, now, sink);
+        self.unsubscribe(superseded, subscription);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(index: u64, len: usize) -> Waiting {
+        let packet = WaitingPacket { begins: false, repaired: false, padding: 0, len };
+        Waiting { track: TrackKey(1), slot: 0, index, packet: Some(packet) }
+    }
+
+    /// What leaves in each of the bursts after the first until nothing waits.
+    fn bursts(pacer: &mut Pacer, mut now: Instant) -> Vec<usize> {
+        let mut bursts = Vec::new();
+        while pacer.is_waiting() {
+            assert_eq!(pacer.due(), Some(now + BURST_INTERVAL));
+            assert!(!pacer.turn(now + BURST_INTERVAL / 2), "not yet");
+            now += BURST_INTERVAL;
+            assert!(pacer.turn(now));
+            let mut left = 0;
+            while let Some(next) = pacer.next() {
+                let len = next.packet.map_or(0, |packet| packet.len);
+                pacer.count(len);
+                left += len;
+            }
+            bursts.push(left);
+        }
+        bursts
+    }
+
+    /// A picture of so many packets of 1000 bytes comes at once.
+    fn offer(pacer: &mut Pacer, packets: u64) -> usize {
+        let mut at_once = 0;
+        for index in 0..packets {
+            if !pacer.is_full() {
+                pacer.count(1000);
+                at_once += 1000;
+            } else {
+                assert!(pacer.wait(waiting(index, 1000)));
+            }
+        }
+        at_once
+    }
+
+    #[test]
+    fn a_picture_is_spread_and_nothing_waits_longer_than_four_bursts() {
+        let start = Instant::now();
+        for packets in [10, 26, 60, 150, 900] {
+            let mut pacer = Pacer::new(start);
+            let first = offer(&mut pacer, packets);
+            assert!(first <= LEAST_BURST_BYTES + 1000);
+            let later = bursts(&mut pacer, start);
+            assert!(later.len() <= BURSTS_AT_MOST, "{packets} packets in {later:?}");
+            assert_eq!(first + later.iter().sum::<usize>(), packets as usize * 1000);
+            let most = LEAST_BURST_BYTES.max(packets as usize * 1000 / BURSTS_AT_MOST) + 1000;
+            assert!(later.iter().all(|left| *left <= most), "{packets} packets in {later:?}");
+        }
+    }
+
+    #[test]
+    fn bursts_grow_with_what_leaves_and_shrink_again() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start);
+        // 80 Mbit/s: 50 kB in 5 ms, and two and a half times as much may leave.
+        for n in 0..=210 {
+            pacer.turn(start + BURST_INTERVAL * n);
+            pacer.count(50_000);
+        }
+        assert!(pacer.usual.abs_diff(125_000) < 2000, "{}", pacer.usual);
+        for n in 211..=650 {
+            pacer.turn(start + BURST_INTERVAL * n);
+            pacer.count(100);
+        }
+        assert_eq!(pacer.usual, LEAST_BURST_BYTES);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_can_be_forgotten() {
+        let mut pacer = Pacer::new(Instant::now());
+        pacer.count(LEAST_BURST_BYTES);
+        for index in 0..PACED_PACKETS as u64 {
+            assert!(pacer.wait(waiting(index, 10)));
+        }
+        assert!(!pacer.wait(waiting(7, 10)), "full");
+        pacer.forget(TrackKey(2));
+        assert_eq!(pacer.waiting_bytes, 10 * PACED_PACKETS);
+        pacer.forget(TrackKey(1));
+        assert_eq!((pacer.is_waiting(), pacer.waiting_bytes, pacer.due()), (false, 0, None));
+    }
+}
