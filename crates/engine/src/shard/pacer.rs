@@ -42,19 +42,20 @@ pub(super) struct WaitingPacket {
     pub len: usize,
 }
 
-/// The bursts to one receiver.
+/// The bursts to one receiver. What each picture asks for lies in one line of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Pacer {
     /// When the present burst began, its bytes so far and at most.
     began: Instant,
     left: usize,
     most: usize,
+    waiting: VecDeque<Waiting>,
     /// Bytes of a burst by what left lately.
     usual: usize,
     /// Since when `bytes` were counted.
     counted_since: Instant,
     bytes: usize,
-    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// Most bytes that waited since something began to wait.
     peak: usize,
