@@ -10,8 +10,9 @@ use std::f64::consts::TAU;
 
 /// Length of a mark, in samples at 48 kHz: 60 ms, three packets.
 pub const MARK_SAMPLES: usize = 2880;
-/// A mark stands so far over the rest, in dB, or it was not found.
-pub const FOUND_DB: f64 = 18.0;
+/// A mark stands so far over the rest, in dB, or it was not found. Marks in a mix of three voices do by 26 to 37,
+/// the voices alone by more than 18 five times a minute, and in an hour never by 22.
+pub const FOUND_DB: f64 = 22.0;
 /// The sweep.
 const FROM_HZ: f64 = 500.0;
 const TO_HZ: f64 = 3500.0;

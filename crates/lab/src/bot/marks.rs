@@ -13,8 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One of a room's bots says its mark in each period. No mark is under way for longer.
+/// One of a room's bots says its mark in each period.
 pub const PERIOD: Duration = Duration::from_secs(2);
+/// No mark is under way for longer: by then the next may be heard.
+const LONGEST_WAY: Duration = Duration::from_millis(1_900);
 /// Packets of sound before the mark: by then the room has ranked the speaker.
 const LEAD: usize = 7;
 /// Packets of the burst.
@@ -233,7 +235,8 @@ impl Ears {
             let packet = self.arrivals.iter().rfind(|(start, _)| *start as f64 <= found.at);
             if let Some((start, arrival)) = packet {
                 let within = (found.at - *start as f64) / f64::from(SAMPLE_RATE);
-                self.judge.heard.push(*arrival + Duration::from_secs_f64(within.max(0.0)));
+                let at = *arrival + Duration::from_secs_f64(within.max(0.0));
+                self.judge.heard.push(Heard { at, over_db: found.over_db });
             }
         }
         // What the finder has not searched yet lies within two seconds.
@@ -249,10 +252,19 @@ impl Ears {
     }
 }
 
+/// What was heard as a mark.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heard {
+    /// When it began.
+    pub at: Instant,
+    /// How far it stood over the rest, in dB.
+    pub over_db: f64,
+}
+
 /// Marks that were heard, until it is known whose they were.
 #[derive(Debug)]
 pub struct Judge {
-    heard: Vec<Instant>,
+    heard: Vec<Heard>,
     /// Ears since then.
     since: Instant,
     /// Marks said up to here have been judged.
@@ -265,9 +277,9 @@ impl Judge {
         Self { heard: Vec::new(), since: now, judged: now }
     }
 
-    /// Takes moments in which a mark began in what was heard.
-    pub fn hear(&mut self, moments: impl Iterator<Item = Instant>) {
-        self.heard.extend(moments);
+    /// Takes marks that were heard.
+    pub fn hear(&mut self, marks: impl Iterator<Item = Heard>) {
+        self.heard.extend(marks);
     }
 
     /// Marks that were said after these ears began, by others than `own`, and are decided by `now`.
@@ -289,8 +301,12 @@ impl Judge {
             self.judged = last.at;
         }
         let heard = |spoken: &Spoken| {
-            let ways = self.heard.iter().filter_map(|at| at.checked_duration_since(spoken.at));
-            ways.filter(|way| *way < PERIOD).min()
+            let way = |heard: &Heard| {
+                let way = heard.at.checked_duration_since(spoken.at)?;
+                (way < LONGEST_WAY).then_some((heard.over_db, way))
+            };
+            let clearest = self.heard.iter().filter_map(way).max_by(|a, b| a.0.total_cmp(&b.0));
+            clearest.map(|(_, way)| way)
         };
         let outcomes = decided.iter().map(|spoken| Outcome {
             speaker: spoken.place,
@@ -298,7 +314,7 @@ impl Judge {
             way: heard(spoken),
         });
         let outcomes = outcomes.collect();
-        self.heard.retain(|at| *at + 2 * DECIDED > now);
+        self.heard.retain(|heard| heard.at + 2 * DECIDED > now);
         outcomes
     }
 }
@@ -382,5 +398,48 @@ mod tests {
         }
         assert_eq!(outcomes.iter().filter(|one| one.way.is_none()).count(), 1);
         assert_eq!(ears.judge(&speaker, origin + 100 * PERIOD), [], "his own are no marks for him");
+    }
+
+    #[test]
+    fn of_what_is_heard_after_a_mark_the_clearest_is_it() {
+        let start = Instant::now();
+        let at = |ms: u64| start + MS * ms as u32;
+        let said = [0, 2_000, 4_000].map(|ms| Spoken { place: 0, at: at(1_000 + ms) });
+        let mut judge = Judge::new(start);
+        // Something sounds like a weak one 320 ms after the first; the second was lost, and the third is heard
+        // just less than two seconds after the second was said.
+        let heard = [(1_320, 22.4), (2_029, 26.0), (4_990, 27.0)];
+        judge.hear(heard.into_iter().map(|(ms, over_db)| Heard { at: at(ms), over_db }));
+        let outcomes = judge.judge(&said[..2], None, start, at(9_000));
+        let ways: Vec<_> = outcomes.iter().map(|outcome| outcome.way).collect();
+        assert_eq!(ways, [Some(1_029 * MS), None]);
+    }
+
+    #[test]
+    fn voices_that_are_mixed_are_no_mark() {
+        let fixtures = super::super::fixtures::Fixtures::embedded().unwrap();
+        let decoded = (0..8).map(|bot| {
+            let mut decoder = Decoder::new(Channels::Mono).unwrap();
+            let mut frame = |packet: &OpusPacket| {
+                let mut pcm = [0.0; FRAME_SAMPLES];
+                decoder.decode(Some(&packet.data), &mut pcm).unwrap();
+                pcm
+            };
+            fixtures.voice(bot).packets.iter().map(&mut frame).collect()
+        });
+        let voices: Vec<Vec<[f32; FRAME_SAMPLES]>> = decoded.collect();
+        let (mut finder, mut found) = (MarkFinder::new(), Vec::new());
+        // Three of eight, others every other second, for five minutes.
+        for n in 0..15_000 {
+            let mut mix = [0.0; FRAME_SAMPLES];
+            for (place, every) in [(0, 100), (3, 170), (6, 230)] {
+                let voice = &voices[(place + n / every) % voices.len()];
+                let said = &voice[(n + 37 * (n / every)) % voice.len()];
+                mix.iter_mut().zip(said).for_each(|(sum, sample)| *sum += sample);
+            }
+            finder.push(&mix);
+            found.extend(finder.take_found());
+        }
+        assert_eq!(found, []);
     }
 }

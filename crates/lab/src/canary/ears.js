@@ -6,7 +6,7 @@
 // tenth of a second, by another amount in each page.
 (() => {
   const worker = `
-    const RATE = 48000, TEMPLATE = 720, HOP = 6000, MARGIN = 1500, PEAK = 120, FOUND_DB = 18;
+    const RATE = 48000, TEMPLATE = 720, HOP = 6000, MARGIN = 1500, PEAK = 120, FOUND_DB = 22;
     // The first pieces of a track are of a clock of their own.
     const UNTIMED = 50;
     const PLACES = HOP + 2 * MARGIN;
@@ -60,10 +60,10 @@
               count++;
             }
           const rest = Math.max(Math.sqrt(sum / count), 1e-9);
-          const over = 20 * Math.log10(this.scores[peak] / rest);
+          const overDb = 20 * Math.log10(this.scores[peak] / rest);
           const chunk = this.chunks.findLast(({ from }) => from <= peak);
-          if (over >= FOUND_DB && this.scores[peak] > 1e-3)
-            postMessage(chunk.at + (peak - chunk.from) / 12);
+          if (overDb >= FOUND_DB && this.scores[peak] > 1e-3)
+            postMessage({ at: chunk.at + (peak - chunk.from) / 12, overDb });
         }
         this.samples.copyWithin(0, HOP, this.count);
         this.scores.copyWithin(0, HOP, this.scored);
@@ -95,7 +95,9 @@
   let ears = null;
   const listen = (track) => {
     if (!ears) {
-      const url = URL.createObjectURL(new Blob([worker], { type: "text/javascript" }));
+      const url = URL.createObjectURL(
+        new Blob([worker], { type: "text/javascript" }),
+      );
       ears = new Worker(url);
       ears.onmessage = ({ data }) => {
         if (data.error) console.error(`no ears: ${data.error}`);
@@ -103,10 +105,13 @@
       };
       ears.onerror = ({ message }) => console.error(`no ears: ${message}`);
     }
-    const { readable } = new MediaStreamTrackProcessor({ track, maxBufferSize: 100 });
+    const { readable } = new MediaStreamTrackProcessor({
+      track,
+      maxBufferSize: 100,
+    });
     ears.postMessage(readable, [readable]);
   };
-  // Moments, in ms since 1970, in which marks began in what is played.
+  // Marks in what is played: when each began, in ms since 1970, and how far it stood over the rest.
   window.moimEars = { take: () => heard.splice(0) };
   const Real = RTCPeerConnection;
   window.RTCPeerConnection = class extends Real {

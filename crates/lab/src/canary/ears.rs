@@ -3,7 +3,7 @@
 
 use super::Page;
 use super::cdp::CdpError;
-use crate::bot::marks::{Judge, Outcome, SaidMarks};
+use crate::bot::marks::{Heard, Judge, Outcome, SaidMarks};
 use crate::bot::media::MIX;
 use crate::metrics::percentile;
 use crate::mos;
@@ -35,8 +35,11 @@ impl PageEars {
     pub async fn hear(&mut self, page: &Page, sample: &mut QualitySample) -> Result<(), CdpError> {
         let heard = page.evaluate("window.moimEars?.take() ?? []").await?;
         let now = (Instant::now(), SystemTime::now());
-        let moments = heard.as_array().map_or(&[][..], Vec::as_slice);
-        self.judge.hear(moments.iter().filter_map(|ms| moment(ms.as_f64()?, now)));
+        let marks = heard.as_array().map_or(&[][..], Vec::as_slice);
+        self.judge.hear(marks.iter().filter_map(|mark| {
+            let at = moment(mark.get("at")?.as_f64()?, now)?;
+            Some(Heard { at, over_db: mark.get("overDb")?.as_f64()? })
+        }));
         let outcomes = self.said.judge(self.room, &mut self.judge, now.0);
         fill(sample, &outcomes);
         Ok(())
