@@ -55,7 +55,7 @@ pub struct MediaConfig {
     /// `shards`: media threads, each with a control thread for SDP, ICE and DTLS. Default 1.
     pub shards: usize,
     /// `keep_together`: so many people of a room share a shard; those who come after them go to where the
-    /// fewest people are. 1 spreads every room. Default 32.
+    /// fewest people are. 1 spreads every room. Default 56.
     pub keep_together: usize,
     /// `advertise`: addresses that go into candidates instead of the bound ones, where the
     /// server is behind a one-to-one NAT or bound to 0.0.0.0.
@@ -144,7 +144,7 @@ impl Default for Limits {
 impl Default for MediaConfig {
     fn default() -> Self {
         let bind = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        Self { bind, port: 7882, shards: 1, keep_together: 32, advertise: Vec::new() }
+        Self { bind, port: 7882, shards: 1, keep_together: 56, advertise: Vec::new() }
     }
 }
 
