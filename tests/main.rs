@@ -1,5 +1,6 @@
 //! Tests that see both sides: the server's engine and the lab's bots, the house, the command line.
 
+mod abuse;
 mod bad_input;
 mod cli;
 mod house;

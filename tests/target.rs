@@ -93,6 +93,34 @@ impl Server {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
+    /// CPU time that the server has used so far, all threads together.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // After the name in parentheses: state is the first field, user and system time the 12th and 13th.
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<u64>().unwrap())
+            .sum();
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
+    /// Memory that the server holds now, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// A gauge or counter of `/metrics` by its whole series name; 0 where nothing is told.
+    pub fn metric(&self, series: &str) -> f64 {
+        let metrics = self.metrics();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
     /// The text of `/metrics`.
     fn metrics(&self) -> String {
         let mut stream = TcpStream::connect(self.http).unwrap();

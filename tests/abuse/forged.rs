@@ -1,0 +1,1 @@
+//! STUN without integrity moves nobody and learns no address (door 8).

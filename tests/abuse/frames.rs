@@ -1,0 +1,1 @@
+//! Cheap calls with costly answers: each kind of call has a budget (door 9).

@@ -1,0 +1,1 @@
+//! What can be made to be held without rights is bounded (door 4).

@@ -1,0 +1,1 @@
+//! A moderator's decision holds until a moderator lifts it (door 6).
