@@ -7,7 +7,8 @@
 // ratio does not hold, or what it needs is not there.
 //
 // `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
-// many rounds.
+// many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn, without floor and
+// Janus, and a packet may cost at most 1.03 times what it did (median of the rounds' ratios).
 
 import { spawn } from "node:child_process";
 import {
@@ -76,8 +77,9 @@ const SHAPES = {
     subscribers_of_floor: 29,
   },
 };
-/** Against the floor, 500 subscribers against 50, and of Janus for singles. */
-const MOST = { floor: 1.6, crowd: 1.3, janus: 1 / 12 };
+/** Against the floor, 500 subscribers against 50, of Janus for singles, and against an older build. */
+const MOST = { floor: 1.6, crowd: 1.3, janus: 1 / 12, before: 1.03 };
+const { BEFORE } = process.env;
 /** Subscribers that the ratios to floor and Janus are judged at. */
 const JUDGED = 200;
 
@@ -123,19 +125,22 @@ ${
 `
 }`;
 
-async function run(target, shape, size) {
+async function run(target, shape, size, options = {}) {
   const { audio, video } = shape;
   const joining = (size + 1) / JOINS_PER_SECOND + 3;
   const {
     code,
     summary,
     machine: windows,
-  } = await healthy(`name: sfu
+  } = await healthy(
+    `name: sfu
 ${target}
 duration: ${Math.ceil(joining) + SECONDS + 3}s
 ${room(shape, size)}media: { audio: ${audio}, video: ${video} }
 join: { per_second: ${JOINS_PER_SECOND} }
-`);
+`,
+    options,
+  );
   // Who does not count himself is counted by the bots.
   const steady = windows
     .filter(({ t_ms, server }) => t_ms > 1000 * joining + 3000 && server)
@@ -200,10 +205,29 @@ async function measure(name, shape, size) {
   return row;
 }
 
+/** All rounds of a shape and size by this build and by an older one, in turn. */
+async function compare(name, shape, size) {
+  const [ours, olds] = [[], []];
+  for (let round = 0; round < ROUNDS; round++)
+    for (const [runs, options] of [
+      [olds, { binary: BEFORE }],
+      [ours, {}],
+    ])
+      runs.push(await run("serve: { cpus: [0] }", shape, size, options));
+  const ratio = median(ours.map((run, round) => run.us / olds[round].us));
+  const row = { shape: name, size, us: us(ours), before_us: us(olds), ratio };
+  row.delivered = wholly(ours);
+  row.runs = { ours, olds };
+  row.holds = row.delivered && ratio <= MOST.before;
+  return row;
+}
+
 function print(row) {
   const parts = [`${row.us.toFixed(2)} µs a packet`];
   if (row.floor_us)
     parts.push(`floor ${row.floor_us.toFixed(2)}: ${row.ratio.toFixed(2)}`);
+  if (row.before_us)
+    parts.push(`before ${row.before_us.toFixed(2)}: ${row.ratio.toFixed(3)}`);
   if (row.janus_us) {
     const lacks = row.janus_delivered ? "" : " (NOT all delivered)";
     const times = (1 / row.of_janus).toFixed(1);
@@ -216,17 +240,19 @@ function print(row) {
 
 const before = loadavg();
 const wanted = process.argv.slice(2);
-const peer = version();
-console.log(
-  peer ? `beside Janus ${peer}` : `Janus is not installed: ${INSTALL}`,
-);
+const peer = BEFORE ? null : version();
+if (BEFORE) console.log(`beside ${BEFORE}`);
+else
+  console.log(
+    peer ? `beside Janus ${peer}` : `Janus is not installed: ${INSTALL}`,
+  );
 const rows = [];
 for (const [name, shape] of Object.entries(SHAPES)) {
   for (const size of shape.subscribers ?? shape.people) {
     const asked = [name, `${name}/${size}`];
     if (wanted.length > 0 && !asked.some((one) => wanted.includes(one)))
       continue;
-    rows.push(await measure(name, shape, size));
+    rows.push(await (BEFORE ? compare : measure)(name, shape, size));
     print(rows.at(-1));
   }
   const of = (size) =>
@@ -242,7 +268,10 @@ for (const [name, shape] of Object.entries(SHAPES)) {
   }
 }
 mkdirSync("target/bench", { recursive: true });
-const ok = peer !== null && rows.length > 0 && rows.every((row) => row.holds);
+const ok =
+  (BEFORE || peer !== null) &&
+  rows.length > 0 &&
+  rows.every((row) => row.holds);
 const report = {
   machine: machine(before),
   janus: peer,
