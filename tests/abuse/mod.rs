@@ -10,3 +10,30 @@ mod grants;
 mod memory;
 mod offers;
 mod silence;
+
+use crate::target::Server;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The secret of the key `ours` of [`server_with_keys`].
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// A server that wants tokens of the key `ours`.
+fn server_with_keys() -> Server {
+    Server::with(&format!("keys: {{ ours: \"{SECRET}\" }}\n"))
+}
+
+/// Seconds since the Unix epoch.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// A token of an identity with these grants of rooms, that holds so many seconds.
+fn token(identity: &str, video: Value, seconds: u64) -> String {
+    let mut claims =
+        json!({ "iss": "ours", "sub": identity, "exp": unix_s() + seconds, "video": video });
+    claims["video"]["roomJoin"] = json!(true);
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap()
+}

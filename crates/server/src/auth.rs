@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::frame::NamedError;
+use wire::room::MediaKind;
 use wire::{ErrorCode, RoomError};
 
 /// Fewest characters of a key's secret.
@@ -144,9 +145,15 @@ impl Grants {
         }
     }
 
-    /// Whether a track of this name may be sent.
-    pub fn may_publish_track(&self, name: &str) -> bool {
-        let listed = |list: &Vec<String>| list.iter().any(|source| source == name);
+    /// Whether a track of this name and kind may be sent. A list of sources names devices, and a device has a kind: a
+    /// picture that calls itself `microphone` is none.
+    pub fn may_publish_track(&self, name: &str, kind: MediaKind) -> bool {
+        let of_kind = match name {
+            "camera" | "screen_share" => kind == MediaKind::Video,
+            "microphone" | "screen_share_audio" => kind == MediaKind::Audio,
+            _ => true,
+        };
+        let listed = |list: &Vec<String>| of_kind && list.iter().any(|source| source == name);
         self.can_publish && self.publish_sources.as_ref().is_none_or(listed)
     }
 
@@ -462,7 +469,9 @@ mod tests {
         assert_eq!(grants.name.as_deref(), Some("Ada"));
         assert!(grants.can_join && grants.can_create && grants.can_publish && grants.can_subscribe);
         assert!(!grants.can_moderate && !grants.can_list && !grants.sockets.admin);
-        assert!(grants.may_publish_track("microphone") && !grants.may_publish_track("camera"));
+        assert!(grants.may_publish_track("microphone", MediaKind::Audio));
+        assert!(!grants.may_publish_track("microphone", MediaKind::Video));
+        assert!(!grants.may_publish_track("camera", MediaKind::Video));
         assert!(grants.holds_in("garden") && !grants.holds_in("cellar"));
         let sockets = &grants.sockets;
         assert!(sockets.may_subscribe("chat.a") && sockets.may_subscribe("news"));

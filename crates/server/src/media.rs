@@ -55,6 +55,13 @@ pub(crate) struct MediaHandle {
 }
 
 impl MediaHandle {
+    /// Of no thread: what it is told is forgotten.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        let waker = Arc::new(Waker::new().unwrap());
+        Self { commands: sync_channel(1).0, waker, stop: Arc::default() }
+    }
+
     /// Sends a command; they arrive in order.
     pub(crate) fn send(&self, command: Command) {
         self.input(MediaInput::Command(command));

@@ -45,6 +45,12 @@ impl Wake {
 }
 
 impl MixHandle {
+    /// Of no thread: what it is told is forgotten.
+    #[cfg(test)]
+    pub(crate) fn idle() -> Self {
+        Self { commands: sync_channel(1).0, wake: Wake::default(), stop: Arc::default() }
+    }
+
     /// Sends a command; they arrive in order.
     pub(crate) fn send(&self, command: MixCommand) {
         if self.commands.send(command).is_ok() {

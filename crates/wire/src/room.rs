@@ -19,7 +19,7 @@ pub const PEER_OFFER: &str = "room.peer_offer";
 pub const PEER_ANSWER: &str = "room.peer_answer";
 /// Tell another member of a mesh a candidate: [`PeerCandidate`] → nothing.
 pub const PEER_CANDIDATE: &str = "room.peer_candidate";
-/// Put someone out of the room (moderators): [`Remove`] → nothing.
+/// Put someone out of the room, or let them in again (moderators): [`Remove`] → nothing.
 pub const REMOVE: &str = "room.remove";
 /// Let nobody new in, or again somebody (moderators): [`Lock`] → nothing.
 pub const LOCK: &str = "room.lock";
@@ -369,8 +369,12 @@ pub struct PeerCandidate {
 /// Argument of [`REMOVE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
-    /// Who shall go.
+    /// Who shall go. They stay out of the room, by the identity of their token or by their session, until a
+    /// moderator lifts that or the room ends.
     pub participant: String,
+    /// Lets them in again, named by the participant that they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lift: bool,
 }
 
 /// Argument of [`LOCK`].

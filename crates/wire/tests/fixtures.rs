@@ -34,7 +34,7 @@ fn every_fixture_decodes_and_encodes_to_itself() {
             "announced" => same::<Response<room::Announced, RoomError>>(name, value),
             "peer_offer" | "peer_answer" => same::<Request<room::PeerDescription>>(name, value),
             "peer_candidate" => same::<Request<room::PeerCandidate>>(name, value),
-            "remove" => same::<Request<room::Remove>>(name, value),
+            "remove" | "remove_lifted" => same::<Request<room::Remove>>(name, value),
             "lock" => same::<Request<room::Lock>>(name, value),
             "limit" => same::<Request<room::Limit>>(name, value),
             "kick_out" => same::<Request<KickOut>>(name, value),

@@ -179,7 +179,7 @@ export const peerDescription = object({ to: text, sdp: text, tracks: list(answer
 export const peerCandidate = object({ to: text, candidate: text, mid: optional(text) });
 
 /** Argument of `room.remove`. */
-export const remove = object({ participant: text });
+export const remove = object({ participant: text, lift: optional(bool) });
 /** Argument of `room.lock`. */
 export const lock = object({ locked: bool });
 /** Argument of `room.limit`. */

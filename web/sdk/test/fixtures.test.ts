@@ -33,6 +33,7 @@ const shapes: Record<string, Shape<unknown>> = {
   peer_answer: request(wire.call.peerAnswer, wire.peerDescription),
   peer_candidate: request(wire.call.peerCandidate, wire.peerCandidate),
   remove: request(wire.call.remove, wire.remove),
+  remove_lifted: request(wire.call.remove, wire.remove),
   lock: request(wire.call.lock, wire.lock),
   limit: request(wire.call.limit, wire.limit),
   // The socket client's own words; it decodes them itself.

@@ -216,13 +216,13 @@ impl Room {
         Ok(())
     }
 
-    /// A moderator mutes anyone's track, or releases it: nothing of it is passed on meanwhile.
+    /// A moderator mutes anyone's track, or releases it: nothing of it is passed on meanwhile. Returns its kind.
     pub fn silence(
         &mut self,
         track: TrackKey,
         on: bool,
         effects: &mut Effects,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Kind, Refusal> {
         let owner = self.owner(track).map(|(owner, _)| owner.key).ok_or(Refusal::UnknownTrack)?;
         let passes = self.lines.contains_key(&track);
         let mixed = self.setup.audio == Topology::Mcu;
@@ -231,7 +231,7 @@ impl Room {
         let known =
             person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
         if known.silenced == on {
-            return Ok(());
+            return Ok(known.kind);
         }
         // Released, it stays muted until its publisher wants to be heard again.
         known.silenced = on;
@@ -242,8 +242,9 @@ impl Room {
                 effects.mixers.push((shard, MixCommand::Silence { track, on }));
             }
         }
+        let kind = known.kind;
         effects.notices.push(Notice::All(Change::TrackChanged(owner, known.clone())));
-        Ok(())
+        Ok(kind)
     }
 }
 

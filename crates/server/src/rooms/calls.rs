@@ -1,14 +1,16 @@
 //! What sockets ask for: the calls of [`wire::room`].
 
+use super::decisions::Subject;
 use super::moderation::may_moderate;
-use super::notices::{participant_id, participant_info, person_key, track_id, track_key};
-use super::{Cell, Member, Rooms, Seat, locked};
-use crate::auth::Grants;
+use super::notices::{
+    media_kind, participant_id, participant_info, person_key, track_id, track_key,
+};
+use super::{Cell, Member, Rooms, Seat, State, locked};
 use crate::control::ControlInput;
 use crate::socket::{Application, RoomRow, Socket};
 use engine::room::{Effects, Person, Published, Refusal};
 use engine::{PersonKey, TrackKey};
-use rtp::negotiated::Direction;
+use rtp::negotiated::{Direction, Negotiated};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -19,8 +21,8 @@ use tokio::sync::oneshot;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, Permissions,
-    Preset, Resume, Resumed, Slots, VideoTopology,
+    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, OfferedTrack,
+    Permissions, Preset, Resume, Resumed, Slots, VideoTopology,
 };
 use wire::{ErrorCode, RoomError};
 
@@ -159,21 +161,71 @@ fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
     Err(RoomError::new(ErrorCode::KindConflict, text))
 }
 
-/// Whether someone may send tracks of these names.
-pub(super) fn check_tracks<'a>(
-    grants: &Grants,
-    mut names: impl Iterator<Item = &'a str>,
+/// Whether a participant may send these tracks. What they send already goes on when their token expires; what is new
+/// needs a token whose time is not over.
+pub(super) fn check_tracks(
+    seat: &Seat,
+    state: &mut State,
+    tracks: &[OfferedTrack],
 ) -> Result<(), RoomError> {
-    match names.find(|name| !grants.may_publish_track(name)) {
+    let person = state.room.person(seat.person).ok_or(Refusal::UnknownPerson).map_err(refused)?;
+    let is_new = |track: &&OfferedTrack| !person.tracks.iter().any(|known| known.mid == track.mid);
+    let new = tracks.iter().filter(is_new).count() > 0;
+    let member = state.members.get_mut(&seat.person).ok_or(Refusal::UnknownPerson);
+    let member = member.map_err(refused)?;
+    if new {
+        member.renew(&seat.cell.id);
+        if member.grants.is_expired() {
+            let text = "the token is expired: send a fresh one by #authenticate, then offer again";
+            return Err(RoomError::new(ErrorCode::BadToken, text));
+        }
+    }
+    let refused = |track: &&OfferedTrack| !member.grants.may_publish_track(&track.name, track.kind);
+    match tracks.iter().find(refused) {
         None => Ok(()),
-        Some(name) => {
-            let text = format!("the token does not allow to send {name:?}: ask for another");
+        Some(OfferedTrack { name, kind, .. }) => {
+            let kind = kind.as_str();
+            let text =
+                format!("the token does not allow to send {name:?} as {kind}: ask for another");
             Err(RoomError::new(ErrorCode::NotAllowed, text))
         }
     }
 }
 
+/// A track is of the kind that its line has: what a token allows goes by the kind.
+fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), RoomError> {
+    let differs = |track: &&OfferedTrack| {
+        let line = negotiated.line(&track.mid);
+        line.is_some_and(|line| media_kind(line.codec.kind()) != track.kind)
+    };
+    let Some(track) = tracks.iter().find(differs) else { return Ok(()) };
+    let (mid, kind) = (&track.mid, track.kind.as_str());
+    let text = format!("the line {mid:?} does not carry {kind}: say the kind that its m= line has");
+    Err(RoomError::new(ErrorCode::BadSdp, text))
+}
+
 impl Cell {
+    /// Tracks that came after a moderator silenced their kind begin silenced: a new line, or joining again, undoes
+    /// no decision.
+    pub(super) fn keep_silent<'a>(
+        &self,
+        state: &mut State,
+        person: PersonKey,
+        published: impl Iterator<Item = &'a Published>,
+        effects: &mut Effects,
+    ) {
+        let subject = state.members.get(&person).and_then(Subject::of);
+        for Published { key, .. } in published {
+            let tracks = state.room.person(person).map_or(&[][..], |person| &person.tracks);
+            // A track that was there already has another key.
+            let Some(track) = tracks.iter().find(|track| track.key == *key) else { continue };
+            if state.decisions.is_silenced(subject.as_ref(), track.kind) {
+                // It is there: it was found just now.
+                let _ = state.room.silence(*key, true, effects);
+            }
+        }
+    }
+
     /// Whether media of these kinds passes through the server here.
     fn check_media(&self, kinds: impl Iterator<Item = MediaKind>) -> Result<(), RoomError> {
         for kind in kinds {
@@ -209,6 +261,11 @@ impl Rooms {
             let mut state = locked(&cell.state);
             if state.ended {
                 continue; // The last one left this moment: it is out of the table, or will be.
+            }
+            let subject = Subject::new(grants.identity.as_deref(), join.session.as_deref());
+            if state.decisions.is_removed(subject.as_ref()) {
+                let text = "a moderator removed you from this room: ask one to let you in again";
+                return Err(RoomError::new(ErrorCode::NotAllowed, text));
             }
             let mut effects = Effects::default();
             let (name, shard) = (join.name.trim().to_owned(), self.place(&state.room));
@@ -254,16 +311,16 @@ impl Rooms {
         let seat = seat(socket)?;
         let (cell, person) = (&seat.cell, seat.person);
         let (shard, can_subscribe) = {
-            let state = locked(&cell.state);
+            let mut state = locked(&cell.state);
             let member = state.members.get(&person).ok_or(Refusal::UnknownPerson);
             let member = member.map_err(refused)?;
             if member.session != offer.session {
                 let text = "this offer is of another page than the one that joined: join again";
                 return Err(RoomError::new(ErrorCode::OfferConflict, text));
             }
-            let names = offer.tracks.iter().map(|track| track.name.as_str());
-            check_tracks(&member.grants, names)?;
-            (member.shard, member.grants.can_subscribe)
+            let found = (member.shard, member.grants.can_subscribe);
+            check_tracks(&seat, &mut state, &offer.tracks)?;
+            found
         };
         cell.check_media(offer.tracks.iter().map(|track| track.kind))?;
         if offer.sdp.len() > self.limits.sdp_bytes {
@@ -294,6 +351,7 @@ impl Rooms {
         if !can_subscribe {
             negotiated.lines.retain(|line| line.direction != Direction::Send);
         }
+        check_kinds(&offer.tracks, &negotiated)?;
         let published: Vec<Published> = offer
             .tracks
             .iter()
@@ -308,6 +366,7 @@ impl Rooms {
         let mut effects = Effects::default();
         let keys = state.room.negotiated(person, &negotiated, &published, &mut effects);
         let keys = keys.map_err(refused)?;
+        cell.keep_silent(&mut state, person, published.iter(), &mut effects);
         cell.apply(&mut state, effects, LeaveReason::Left);
         drop(state);
         let tracks = published.into_iter().zip(keys);
@@ -340,13 +399,16 @@ impl Rooms {
         let has = |person: &&Person| person.tracks.iter().any(|known| known.key == track);
         let owner = state.room.people().iter().find(has).map(|person| person.key);
         let owner = owner.ok_or(Refusal::UnknownTrack).map_err(refused)?;
-        let muted = if owner == seat.person {
-            state.room.mute(seat.person, track, mute.muted, &mut effects)
+        if owner == seat.person {
+            state.room.mute(owner, track, mute.muted, &mut effects).map_err(refused)?;
         } else {
-            may_moderate(&state, seat.person)?;
-            state.room.silence(track, mute.muted, &mut effects)
-        };
-        muted.map_err(refused)?;
+            may_moderate(&seat, &mut state)?;
+            let kind = state.room.silence(track, mute.muted, &mut effects).map_err(refused)?;
+            let subject = state.members.get(&owner).and_then(Subject::of);
+            if state.decisions.silence(subject, kind, mute.muted) {
+                self.metrics.dropped("rooms", "decision_forgotten");
+            }
+        }
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)
     }
@@ -354,6 +416,11 @@ impl Rooms {
     fn resume(&self, socket: &Arc<Socket>, resume: &Resume) -> Answered {
         let gone = || RoomError::new(ErrorCode::Gone, "that participant is gone: join again");
         let person = person_key(&resume.participant).ok_or_else(gone)?;
+        if seat(socket).is_ok_and(|seat| seat.person != person) {
+            // The seat that it has would be held by nobody.
+            let text = "this socket is in a room already: call room.leave first";
+            return Err(RoomError::new(ErrorCode::BadRequest, text));
+        }
         let cell = self.cell_of(person).filter(|cell| cell.id == resume.room);
         let cell = cell.ok_or_else(gone)?;
         let mut state = locked(&cell.state);

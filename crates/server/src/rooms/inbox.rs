@@ -82,7 +82,7 @@ impl Rooms {
     }
 
     /// Whoever was lost for too long leaves.
-    fn sweep(&self, now: Instant) {
+    pub(super) fn sweep(&self, now: Instant) {
         let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
             let over = |since: Option<Instant>| {
@@ -90,8 +90,14 @@ impl Rooms {
             };
             let lost: Vec<(PersonKey, LeaveReason)> = locked(&cell.state)
                 .members
-                .iter()
+                .iter_mut()
                 .filter_map(|(person, member)| {
+                    if !member.is_held(*person) {
+                        // No call leaves such a seat. If one ever does, it ends like any lost one.
+                        self.metrics.dropped("rooms", "seat_not_held");
+                        tracing::error!(room = cell.id, ?person, "nobody holds this seat");
+                        (member.socket, member.socket_lost) = (None, Some(now));
+                    }
                     if over(member.socket_lost) {
                         Some((*person, LeaveReason::SignalingLost))
                     } else if over(member.media_lost) {

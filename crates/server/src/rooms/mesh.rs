@@ -6,7 +6,7 @@ use super::notices::{participant_id, person_key, track_id};
 use super::{Rooms, locked};
 use crate::socket::Socket;
 use engine::TrackKey;
-use engine::room::{Effects, Published, Refusal};
+use engine::room::{Effects, Published};
 use rtp::negotiated::Kind;
 use std::sync::Arc;
 use wire::event::LeaveReason;
@@ -41,11 +41,11 @@ impl Rooms {
             })
             .collect();
         let mut state = locked(&seat.cell.state);
-        let member = state.members.get(&seat.person).ok_or(Refusal::UnknownPerson);
-        let names = announce.tracks.iter().map(|track| track.name.as_str());
-        check_tracks(&member.map_err(refused)?.grants, names)?;
+        check_tracks(&seat, &mut state, &announce.tracks)?;
         let mut effects = Effects::default();
         let keys = state.room.announce(seat.person, &announced, &mut effects).map_err(refused)?;
+        let published = announced.iter().map(|(published, _)| published);
+        seat.cell.keep_silent(&mut state, seat.person, published, &mut effects);
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         drop(state);
         let tracks = announced.into_iter().zip(keys);
@@ -102,6 +102,11 @@ impl Rooms {
             return Err(RoomError::new(ErrorCode::KindConflict, text));
         }
         let state = locked(&cell.state);
+        let grants = state.members.get(&seat.person).map(|member| &member.grants);
+        if !grants.is_some_and(|grants| grants.can_publish || grants.can_subscribe) {
+            let text = "the token allows neither to send nor to receive: ask for another";
+            return Err(RoomError::new(ErrorCode::NotAllowed, text));
+        }
         let other = person_key(to)
             .filter(|other| *other != seat.person && state.members.contains_key(other));
         let Some(other) = other else {

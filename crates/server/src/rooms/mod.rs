@@ -7,11 +7,14 @@
 //! `mesh` passes descriptions on between members, `moderation` is what some may do to others.
 
 mod calls;
+mod decisions;
 mod inbox;
 mod mesh;
 mod moderation;
 mod notices;
 mod quality;
+#[cfg(test)]
+mod tests;
 
 use crate::auth::{Auth, Grants};
 use crate::config::Limits;
@@ -103,6 +106,7 @@ struct State {
     log: Log,
     members: HashMap<PersonKey, Member>,
     history: quality::History,
+    decisions: decisions::Decisions,
     /// Nobody may come in any more: the room is out of the table.
     ended: bool,
 }
@@ -119,6 +123,30 @@ struct Member {
     socket_lost: Option<Instant>,
     media_lost: Option<Instant>,
     last_sample: Option<quality::Sample>,
+}
+
+impl Member {
+    /// Whether a live socket holds the seat, or a deadline ends it: else nobody could ever leave it.
+    fn is_held(&self, person: PersonKey) -> bool {
+        let holds = |socket: &Arc<Socket>| {
+            socket.state_of::<Seat>().is_some_and(|seat| seat.person == person)
+        };
+        self.socket.as_ref().map_or(self.socket_lost.is_some(), holds)
+    }
+
+    /// A fresh token that the same participant sent by `#authenticate` takes the place of an expired one.
+    fn renew(&mut self, room: &str) {
+        if !self.grants.is_expired() {
+            return;
+        }
+        let fresh = self.socket.as_ref().and_then(|socket| socket.grants());
+        let same = |fresh: &Arc<Grants>| {
+            fresh.can_join && fresh.holds_in(room) && fresh.identity == self.grants.identity
+        };
+        if let Some(fresh) = fresh.filter(|fresh| !fresh.is_expired()).filter(same) {
+            self.grants = (*fresh).clone();
+        }
+    }
 }
 
 /// A socket's participant.
@@ -220,6 +248,7 @@ impl Rooms {
                 log: Log::default(),
                 members: HashMap::new(),
                 history: quality::History::default(),
+                decisions: decisions::Decisions::default(),
                 ended: false,
             }),
         });

@@ -33,7 +33,8 @@ pub(super) fn person_key(id: &str) -> Option<PersonKey> {
     id.strip_prefix("p-")?.parse().ok().map(PersonKey)
 }
 
-fn kind(kind: Kind) -> MediaKind {
+/// A kind of media on the wire.
+pub(super) fn media_kind(kind: Kind) -> MediaKind {
     match kind {
         Kind::Audio => MediaKind::Audio,
         Kind::Video => MediaKind::Video,
@@ -43,7 +44,7 @@ fn kind(kind: Kind) -> MediaKind {
 fn track_info(track: &Track) -> TrackInfo {
     TrackInfo {
         id: track_id(track.key),
-        kind: kind(track.kind),
+        kind: media_kind(track.kind),
         name: track.name.clone(),
         muted: track.muted,
         silenced: track.silenced,

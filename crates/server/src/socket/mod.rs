@@ -283,7 +283,8 @@ impl<A: Application> Sockets<A> {
         let _ = tokio::time::timeout(self.options.close_grace * 3, gone).await;
     }
 
-    fn new_socket(&self, remote: SocketAddr) -> Arc<Socket> {
+    /// A client's socket before its handshake.
+    pub(crate) fn new_socket(&self, remote: SocketAddr) -> Arc<Socket> {
         Arc::new(Socket {
             id: self.next_id.fetch_add(1, Relaxed),
             public_id: random_id(),
