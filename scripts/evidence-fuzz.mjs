@@ -17,6 +17,8 @@ import { BINARY, finish, keeper, loadavg } from "./evidence.mjs";
 const SECONDS = Number(process.env.MOIM_FUZZ_SECONDS ?? 1200);
 /** Most bytes of a target's corpus that are checked in: the sum stays below 1 MiB (tests/fuzz.rs). */
 const CORPUS_BYTES = 48 << 10;
+/** Most inputs of a target that are checked in, beside those with a name. */
+const CORPUS_INPUTS = 60;
 const WORK = "target/fuzz/work";
 const targets = readdirSync("fuzz/corpus").sort();
 const atOnce = Math.min(cpus().length, targets.length);
@@ -109,13 +111,16 @@ async function keep(name) {
     readFileSync(join(merged, file)),
   );
   inputs.sort((a, b) => a.length - b.length);
+  // Small and large ones alike.
+  const step = Math.max(1, inputs.length / CORPUS_INPUTS);
   let bytes = 0;
   const named = new Set(
     readdirSync(home).filter((file) => !/^[0-9a-f]{16}$/.test(file)),
   );
   for (const file of readdirSync(home))
     if (!named.has(file)) rmSync(join(home, file));
-  for (const input of inputs) {
+  for (let at = 0; at < inputs.length; at += step) {
+    const input = inputs[Math.floor(at)];
     bytes += input.length;
     if (bytes > CORPUS_BYTES) break;
     const digest = createHash("sha256")
