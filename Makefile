@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp bench-bots bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -67,6 +67,9 @@ evidence-shards: build ## two shards: an even load, and what the second adds to 
 
 evidence-tcp: build ## study A's largest session by TCP: one speed, near that of UDP (10 min)
 	@scripts/evidence-tcp.sh
+
+evidence-fuzz: ## whatever reads bytes of strangers, fuzzed on a nightly toolchain (20 min, goes on where it stopped)
+	@scripts/evidence-fuzz.sh
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh

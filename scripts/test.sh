@@ -59,6 +59,16 @@ runner "Rust tests" cargo \
   scripts/in-namespace.sh cargo test --release --locked --workspace --no-fail-fast
 part "no warnings (clippy)" \
   cargo clippy --release --locked --workspace --all-targets -- -D warnings
+# Lists of known faults come from outside: where one cannot be had, that is a skip, not a pass.
+for list in npm crates; do
+  printf -- '--- known faults: %s\n' "$list"
+  scripts/advisories.sh "$list"
+  case $? in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) && printf 'FAILED: known faults: %s\n' "$list" ;;
+  esac
+done
 runner "the same over two shards" cargo \
   env MOIM_SHARDS=2 scripts/in-namespace.sh \
   cargo test --release --locked --workspace --test integration -- bad_input refusals witness

@@ -3,12 +3,14 @@
 mod abuse;
 mod bad_input;
 mod cli;
+mod fuzz;
 mod house;
 mod paths;
 mod peer;
 mod readme;
 mod refusals;
 mod slot_pool;
+mod supply;
 mod target;
 mod virtual_time;
 mod witness;

@@ -83,22 +83,24 @@ pub(crate) fn parse(text: &str, problems: &mut Vec<Problem>) -> Result<Option<No
         let at = Position { line, column: 1 };
         return Err(Problem::at(at, "", "a NUL character", "is this a text file?"));
     }
+    let last_line = 1 + text.matches(['\n', '\r']).count() - text.matches("\r\n").count();
     let mut builder = Builder { stack: Vec::new(), root: None, documents: 0, problems };
     for event in Parser::new_from_str(text) {
         match event {
-            Ok((event, span)) => builder.take(event, position(span.start))?,
+            Ok((event, span)) => builder.take(event, position(span.start, last_line))?,
             Err(error) => {
                 let what = format!("not valid YAML: {}", error.info());
                 let cure = "check indentation, quotes and brackets here and on the line before";
-                return Err(Problem::at(position(*error.marker()), "", what, cure));
+                return Err(Problem::at(position(*error.marker(), last_line), "", what, cure));
             }
         }
     }
     Ok(builder.root)
 }
 
-fn position(marker: Marker) -> Position {
-    Position { line: marker.line().max(1), column: marker.col() + 1 }
+/// What the parser finds at the end, it sometimes puts one line after the last.
+fn position(marker: Marker, last_line: usize) -> Position {
+    Position { line: marker.line().clamp(1, last_line), column: marker.col() + 1 }
 }
 
 enum Open {

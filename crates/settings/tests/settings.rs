@@ -178,6 +178,7 @@ fn what_yaml_allows_and_this_does_not_is_told() {
         ("name: x\n[a]: b\n", "plan.yaml:2:1: a list as a key; keys are plain names"),
         ("name: x\nbind: [::1]:7880\n", "plan.yaml:2:"),
         ("name: \"x\nshare: 1", "not valid YAML"),
+        ("name: x\nshare", "plan.yaml:2:1: not valid YAML"),
         ("name: x\n\tshare: 1\n", "not valid YAML"),
         ("name: x\0", "plan.yaml:1:1: a NUL character"),
     ];

@@ -13,5 +13,5 @@ mod tap;
 
 pub use fixed::{Fixed, FixedPeer};
 pub use ice_dtls::{Event, IceDtls, Offer, OfferLine, Output, Shared, TransportError, VideoFormat};
-pub use sdp::{MAX_SDP_BYTES, MAX_SDP_LINES};
+pub use sdp::{MAX_SDP_BYTES, MAX_SDP_LINES, as_preferred, negotiated};
 pub use tap::KeysTaken;

@@ -89,7 +89,7 @@ fn offers_red(section: &[&str]) -> bool {
 
 /// The answer with what the offer has first in front, on lines that offer RED: who offers sends what
 /// the answer names first.
-pub(crate) fn as_preferred(offer: &str, answer: String) -> String {
+pub fn as_preferred(offer: &str, answer: String) -> String {
     if !offer.contains(" red/") {
         return answer;
     }
@@ -169,7 +169,7 @@ fn turned(direction: Direction) -> Direction {
 }
 
 /// Reads what `answer` accepts of `offer`, as seen by the answering side or by the offering one.
-pub(crate) fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
+pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
     let offered = sections(offer);
     let mut result = Negotiated::default();
     for (index, section) in sections(answer).iter().enumerate() {

@@ -71,6 +71,9 @@ impl ErrorCode {
     }
 }
 
+/// Longest message of a [`RoomError`], in bytes. Some quote what the client sent, and an answer must not grow with it.
+pub const MAX_MESSAGE_BYTES: usize = 512;
+
 /// The error of an answer: `{"name": "RoomError", "code": …, "message": …}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomError {
@@ -83,9 +86,15 @@ pub struct RoomError {
 }
 
 impl RoomError {
-    /// An error with its code and a sentence that names cause and cure.
+    /// An error with its code and a sentence that names cause and cure, cut to [`MAX_MESSAGE_BYTES`].
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { name: "RoomError".into(), code, message: message.into() }
+        let mut message = message.into();
+        if message.len() > MAX_MESSAGE_BYTES {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES - '…'.len_utf8()));
+            message.push('…');
+            message.shrink_to_fit();
+        }
+        Self { name: "RoomError".into(), code, message }
     }
 }
 

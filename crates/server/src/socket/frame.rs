@@ -10,7 +10,7 @@ use wire::frame::{Request, Response};
 
 /// What a client sent in one packet, borrowed from its frame.
 #[derive(Debug)]
-pub(crate) enum Packet<'a> {
+pub enum Packet<'a> {
     /// An invoke or a transmit.
     Request(Incoming<'a>),
     /// The answer to an invoke of the server.
@@ -24,15 +24,18 @@ pub(crate) enum Packet<'a> {
 
 /// An invoke (with a call id) or a transmit. The fields of [`wire::frame::Request`], borrowed.
 #[derive(Debug)]
-pub(crate) struct Incoming<'a> {
+pub struct Incoming<'a> {
+    /// The procedure or event.
     pub event: Cow<'a, str>,
+    /// Its argument.
     pub data: Option<&'a RawValue>,
+    /// The call id; none for a transmit.
     pub cid: Option<u64>,
 }
 
 /// A packet or frame that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Bad {
+pub struct Bad {
     /// The reason under which it is counted.
     pub reason: &'static str,
     /// Whom to answer, where that can be told.
@@ -55,12 +58,15 @@ pub(crate) mod reason {
     pub const LATE_ANSWER: &str = "late_answer";
 }
 
-type Taken<'a> = Result<Packet<'a>, Bad>;
+/// A packet, or what is wrong with it.
+pub type Taken<'a> = Result<Packet<'a>, Bad>;
 
 /// The packets of a frame: one without an array around it is the usual case and takes no list.
 #[derive(Debug)]
-pub(crate) enum Packets<'a> {
+pub enum Packets<'a> {
+    /// The frame is the packet.
     One(Option<Taken<'a>>),
+    /// The packets of an array, unread.
     Many(std::vec::IntoIter<&'a RawValue>),
 }
 
@@ -77,7 +83,10 @@ impl<'a> Iterator for Packets<'a> {
 
 /// Takes a frame apart: one packet, or those of an array. An array's good packets survive its bad
 /// ones.
-pub(crate) fn packets(text: &str) -> Result<Packets<'_>, Bad> {
+///
+/// # Errors
+/// The frame is no JSON.
+pub fn packets(text: &str) -> Result<Packets<'_>, Bad> {
     let not_json = |error: serde_json::Error| Bad {
         reason: reason::NOT_JSON,
         cid: None,
@@ -246,6 +255,15 @@ mod tests {
         ] {
             assert_eq!(one(text).unwrap_err().cid, cid, "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_does_not_grow_with_the_mistake_that_it_quotes() {
+        let text = format!(r#"{{"event":"a","cid":5,"rid":"{}"}}"#, "\u{7f}".repeat(100_000));
+        let bad = one(&text).unwrap_err();
+        assert_eq!(bad.cid, Some(5));
+        let answer = failure(5, &RoomError::new(wire::ErrorCode::BadRequest, bad.message));
+        assert!(answer.as_str().len() < 2048, "{} bytes", answer.as_str().len());
     }
 
     #[test]

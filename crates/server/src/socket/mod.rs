@@ -7,7 +7,7 @@
 
 mod builtin;
 mod calls;
-mod frame;
+pub mod frame;
 mod hub;
 mod outbox;
 mod session;
