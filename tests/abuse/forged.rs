@@ -57,6 +57,10 @@ fn ada_connects(server: &Server, forge: impl Fn(&Peer, [String; 2]) -> Forged) {
     });
 }
 
+fn strangers() -> impl Iterator<Item = UdpSocket> {
+    (0..20).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+}
+
 /// What is forged: from where, and which user fragments it names.
 struct Forged {
     sockets: Vec<UdpSocket>,
@@ -67,8 +71,8 @@ struct Forged {
 fn forged_checks_from_a_victims_address_do_not_stop_its_handshake() {
     let server = Server::start("{}");
     ada_connects(&server, |ada, [eve, _]| Forged {
-        // As if ada's address were forged: what comes from there names eve's transport.
-        sockets: vec![ada.own_socket()],
+        // As if ada's address were forged: what comes from there, and from many others, names eve's transport.
+        sockets: [ada.own_socket()].into_iter().chain(strangers()).collect(),
         receivers: vec![eve],
     });
 }
@@ -77,7 +81,7 @@ fn forged_checks_from_a_victims_address_do_not_stop_its_handshake() {
 fn forged_checks_from_many_addresses_do_not_evict_a_victims() {
     let server = Server::start("{}");
     ada_connects(&server, |_, [_, ada]| Forged {
-        sockets: (0..20).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect(),
+        sockets: strangers().collect(),
         receivers: vec![ada],
     });
 }

@@ -508,3 +508,6 @@ fn check_size(sdp: &str) -> Result<(), TransportError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
