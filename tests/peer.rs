@@ -82,6 +82,8 @@ pub struct Seat {
     pub tracks: [String; 2],
     /// His slots: audio, video.
     pub slots: [Mid; 2],
+    /// The server's ICE user fragment towards them: what their checks name.
+    pub ufrag: String,
 }
 
 impl Peer {
@@ -166,7 +168,9 @@ impl Peer {
         let parsed = SdpAnswer::from_sdp_string(&answer.sdp).unwrap();
         peer.rtc.sdp_api().accept_answer(offered.pending, parsed).unwrap();
         let tracks = [0, 1].map(|at| answer.tracks[at].id.clone());
-        (peer, Seat { socket, joined, tracks, slots: offered.slots })
+        let ufrag = answer.sdp.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+        let ufrag = ufrag.to_owned();
+        (peer, Seat { socket, joined, tracks, slots: offered.slots, ufrag })
     }
 
     /// The same socket once more, to send from the peer's own address.

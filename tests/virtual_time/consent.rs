@@ -1,6 +1,7 @@
 //! Checks on a pair in use are answered where packets arrive; the ICE agent hears enough of them.
 
 use super::sinks::Outbox;
+use engine::drops::InDrop;
 use engine::shard::Inbound;
 use engine::{Command, Handled, Now, PersonKey, RoomKey, Shard, ShardIndex};
 use rtp::negotiated::Kind;
@@ -65,6 +66,8 @@ impl Call {
         let offer = self.client.offer(lines, restart).expect("an offer");
         let (answer, negotiated) = self.agent.accept_offer(&offer.sdp).expect("an answer");
         self.client.accept_answer(&answer).expect("agreed");
+        let responder = Box::new(self.agent.credentials());
+        self.command(Command::Expect { person: PERSON, responder });
         self.command(Command::Lines { person: PERSON, room: RoomKey(1), negotiated });
     }
 
@@ -199,17 +202,30 @@ fn nobody_forges_a_check() {
     let mut call = Call::begin();
     call.connect();
     call.run(Duration::from_secs(10));
-    // Each 100 ms from the person's own address: to be heard of the agent, and to keep it from hearing him.
-    let forged =
-        [&[0, 1, 0, 8, 0x21, 0x12, 0xA4, 0x42][..], &[9; 12], &[0, 6, 0, 3, 97, 58, 98, 0]];
-    let forged = forged.concat();
+    // Each 100 ms from the participant's own address: to be heard of the agent, and to keep it from hearing them.
+    let own = call.agent.credentials().local_ufrag().to_owned();
+    let forged = |name: &str| {
+        let pad = vec![0; name.len().next_multiple_of(4) - name.len()];
+        let len = name.len() as u8;
+        let head = [0, 1, 0, 4 + len + pad.len() as u8, 0x21, 0x12, 0xA4, 0x42];
+        [&head[..], &[9; 12], &[0, 6, 0, len], name.as_bytes(), &pad].concat()
+    };
+    let checks = [
+        (forged("a:b"), InDrop::UnknownFragment),
+        (forged(&format!("{own}:b")), InDrop::CheckNotAuthentic),
+    ];
     let mut sink = Outbox::with_control();
     for _ in 0..600 {
-        let come = Inbound { source: address(false).into(), data: &forged, arrival: call.now };
-        let time = call.time();
-        assert_eq!(call.shard.handle_datagram(time, &come, &mut sink), Handled::Control);
+        for (forged, reason) in &checks {
+            let come = Inbound { source: address(false).into(), data: forged, arrival: call.now };
+            let time = call.time();
+            let handled = call.shard.handle_datagram(time, &come, &mut sink);
+            assert_eq!(handled, Handled::Dropped(*reason));
+        }
         call.run(Duration::from_millis(100));
     }
+    let (answers, up) = sink.into_answers();
+    assert!(answers.is_empty() && up.is_empty());
     assert!(call.agent_events.is_empty(), "{:?}", call.agent_events);
     assert!(call.answered >= 8);
 }

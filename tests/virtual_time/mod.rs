@@ -13,4 +13,5 @@ mod reports;
 mod rooms;
 mod sinks;
 mod speakers;
+mod strangers;
 mod world;

@@ -3,7 +3,7 @@
 use engine::limits::MAX_DATAGRAM;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
-use engine::{Command, Priority, ShardIndex, Sink, TrackKey};
+use engine::{Command, PersonKey, Priority, ShardIndex, Sink, TrackKey};
 use rtp::TransportAddress;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,8 +40,8 @@ pub(super) struct Outbox {
     pub(super) within: Vec<(ShardIndex, Within)>,
     pub(super) frames: Vec<MixFrame>,
     pub(super) mixed: Vec<MixedPacket>,
-    /// STUN and DTLS for the agent, where any may come.
-    up: Option<Vec<Vec<u8>>>,
+    /// STUN and DTLS for the agent and whose it is, where any may come.
+    pub(super) up: Option<Vec<(PersonKey, Vec<u8>)>>,
 }
 
 impl Outbox {
@@ -57,8 +57,8 @@ impl Outbox {
 
     /// What leaves, and what goes up.
     pub(super) fn into_answers(self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let out = self.out.into_iter().map(|(_, data)| data).collect();
-        (out, self.up.unwrap_or_default())
+        let up = self.up.unwrap_or_default().into_iter().map(|(_, data)| data).collect();
+        (self.out.into_iter().map(|(_, data)| data).collect(), up)
     }
 }
 
@@ -109,8 +109,8 @@ impl Sink for Outbox {
         true
     }
 
-    fn control(&mut self, _source: TransportAddress, data: &[u8]) {
-        self.up.as_mut().expect("bots here send media only").push(data.to_vec());
+    fn control(&mut self, person: PersonKey, _: TransportAddress, data: &[u8]) {
+        self.up.as_mut().expect("bots here send media only").push((person, data.to_vec()));
     }
 }
 
@@ -166,7 +166,7 @@ impl Sink for Kept {
         panic!("nothing is mixed");
     }
 
-    fn control(&mut self, _: TransportAddress, _: &[u8]) {
+    fn control(&mut self, _: PersonKey, _: TransportAddress, _: &[u8]) {
         panic!("bots here send media only");
     }
 }

@@ -22,7 +22,8 @@ pub struct TrackKey(pub u64);
 pub struct ShardIndex(pub u16);
 
 /// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin`,
-/// `Credentials` and `Move` by the control thread, after the lines they belong to.
+/// `Credentials` and `Move` by the control thread, after the lines they belong to. `Expect` and `Forget` are the
+/// control thread's too, and stand around all of these.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// The lines a person agreed on; the first time this makes the person, later it adds lines.
@@ -33,6 +34,19 @@ pub enum Command {
         room: RoomKey,
         /// All lines, old and new.
         negotiated: Negotiated,
+    },
+    /// An offer was answered: checks signed with these credentials of this side are a participant's, and DTLS from
+    /// where they came. An ICE restart changes the credentials.
+    Expect {
+        /// Whose checks.
+        person: PersonKey,
+        /// Tells which are authentic.
+        responder: Box<Responder>,
+    },
+    /// A participant's transport is gone: nothing is expected of them any more.
+    Forget {
+        /// Who.
+        person: PersonKey,
     },
     /// ICE and DTLS are up on this side: media can be received.
     Install {

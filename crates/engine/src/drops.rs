@@ -49,6 +49,16 @@ reasons! {
         MixerFull => "mixer_full",
         /// A moderator muted its track.
         Silenced => "silenced",
+        /// STUN that is no whole binding request: no answer is waited for here (ICE-lite).
+        StunNotAsked => "stun_not_asked",
+        /// A connectivity check that names a user fragment of nobody.
+        UnknownFragment => "unknown_fragment",
+        /// A connectivity check whose integrity does not fit.
+        CheckNotAuthentic => "check_not_authentic",
+        /// A connectivity check from the address of another participant who is there.
+        AddressTaken => "address_taken",
+        /// More STUN or DTLS than one participant may send to the control thread.
+        ControlShare => "control_share",
         /// Only padding, sent to probe the path.
         PaddingOnly => "padding_only",
         /// A retransmission of a packet that had come already: a probe, or repaired twice.
@@ -112,9 +122,9 @@ impl<const N: usize> Counters<N> {
 }
 
 /// Counters of datagrams that came in and were discarded.
-pub type InDrops = Counters<16>;
+pub type InDrops = Counters<{ InDrop::ALL.len() }>;
 /// Counters of copies that were discarded.
-pub type OutDrops = Counters<12>;
+pub type OutDrops = Counters<{ OutDrop::ALL.len() }>;
 
 impl InDrops {
     /// Counts one.

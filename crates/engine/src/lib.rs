@@ -5,6 +5,7 @@
 //! back; datagrams come in batches and leave through a [`Sink`] that lends its send buffer.
 #![forbid(unsafe_code)]
 
+mod bucket;
 pub mod command;
 pub mod drops;
 pub mod limits;
@@ -13,6 +14,7 @@ pub mod room;
 pub mod shard;
 mod sink;
 
+pub use bucket::Bucket;
 pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 pub use shard::{Handled, Shard};
 pub use sink::{Now, Priority, Sink};

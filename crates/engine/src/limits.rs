@@ -60,6 +60,19 @@ pub const CPU_ENOUGH_FOR: Duration = Duration::from_secs(1);
 /// A connectivity check goes up to the ICE agent after so long without one. The agent takes who is
 /// silent for 15 s to be gone; checks come each 2.5 to 5 s (RFC 7675 §5.1).
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Addresses that authentic checks of one participant came from and that are remembered.
+pub const ADDRESSES_EACH: usize = 16;
+/// An address stays its participant's until so long after their last authentic check from it: as long as the ICE
+/// agent takes to miss them. Until then nobody else can claim it by a forged source.
+pub const ADDRESS_LASTS: Duration = Duration::from_secs(15);
+/// Connectivity checks of one participant that may go up to the control thread at once…
+pub const CHECKS_AT_ONCE: u32 = 64;
+/// …and a second in the long run. Browsers send up to 20 a second while they look for a pair.
+pub const CHECKS_A_SECOND: u32 = 32;
+/// DTLS datagrams of one participant that may go up to the control thread at once…
+pub const DTLS_AT_ONCE: u32 = 64;
+/// …and a second in the long run. A handshake takes some ten, and repeats them after a second at the soonest.
+pub const DTLS_A_SECOND: u32 = 16;
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.

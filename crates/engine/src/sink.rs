@@ -1,6 +1,6 @@
 //! The engine's view of the outside: time as an argument, and a place for datagrams.
 
-use crate::command::ShardIndex;
+use crate::command::{PersonKey, ShardIndex};
 use crate::mix::MixFrame;
 use crate::shard::{RelayControl, RelayPacket};
 use rtp::TransportAddress;
@@ -54,6 +54,6 @@ pub trait Sink {
     /// A packet of sound for the mixer of this shard; says whether there was room.
     fn mix(&mut self, frame: &MixFrame) -> bool;
 
-    /// A STUN or DTLS datagram: for the control thread.
-    fn control(&mut self, source: TransportAddress, data: &[u8]);
+    /// A STUN or DTLS datagram of a participant: for the control thread.
+    fn control(&mut self, person: PersonKey, source: TransportAddress, data: &[u8]);
 }

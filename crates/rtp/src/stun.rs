@@ -43,6 +43,11 @@ pub fn attributes(message: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
+/// Whether a message is a binding request, by its type alone.
+pub fn is_request(message: &[u8]) -> bool {
+    message.starts_with(&BINDING_REQUEST.to_be_bytes())
+}
+
 /// Whose a request is: the receiver's user fragment, the USERNAME up to its colon (RFC 8445 §7.2.2).
 pub fn receiver(message: &[u8]) -> Option<&str> {
     if message.first()? > &3 {
@@ -99,8 +104,31 @@ impl Responder {
         Some(writer.len)
     }
 
+    /// The own user fragment, which requests must name.
+    pub fn local_ufrag(&self) -> &str {
+        &self.local_ufrag
+    }
+
+    /// Whether this is a binding request that names the own user fragment and was signed with the own
+    /// password (RFC 8489 §9.1.3), whatever else it asks for.
+    pub fn authenticates(&self, request: &[u8]) -> bool {
+        let integrity = self.integrity_of(request, |_| true);
+        integrity.is_some_and(|integrity| self.is_authentic(request, integrity))
+    }
+
     /// Where the integrity attribute of a request begins that is a check of ours and nothing else.
     fn plain_check(&self, request: &[u8]) -> Option<usize> {
+        self.integrity_of(request, |attribute| match attribute {
+            USERNAME | PRIORITY | USE_CANDIDATE => true,
+            // The other side must be the one that controls: who is ICE-lite never does.
+            ICE_CONTROLLED => false,
+            attribute => attribute >= OPTIONAL,
+        })
+    }
+
+    /// Where the integrity attribute begins of a whole binding request that names the own user fragment and
+    /// has only attributes that are `known` before it.
+    fn integrity_of(&self, request: &[u8], known: impl Fn(u16) -> bool) -> Option<usize> {
         let word = |at: usize| Some(u16::from_be_bytes(request.get(at..at + 2)?.try_into().ok()?));
         let cookie = u32::from_be_bytes(request.get(4..8)?.try_into().ok()?);
         let whole = usize::from(word(2)?) + HEADER == request.len();
@@ -112,16 +140,13 @@ impl Responder {
             let (kind, len) = (word(at)?, usize::from(word(at + 2)?));
             let value = request.get(at + 4..at + 4 + len)?;
             match kind {
-                MESSAGE_INTEGRITY if len == HMAC_BYTES && ours => return Some(at),
+                MESSAGE_INTEGRITY => return (len == HMAC_BYTES && ours).then_some(at),
+                kind if !known(kind) => return None,
                 USERNAME => {
                     let (ufrag, rest) = value.split_at_checked(self.local_ufrag.len())?;
                     ours = ufrag == self.local_ufrag.as_bytes() && rest.first() == Some(&b':');
                 }
-                PRIORITY | USE_CANDIDATE => {}
-                // The other side must be the one that controls, since who is ICE-lite never does.
-                ICE_CONTROLLED => return None,
-                OPTIONAL.. => {}
-                _ => return None,
+                _ => {}
             }
             at += 4 + len.next_multiple_of(4);
         }
@@ -307,6 +332,28 @@ mod tests {
             assert_eq!(receiver(&request[..end]), None);
         }
         assert_eq!(receiver(&[22, 254, 253]), None, "DTLS names nobody");
+    }
+
+    #[test]
+    fn what_is_signed_with_the_own_password_is_authentic_whatever_it_asks() {
+        let responder = Responder::new(UFRAG, PASSWORD);
+        assert_eq!(responder.local_ufrag(), UFRAG);
+        assert!(responder.authenticates(&REQUEST), "of RFC 5769, with a role that is in conflict");
+        for extra in [&[][..], &[(0x0003, &[0; 4][..])], &[(USE_CANDIDATE, &[])]] {
+            assert!(responder.authenticates(&check(UFRAG, PASSWORD, extra)), "{extra:?}");
+        }
+        let good = check(UFRAG, PASSWORD, &[]);
+        assert!(!responder.authenticates(&check("evtk", PASSWORD, &[])), "another's fragment");
+        assert!(!responder.authenticates(&check(UFRAG, "wrong", &[])), "another password");
+        for end in 0..good.len() {
+            assert!(!responder.authenticates(&good[..end]), "cut at {end}");
+        }
+        let mut response = good.clone();
+        response[..2].copy_from_slice(&BINDING_SUCCESS.to_be_bytes());
+        assert!(!responder.authenticates(&response), "no request");
+        // An integrity of the right length before the name covers nothing of it.
+        let unnamed = [&good[..HEADER], &[0, 8, 0, 20][..], &[0; 20], &good[HEADER..]].concat();
+        assert!(!responder.authenticates(&unnamed));
     }
 
     #[test]

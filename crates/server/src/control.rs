@@ -1,38 +1,42 @@
-//! A control thread: ICE, DTLS and SDP of one shard's people, apart from their packets.
+//! A control thread: ICE, DTLS and SDP of one shard's participants, apart from their packets.
 //!
-//! It owns each participant's [`transport::IceDtls`]. Offers come from signaling with a place for
-//! the answer, STUN and DTLS from the media thread (which answers itself most of the checks that
-//! change nothing); what happened goes to the rooms.
+//! It owns each participant's [`transport::IceDtls`]. Offers and ends come from the rooms by a lane that loses
+//! nothing ([`crate::lane`]), STUN and DTLS by a queue from the media thread, which knows whose they are, passes
+//! on only so much of each participant, and answers itself most of the checks that change nothing. What happened
+//! goes to the rooms. Where the library panics, that transport alone ends.
 
+use crate::health::{Beat, Health, ThreadFault};
+use crate::lane::{Answered, Lane, Offer};
 use crate::media::MediaHandle;
 use crate::metrics::{Counter, Gauge, Metrics};
 use crate::rooms::RoomInput;
 use engine::{Command, PersonKey};
 use net::UdpBatchSocket;
 use rtp::TransportAddress;
-use rtp::negotiated::Negotiated;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use transport::{Event, IceDtls, Output, Shared, TransportError, VideoFormat};
 
-/// Inputs that may wait for a control thread.
+/// Datagrams that may wait for a control thread.
 const INPUTS: usize = 8192;
-/// Inputs taken in a row before deadlines are looked at.
+/// Datagrams taken in a row before the lane and deadlines are looked at.
 const INPUTS_IN_A_ROW: usize = 64;
-/// A participant's source addresses that are remembered.
-const ADDRESSES_EACH: usize = 16;
+/// The longest sleep: so often the thread says that it runs.
+const SLEEP: Duration = Duration::from_secs(1);
 /// Deadlines so far off or more…
 const FAR: Duration = Duration::from_secs(2);
 /// …wait for the next whole one of these.
 const TOGETHER: Duration = Duration::from_millis(250);
 
-/// What a control thread is told.
+/// What comes by the queue of a control thread.
 pub(crate) enum ControlInput {
     /// A STUN or DTLS datagram.
     Datagram {
+        /// Whose it is.
+        person: PersonKey,
         /// Who sent it.
         source: TransportAddress,
         /// On which of the shard's sockets; of TCP, the one of the same address family.
@@ -40,24 +44,8 @@ pub(crate) enum ControlInput {
         /// Its bytes.
         data: Vec<u8>,
     },
-    /// An offer; the first one makes the participant's transport.
-    Offer {
-        /// Whose.
-        person: PersonKey,
-        /// The SDP.
-        sdp: String,
-        /// The room's video codec, if it has video.
-        video: Option<VideoFormat>,
-        /// Where the answer goes.
-        reply: oneshot::Sender<Result<(String, Negotiated), TransportError>>,
-    },
-    /// A participant is gone.
-    Close {
-        /// Who.
-        person: PersonKey,
-    },
-    /// The thread shall end.
-    Stop,
+    /// The lane has something.
+    Look,
 }
 
 /// What is reached of an address family.
@@ -71,23 +59,23 @@ pub(crate) struct Candidates {
 
 struct Peer {
     transport: IceDtls,
+    /// Which user fragment the media thread expects in checks; empty before the first answer.
     ufrag: String,
     /// Which user fragment the media thread answers checks of; none before it has keys.
     answered: Option<String>,
-    addresses: Vec<TransportAddress>,
     deadline: Option<Instant>,
 }
 
 impl Peer {
     fn new(transport: IceDtls) -> Self {
-        let (ufrag, addresses) = (String::new(), Vec::new());
-        Self { transport, ufrag, answered: None, addresses, deadline: None }
+        Self { transport, ufrag: String::new(), answered: None, deadline: None }
     }
 }
 
 /// One control thread's state.
 pub(crate) struct ControlThread {
     name: String,
+    lane: Lane,
     inputs: Receiver<ControlInput>,
     rooms: mpsc::Sender<RoomInput>,
     media: MediaHandle,
@@ -96,8 +84,6 @@ pub(crate) struct ControlThread {
     /// What each socket is reached at, and the listener of the same address family.
     candidates: Vec<Candidates>,
     peers: HashMap<PersonKey, Peer>,
-    by_ufrag: HashMap<String, PersonKey>,
-    by_address: HashMap<TransportAddress, PersonKey>,
     deadlines: BTreeSet<(Instant, PersonKey)>,
     begun: Instant,
     counts: Counts,
@@ -106,13 +92,13 @@ pub(crate) struct ControlThread {
 struct Counts {
     unknown: Counter,
     refused: Counter,
-    rooms_full: Counter,
+    panics: Counter,
     send_failed: Counter,
     leaks: Counter,
     peers: Gauge,
 }
 
-/// The queue to a control thread.
+/// The queue of datagrams to a control thread.
 pub(crate) fn queue() -> (SyncSender<ControlInput>, Receiver<ControlInput>) {
     sync_channel(INPUTS)
 }
@@ -122,7 +108,7 @@ impl ControlThread {
     /// of the same place.
     pub(crate) fn new(
         index: usize,
-        inputs: Receiver<ControlInput>,
+        (lane, inputs): (Lane, Receiver<ControlInput>),
         (rooms, media): (mpsc::Sender<RoomInput>, MediaHandle),
         shared: Shared,
         (sockets, candidates): (Vec<UdpBatchSocket>, Vec<Candidates>),
@@ -130,6 +116,7 @@ impl ControlThread {
     ) -> Self {
         Self {
             name: format!("control-{index}"),
+            lane,
             inputs,
             rooms,
             media,
@@ -137,14 +124,16 @@ impl ControlThread {
             sockets,
             candidates,
             peers: HashMap::new(),
-            by_ufrag: HashMap::new(),
-            by_address: HashMap::new(),
             deadlines: BTreeSet::new(),
             begun: Instant::now(),
             counts: Counts {
                 unknown: metrics.drops("control", "unknown_peer"),
                 refused: metrics.drops("control", "bad_datagram"),
-                rooms_full: metrics.drops("control", "room_queue_full"),
+                panics: metrics.registry.counter(
+                    "moim_transport_panics_total",
+                    "Transports that ended because the ICE and DTLS library panicked.",
+                    &[],
+                ),
                 send_failed: metrics.drops("control", "send_failed"),
                 leaks: metrics.drops("control", "media_from_transport"),
                 peers: metrics.registry.gauge("moim_transports", "Transports now.", &[]),
@@ -156,15 +145,32 @@ impl ControlThread {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(self.name.clone()).spawn(move || self.run())
+    pub(crate) fn spawn(
+        self,
+        health: &Health,
+        fault: Option<ThreadFault>,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let name = self.name.clone();
+        health.spawn(&name, fault, move |beat| self.run(beat))
     }
 
-    fn run(mut self) {
+    fn run(mut self, mut beat: Beat) {
         loop {
-            let timeout = self.deadlines.first().map_or(Duration::from_secs(1), |(at, _)| {
-                at.saturating_duration_since(Instant::now())
-            });
+            let now = Instant::now();
+            beat.round(now);
+            let round = self.lane.take();
+            if round.stop {
+                return;
+            }
+            round.closed.into_iter().for_each(|person| self.close(person));
+            if let Some(offer) = round.offer {
+                self.offer(offer);
+            }
+            let next = self
+                .deadlines
+                .first()
+                .map_or(SLEEP, |(at, _)| at.saturating_duration_since(Instant::now()).min(SLEEP));
+            let timeout = if round.more { Duration::ZERO } else { next };
             let mut next = match self.inputs.recv_timeout(timeout) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -172,8 +178,10 @@ impl ControlThread {
             };
             for taken in 1.. {
                 match next {
-                    Some(ControlInput::Stop) => return,
-                    Some(input) => self.input(input),
+                    Some(ControlInput::Datagram { person, source, socket, data }) => {
+                        self.datagram(person, source, socket, &data);
+                    }
+                    Some(ControlInput::Look) => {}
                     None => break,
                 }
                 if taken == INPUTS_IN_A_ROW {
@@ -185,28 +193,20 @@ impl ControlThread {
         }
     }
 
-    fn input(&mut self, input: ControlInput) {
-        match input {
-            ControlInput::Datagram { source, socket, data } => {
-                self.datagram(source, socket, &data);
-            }
-            ControlInput::Offer { person, sdp, video, reply } => {
-                let answer = self.offer(person, &sdp, video);
-                // Who asked may be gone.
-                let _ = reply.send(answer);
-                self.drive(person);
-            }
-            ControlInput::Close { person } => self.close(person),
-            ControlInput::Stop => {}
+    fn offer(&mut self, offer: Offer) {
+        let Offer { person, sdp, video, reply } = offer;
+        let answer = self.answer(person, &sdp, video);
+        let panicked = matches!(answer, Err(TransportError::Panicked));
+        // Who asked may be gone.
+        let _ = reply.send(answer);
+        if panicked {
+            self.fail(person, &TransportError::Panicked);
+        } else {
+            self.drive(person);
         }
     }
 
-    fn offer(
-        &mut self,
-        person: PersonKey,
-        sdp: &str,
-        video: Option<VideoFormat>,
-    ) -> Result<(String, Negotiated), TransportError> {
+    fn answer(&mut self, person: PersonKey, sdp: &str, video: Option<VideoFormat>) -> Answered {
         let known = self.peers.contains_key(&person);
         if !known {
             let all =
@@ -220,44 +220,60 @@ impl ControlThread {
             return Err(TransportError::Failed("the transport is gone".into()));
         };
         let answer = peer.transport.accept_offer(sdp);
-        if answer.is_err() && !known {
-            self.close(person);
-            return answer;
+        match answer {
+            Err(TransportError::Panicked) => return answer,
+            Err(_) if !known => {
+                self.close(person);
+                return answer;
+            }
+            _ => {}
         }
-        // An ICE restart changes it; the old one goes on until the new pair is nominated.
-        let ufrag = peer.transport.local_ufrag();
-        if ufrag != peer.ufrag {
-            self.by_ufrag.remove(&peer.ufrag);
-            self.by_ufrag.insert(ufrag.clone(), person);
-            peer.ufrag = ufrag;
+        // An ICE restart changes it. The media thread knows it before the answer leaves.
+        let responder = peer.transport.credentials();
+        if responder.local_ufrag() != peer.ufrag {
+            peer.ufrag = responder.local_ufrag().to_owned();
+            self.media.send(Command::Expect { person, responder: Box::new(responder) });
         }
         answer
     }
 
-    fn datagram(&mut self, source: TransportAddress, socket: usize, data: &[u8]) {
-        let person = self.by_address.get(&source).copied();
-        let named = rtp::stun::receiver(data).and_then(|ufrag| self.by_ufrag.get(ufrag).copied());
-        let Some(person) = named.or(person) else {
+    fn datagram(
+        &mut self,
+        person: PersonKey,
+        source: TransportAddress,
+        socket: usize,
+        data: &[u8],
+    ) {
+        let Some(peer) = self.peers.get_mut(&person) else {
+            // It has just left.
             self.counts.unknown.inc();
             return;
         };
-        let Some(peer) = self.peers.get_mut(&person) else { return };
-        if !peer.addresses.contains(&source) {
-            if peer.addresses.len() == ADDRESSES_EACH {
-                let oldest = peer.addresses.remove(0);
-                self.by_address.remove(&oldest);
-            }
-            peer.addresses.push(source);
-            self.by_address.insert(source, person);
-        }
         let reached = self.candidates[socket];
         let local = if source.is_tcp() { reached.tcp } else { reached.udp };
         let handled = peer.transport.handle_datagram(Instant::now(), source, local, data);
         if let Err(error) = handled {
             self.counts.refused.inc();
             tracing::debug!(thread = self.name, %source, %error, "datagram refused");
+            if error == TransportError::Panicked {
+                return self.fail(person, &error);
+            }
         }
         self.drive(person);
+    }
+
+    /// The library panicked: this transport ends, and nothing else.
+    fn fail(&mut self, person: PersonKey, error: &TransportError) {
+        self.counts.panics.inc();
+        tracing::error!(thread = self.name, ?person, %error, "a transport ended");
+        self.close(person);
+        self.tell(RoomInput::Failed { person, why: error.to_string() });
+    }
+
+    /// Rooms must know it: where their queue is full, this thread waits, and they never wait for it.
+    fn tell(&self, input: RoomInput) {
+        // Without rooms the server is ending.
+        let _ = self.rooms.blocking_send(input);
     }
 
     fn run_deadlines(&mut self) {
@@ -269,8 +285,13 @@ impl ControlThread {
             self.deadlines.remove(&(at, person));
             if let Some(peer) = self.peers.get_mut(&person) {
                 peer.deadline = None;
-                if let Err(error) = peer.transport.handle_timeout(now) {
-                    tracing::debug!(thread = self.name, ?person, %error, "timeout");
+                match peer.transport.handle_timeout(now) {
+                    Err(error @ TransportError::Panicked) => {
+                        self.fail(person, &error);
+                        continue;
+                    }
+                    Err(error) => tracing::debug!(thread = self.name, ?person, %error, "timeout"),
+                    Ok(()) => {}
                 }
                 self.drive(person);
             }
@@ -315,6 +336,7 @@ impl ControlThread {
                     }
                 }),
                 Ok(Output::Wait(at)) => break Some(at),
+                Err(error @ TransportError::Panicked) => return self.fail(person, &error),
                 Err(error) => {
                     inputs.push(RoomInput::Failed { person, why: error.to_string() });
                     break None;
@@ -347,26 +369,25 @@ impl ControlThread {
             peer.deadline = Some(at);
             self.deadlines.insert((at, person));
         }
-        for input in inputs {
-            if self.rooms.try_send(input).is_err() {
-                self.counts.rooms_full.inc();
-                tracing::error!(thread = self.name, ?person, "the rooms' queue is full");
-            }
-        }
+        inputs.into_iter().for_each(|input| self.tell(input));
     }
 
     fn close(&mut self, person: PersonKey) {
         let Some(peer) = self.peers.remove(&person) else { return };
         self.counts.peers.add(-1);
-        self.by_ufrag.remove(&peer.ufrag);
-        for address in peer.addresses {
-            if self.by_address.get(&address) == Some(&person) {
-                self.by_address.remove(&address);
-            }
+        if !peer.ufrag.is_empty() {
+            self.media.send(Command::Forget { person });
         }
         if let Some(at) = peer.deadline {
             self.deadlines.remove(&(at, person));
         }
+    }
+}
+
+impl Drop for ControlThread {
+    /// However it ends, whoever waits for an answer is told.
+    fn drop(&mut self) {
+        self.lane.end();
     }
 }
 

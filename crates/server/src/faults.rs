@@ -1,6 +1,7 @@
 //! Faults made on purpose, so that tests can see whether the lab finds them. In development mode
 //! only: a server that hosts people refuses them.
 
+use crate::health::ThreadFault;
 use std::time::{Duration, Instant};
 
 /// What shall go wrong; by default nothing.
@@ -13,12 +14,38 @@ pub struct Faults {
     pub stalled_signaling: Option<(Duration, Duration)>,
     /// `receive_buffer=4096`: bytes of each media socket's receive buffer.
     pub receive_buffer: Option<usize>,
+    /// `panic=media`: the first thread of that kind panics after a second.
+    pub panic: Option<Part>,
+    /// `stall=media/5s`: the first thread of that kind stands still for so long after a second, once.
+    pub stall: Option<(Part, Duration)>,
+}
+
+/// A kind of thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// `media-0`.
+    Media,
+    /// `control-0`.
+    Control,
+    /// `mix-0`.
+    Mix,
+}
+
+impl Part {
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "media" => Some(Self::Media),
+            "control" => Some(Self::Control),
+            "mix" => Some(Self::Mix),
+            _ => None,
+        }
+    }
 }
 
 impl Faults {
     /// What can be written, for messages.
-    pub const EXPECTED: &'static str =
-        "hot_thread=40us, stalled_signaling=800ms/3s or receive_buffer=4096";
+    pub const EXPECTED: &'static str = "hot_thread=40us, stalled_signaling=800ms/3s, \
+        receive_buffer=4096, panic=media or stall=media/5s (media, control or mix)";
 
     /// Adds the fault in a text.
     ///
@@ -35,9 +62,22 @@ impl Faults {
                 self.stalled_signaling = Some(pair.ok_or_else(bad)?);
             }
             "receive_buffer" => self.receive_buffer = Some(value.parse().map_err(|_| bad())?),
+            "panic" => self.panic = Some(Part::read(value).ok_or_else(bad)?),
+            "stall" => {
+                let (part, long) = value.split_once('/').ok_or_else(bad)?;
+                self.stall = Some(Part::read(part).zip(duration(long)).ok_or_else(bad)?);
+            }
             _ => return Err(bad()),
         }
         Ok(self)
+    }
+
+    /// What shard `index`'s thread of a kind shall do wrong.
+    pub(crate) fn of_thread(&self, part: Part, index: usize) -> Option<ThreadFault> {
+        let panics = self.panic.filter(|of| *of == part).map(|_| ThreadFault::Panic);
+        let stalls = self.stall.filter(|(of, _)| *of == part);
+        let stalls = stalls.map(|(_, long)| ThreadFault::Stall(long));
+        panics.or(stalls).filter(|_| index == 0)
     }
 
     /// Whether there is none.
@@ -89,16 +129,28 @@ mod tests {
 
     #[test]
     fn reads_faults_and_says_what_is_wrong() {
-        let all = ["hot_thread=40us", "stalled_signaling=800ms/3s", "receive_buffer=4096"];
+        let all = [
+            "hot_thread=40us",
+            "stalled_signaling=800ms/3s",
+            "receive_buffer=4096",
+            "panic=control",
+            "stall=mix/5s",
+        ];
         let faults = all.iter().try_fold(Faults::default(), |faults, text| faults.with(text));
         let want = Faults {
             hot_thread: Some(Duration::from_micros(40)),
             stalled_signaling: Some((Duration::from_millis(800), Duration::from_secs(3))),
             receive_buffer: Some(4096),
+            panic: Some(Part::Control),
+            stall: Some((Part::Mix, Duration::from_secs(5))),
         };
         assert_eq!(faults, Ok(want));
         assert!(Faults::default().is_empty() && !want.is_empty());
-        for text in ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"] {
+        assert_eq!(want.of_thread(Part::Control, 0), Some(ThreadFault::Panic));
+        let stalls = Some(ThreadFault::Stall(Duration::from_secs(5)));
+        assert_eq!([0, 1].map(|index| want.of_thread(Part::Mix, index)), [stalls, None]);
+        let bad = ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"];
+        for text in bad.into_iter().chain(["panic=all", "stall=media", "stall=x/1s"]) {
             let error = Faults::default().with(text).expect_err(text);
             assert!(error.contains("receive_buffer=4096"), "{error}");
         }

@@ -237,7 +237,14 @@ async fn render_metrics<A: Application>(State(shared): State<Arc<Shared<A>>>) ->
 }
 
 async fn health<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Response {
-    if shared.sockets.is_draining() {
+    let late = shared.metrics.health.late();
+    if !late.is_empty() {
+        let tell = |(name, silent): &(String, std::time::Duration)| {
+            format!("{name} has not come round for {} s\n", silent.as_secs())
+        };
+        let text: String = late.iter().map(tell).collect();
+        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    } else if shared.sockets.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
     } else {
         "ok\n".into_response()

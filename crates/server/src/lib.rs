@@ -2,7 +2,7 @@
 //!
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
 //! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
-//! mixing: `mix` (a thread a shard). `relay` is what runs between threads.
+//! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do.
 
 mod api;
 mod assets;
@@ -10,7 +10,9 @@ pub mod auth;
 pub mod config;
 mod control;
 pub mod faults;
+pub mod health;
 pub mod http;
+mod lane;
 pub mod logging;
 mod media;
 pub mod metrics;

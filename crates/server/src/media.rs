@@ -1,9 +1,10 @@
 //! A media thread: sockets, a shard of the engine, and nothing that could hold a packet up.
 //!
-//! Rooms send commands through a bounded queue; STUN and DTLS go up to the control thread, reports
+//! Rooms send commands through a bounded queue; STUN and DTLS of participants go up to the control thread, reports
 //! to the rooms, through bounded queues too: what does not fit there is counted, never waited for.
 
 use crate::control::ControlInput;
+use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
 use crate::relay::{Come, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
@@ -11,7 +12,7 @@ use crate::tcp::{Reader, TcpPort};
 use engine::drops::{InDrop, OutDrop};
 use engine::mix::{MixFrame, MixedPacket};
 use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
-use engine::{Command, Handled, Now, Priority, Shard, ShardIndex, Sink};
+use engine::{Command, Handled, Now, PersonKey, Priority, Shard, ShardIndex, Sink};
 use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
 use rtp::TransportAddress;
 use rtrb::{Consumer, Producer};
@@ -160,11 +161,16 @@ impl MediaThread {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(self.name.clone()).spawn(move || self.run())
+    pub(crate) fn spawn(
+        self,
+        health: &Health,
+        fault: Option<ThreadFault>,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let name = self.name.clone();
+        health.spawn(&name, fault, move |beat| self.run(beat))
     }
 
-    fn run(mut self) {
+    fn run(mut self, mut beat: Beat) {
         // Sound first: 20 ms of SDP work elsewhere must not hold a packet. Needs a privilege; a
         // server without it works, with longer tails.
         if net::thread::set_current_thread_prompt(-10, Duration::from_micros(100)).is_err() {
@@ -178,6 +184,7 @@ impl MediaThread {
         while !self.stop.load(Ordering::Acquire) {
             let tcp_ready = self.wait(commands_wait);
             let now = clock();
+            beat.round(now.at);
             let mut carried_out = 0;
             for input in self.commands.try_iter().take(COMMANDS_IN_A_ROW) {
                 match input {
@@ -444,8 +451,9 @@ impl Sink for Ports {
         self.frames.push(*frame).is_ok()
     }
 
-    fn control(&mut self, source: TransportAddress, data: &[u8]) {
-        let datagram = ControlInput::Datagram { source, socket: self.reading, data: data.to_vec() };
+    fn control(&mut self, person: PersonKey, source: TransportAddress, data: &[u8]) {
+        let (socket, data) = (self.reading, data.to_vec());
+        let datagram = ControlInput::Datagram { person, source, socket, data };
         if self.control.try_send(datagram).is_err() {
             self.control_dropped.inc();
         }

@@ -4,6 +4,7 @@
 //! A handle is an atomic number behind an `Arc`: whoever counts on a hot path takes the handle
 //! once and bumps it without locks. Label values come from fixed sets, never from clients.
 
+use crate::health::Health;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -230,6 +231,8 @@ pub struct MediaCounters {
 pub struct Metrics {
     /// For series that only one part knows.
     pub registry: Registry,
+    /// Whether the threads that carry calls run.
+    pub health: Health,
     /// Rooms now.
     pub rooms: Gauge,
     /// Participants now, in all rooms.
@@ -266,6 +269,7 @@ impl Metrics {
         let registry = Registry::default();
         let r = &registry;
         Self {
+            health: Health::default(),
             rooms: r.gauge("moim_rooms", "Rooms now.", &[]),
             participants: r.gauge("moim_participants", "Participants now, in all rooms.", &[]),
             sockets: r.gauge("moim_sockets", "Sockets now.", &[]),

@@ -3,6 +3,7 @@
 //! Packets of sound come from the media thread and mixed ones go back to it, through rings; mixers
 //! of other shards are reached by bounded queues. Rooms tell it who talks and listens.
 
+use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
 use crate::relay::MixEnds;
 use engine::ShardIndex;
@@ -140,11 +141,16 @@ impl MixThread {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn spawn(self) -> std::io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(self.name.clone()).spawn(move || self.run())
+    pub(crate) fn spawn(
+        self,
+        health: &Health,
+        fault: Option<ThreadFault>,
+    ) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let name = self.name.clone();
+        health.spawn(&name, fault, move |beat| self.run(beat))
     }
 
-    fn run(mut self) {
+    fn run(mut self, mut beat: Beat) {
         let _ = self.wake.0.set(std::thread::current());
         // Ticks keep their time while SDP is worked on elsewhere; packets come before them.
         let _ = net::thread::set_current_thread_prompt(-8, Duration::from_micros(500));
@@ -158,6 +164,7 @@ impl MixThread {
                 self.mixer.frame(frame);
             }
             let now = Instant::now();
+            beat.round(now);
             for message in self.peers_in.try_iter() {
                 self.mixer.peer(message, now);
             }

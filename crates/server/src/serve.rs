@@ -2,9 +2,11 @@
 
 use crate::auth::Auth;
 use crate::config::Config;
-use crate::control::{self, Candidates, ControlInput, ControlThread};
-use crate::faults::{self, Faults};
+use crate::control::{self, Candidates, ControlThread};
+use crate::faults::{self, Faults, Part};
+use crate::health::{self, Died};
 use crate::http::{Http, HttpError};
+use crate::lane::{ControlHandle, Lane};
 use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
 use crate::mix;
@@ -38,6 +40,8 @@ pub enum ServeError {
     Settings(String),
     /// The system refused a thread or a descriptor.
     System(std::io::Error),
+    /// A thread that carries calls died.
+    Thread(Died),
 }
 
 impl std::fmt::Display for ServeError {
@@ -46,6 +50,12 @@ impl std::fmt::Display for ServeError {
             Self::Http(error) => error.fmt(f),
             Self::Media(text) | Self::Settings(text) => f.write_str(text),
             Self::System(error) => write!(f, "the system refused a resource: {error}"),
+            Self::Thread(Died { thread, why }) => {
+                write!(
+                    f,
+                    "the thread {thread} died ({why}), and calls with it: start the server again"
+                )
+            }
         }
     }
 }
@@ -175,6 +185,7 @@ fn bind_one(address: SocketAddr, faults: Faults) -> Result<UdpBatchSocket, Serve
 
 async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<(), ServeError> {
     let metrics = Arc::new(Metrics::new());
+    let mut deaths = metrics.health.deaths();
     let shared = Shared::new().map_err(|error| ServeError::System(std::io::Error::other(error)))?;
     let (inputs, inbox) = mpsc::channel(rooms::INPUTS);
     let mut shards = Vec::new();
@@ -191,6 +202,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
             tracing::info!(shard = index, %udp, %tcp, "media");
         }
         let (control, control_inputs) = control::queue();
+        let lane = Lane::default();
         let copies = ports.sockets.iter().map(UdpBatchSocket::try_clone);
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
@@ -205,15 +217,17 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         thread.burn = config.faults.hot_thread.filter(|_| index == 0);
         let control_thread = ControlThread::new(
             index,
-            control_inputs,
+            (lane.clone(), control_inputs),
             (inputs.clone(), media.clone()),
             shared.clone(),
             (copies, ports.candidates),
             &metrics,
         );
-        threads.push(control_thread.spawn()?);
-        threads.push(thread.spawn()?);
-        threads.push(mix_thread.spawn()?);
+        let (health, fault) = (&metrics.health, |part| config.faults.of_thread(part, index));
+        threads.push(control_thread.spawn(health, fault(Part::Control))?);
+        threads.push(thread.spawn(health, fault(Part::Media))?);
+        threads.push(mix_thread.spawn(health, fault(Part::Mix))?);
+        let control = ControlHandle::new(lane, control);
         shards.push(ShardHandle { media, mix, control });
     }
     drop(inputs);
@@ -222,7 +236,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let together = config.media.keep_together;
     let rooms = Rooms::new(shards.clone(), together, config.limits, auth.clone(), metrics.clone());
     let rooms = Arc::new(rooms);
-    let inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
+    let mut inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);
     let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
     // Before anybody can know that it runs: a signal that comes early must not kill it.
@@ -232,13 +246,24 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     if let Some((stall, every)) = config.faults.stalled_signaling {
         faults::stall(stall, every);
     }
-    let served = http.serve(sockets, metrics, signals.ended(rooms.clone())).await;
+    let mut dead = None;
+    let ended = async {
+        dead = tokio::select! {
+            () = signals.ended(rooms.clone()) => None,
+            died = deaths.recv() => died,
+            ended = &mut inbox => Some(rooms_died(ended)),
+        };
+        if let Some(Died { thread, why }) = &dead {
+            tracing::error!(thread, why, "a thread died: the server ends");
+            rooms.end_all("the server has failed");
+        }
+    };
+    let served = http.serve(sockets, metrics.clone(), ended).await;
     rooms.end_all("the server has ended");
     for shard in &shards {
         shard.media.stop();
         shard.mix.stop();
-        // A full queue is read before the thread looks for the end: it ends with its senders.
-        let _ = shard.control.try_send(ControlInput::Stop);
+        shard.control.stop();
     }
     inbox.abort();
     watchdog.abort();
@@ -246,10 +271,20 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let joined = tokio::task::spawn_blocking(move || {
         threads.into_iter().all(|thread| thread.join().is_ok())
     });
-    if !joined.await.unwrap_or(false) {
-        tracing::error!("a thread ended by a panic");
+    let all_well = joined.await.unwrap_or(false);
+    // A thread may also die on the way down.
+    match dead.or_else(|| deaths.try_recv().ok()) {
+        Some(died) => Err(ServeError::Thread(died)),
+        None if !all_well => Err(ServeError::System(std::io::Error::other("a thread was lost"))),
+        None => served.map_err(ServeError::Http),
     }
-    served.map_err(ServeError::Http)
+}
+
+/// The task that takes to the rooms what the other threads tell; it ends by a panic alone.
+fn rooms_died(ended: Result<(), tokio::task::JoinError>) -> Died {
+    let panic = ended.err().and_then(|error| error.try_into_panic().ok());
+    let why = panic.map_or_else(|| "it ended".into(), |panic| health::reason(&*panic));
+    Died { thread: "rooms".into(), why }
 }
 
 /// Counts the ticks of a timer of the signaling threads, and those that were missed: how long a

@@ -5,7 +5,7 @@ use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};
 use rtp::negotiated::{Kind, Negotiated};
 use rtp::srtp::KeyPair;
-use rtp::stun::Responder;
+use rtp::stun::{self, Responder};
 use rtp::{Protocol, TransportAddress};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,6 +51,8 @@ pub enum TransportError {
     Datagram(String),
     /// DTLS or ICE ended for good.
     Failed(String),
+    /// The library panicked: this transport must be dropped, no other is harmed.
+    Panicked,
 }
 
 impl std::fmt::Display for TransportError {
@@ -61,6 +63,7 @@ impl std::fmt::Display for TransportError {
             Self::NoOfferPending => f.write_str("an answer came, but no offer is pending"),
             Self::Datagram(why) => write!(f, "not a STUN or DTLS datagram of this session: {why}"),
             Self::Failed(why) => write!(f, "the transport failed: {why}"),
+            Self::Panicked => f.write_str("the ICE and DTLS library gave up on this transport"),
         }
     }
 }
@@ -168,6 +171,8 @@ pub struct IceDtls {
     disconnected: bool,
     pending: Option<(SdpPendingOffer, String)>,
     media_leaks: u64,
+    /// The library panicked: what it holds may be half changed, and is not touched again.
+    panicked: bool,
 }
 
 impl std::fmt::Debug for IceDtls {
@@ -238,6 +243,7 @@ impl IceDtls {
             disconnected: false,
             pending: None,
             media_leaks: 0,
+            panicked: false,
         })
     }
 
@@ -261,24 +267,26 @@ impl IceDtls {
         check_size(offer)?;
         // Where two offers cross in a mesh, the own one is taken back.
         self.pending = None;
-        // Two panics of the parser remain by reading; a bad offer may only hurt its sender.
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            let parsed = SdpOffer::from_sdp_string(offer).map_err(|error| error.to_string())?;
-            self.rtc
-                .sdp_api()
-                .accept_offer(parsed)
-                .map(|answer| answer.to_sdp_string())
-                .map_err(|error| error.to_string())
-        }));
-        match answered {
-            Ok(Ok(answer)) => {
-                let answer = sdp::as_preferred(offer, answer);
-                let negotiated = sdp::negotiated(offer, &answer, true);
-                Ok((answer, negotiated))
-            }
-            Ok(Err(why)) => Err(TransportError::Sdp(why)),
-            Err(_) => Err(TransportError::Sdp("the parser gave up on it".into())),
+        // Of the parser alone, a panic harms nothing.
+        let parsed = catch_unwind(|| SdpOffer::from_sdp_string(offer))
+            .map_err(|_| TransportError::Sdp("the parser gave up on it".into()))?
+            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let answer = self
+            .guarded(|rtc| rtc.sdp_api().accept_offer(parsed))?
+            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let answer = sdp::as_preferred(offer, answer.to_sdp_string());
+        let negotiated = sdp::negotiated(offer, &answer, true);
+        Ok((answer, negotiated))
+    }
+
+    /// Calls the library where the network reaches it. Errors: it panics, or has panicked before.
+    fn guarded<T>(&mut self, call: impl FnOnce(&mut Rtc) -> T) -> Result<T, TransportError> {
+        if self.panicked {
+            return Err(TransportError::Panicked);
         }
+        let called = catch_unwind(AssertUnwindSafe(|| call(&mut self.rtc)));
+        self.panicked = called.is_err();
+        called.map_err(|_| TransportError::Panicked)
     }
 
     /// Makes an offer that adds `lines`; with `restart` it also restarts ICE. Errors: nothing to
@@ -355,12 +363,17 @@ impl IceDtls {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
+    /// Tells which checks are authentic: those signed with this side's credentials of now.
+    pub fn credentials(&mut self) -> Responder {
+        let own = self.rtc.direct_api().local_ice_credentials();
+        Responder::new(&own.ufrag, &own.pass)
+    }
+
     /// Answers checks in this side's name. None until a pair is nominated with the credentials of now: a
     /// nomination is the agent's to see.
     pub fn responder(&mut self) -> Option<Responder> {
-        let own = self.rtc.direct_api().local_ice_credentials();
-        (self.nominations.receiver() == Some(&own.ufrag))
-            .then(|| Responder::new(&own.ufrag, &own.pass))
+        let own = self.credentials();
+        (self.nominations.receiver() == Some(own.local_ufrag())).then_some(own)
     }
 
     /// A STUN or DTLS datagram came in, to the own address `destination`.
@@ -372,24 +385,25 @@ impl IceDtls {
         data: &[u8],
     ) -> Result<(), TransportError> {
         let source = source.into();
-        if is_stun(data) {
+        // A request counts if it was signed for this side; an answer must know the transaction, which is random.
+        if is_stun(data) && (!stun::is_request(data) || self.credentials().authenticates(data)) {
             self.nominations.observe(data, source, true);
         }
         let protocol = match source.protocol {
             Protocol::Udp => StrProtocol::Udp,
             Protocol::Tcp => StrProtocol::Tcp,
         };
-        let receive = Receive::new(protocol, source.socket, destination, data)
+        // Its parser runs before the transport is touched, so that a panic in it harms nothing.
+        let receive = catch_unwind(|| Receive::new(protocol, source.socket, destination, data))
+            .map_err(|_| TransportError::Datagram("the parser gave up on it".into()))?
             .map_err(|error| TransportError::Datagram(error.to_string()))?;
-        self.rtc
-            .handle_input(Input::Receive(now, receive))
+        self.guarded(|rtc| rtc.handle_input(Input::Receive(now, receive)))?
             .map_err(|error| TransportError::Failed(error.to_string()))
     }
 
-    /// The time of the last [`Output::Wait`] has come.
+    /// The time of the last [`Output::Wait`] has come. Errors: as [`IceDtls::handle_datagram`].
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), TransportError> {
-        self.rtc
-            .handle_input(Input::Timeout(now))
+        self.guarded(|rtc| rtc.handle_input(Input::Timeout(now)))?
             .map_err(|error| TransportError::Failed(error.to_string()))
     }
 
@@ -400,8 +414,7 @@ impl IceDtls {
                 return Ok(Output::Event(event));
             }
             let output = self
-                .rtc
-                .poll_output()
+                .guarded(Rtc::poll_output)?
                 .map_err(|error| TransportError::Failed(error.to_string()))?;
             match output {
                 str0m::Output::Timeout(at) => match self.due_event() {
@@ -495,3 +508,6 @@ fn check_size(sdp: &str) -> Result<(), TransportError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

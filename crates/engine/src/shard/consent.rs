@@ -50,6 +50,7 @@ impl Shard {
             return None;
         }
         sink.commit(len);
+        self.transports.seen(datagram.source, now.at);
         Some(())
     }
 }

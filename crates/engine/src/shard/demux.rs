@@ -33,9 +33,16 @@ impl Shard {
         let outcome = match datagram.data {
             [first, second, ..] => match header::classify(*first) {
                 Kind::Stun if self.answer_check(now, datagram, sink) => Ok(Handled::Check),
-                Kind::Stun | Kind::Dtls => {
-                    sink.control(datagram.source, datagram.data);
-                    Ok(Handled::Control)
+                // What goes up is somebody's: strangers' datagrams end here.
+                kind @ (Kind::Stun | Kind::Dtls) => {
+                    let admitted = match kind {
+                        Kind::Stun => self.transports.check(now.at, datagram),
+                        _ => self.transports.dtls(now.at, datagram),
+                    };
+                    admitted.map(|person| {
+                        sink.control(person, datagram.source, datagram.data);
+                        Handled::Control
+                    })
                 }
                 Kind::SrtpOrSrtcp if header::is_rtcp(*second) => {
                     self.handle_rtcp(now, datagram, sink)

@@ -1,7 +1,8 @@
 //! What one media thread runs: the way of a packet.
 //!
-//! 1. [`demux`]: a datagram is STUN or DTLS (handed up to the control thread; a check that only asks
-//!    whether we are still here is answered by [`consent`]), SRTP or SRTCP; its source address tells whose it is.
+//! 1. [`demux`]: a datagram is STUN or DTLS (handed up to the control thread where [`transports`] knows whose it
+//!    is; a check that only asks whether we are still here is answered by [`consent`]), SRTP or SRTCP; its source
+//!    address tells whose it is.
 //! 2. [`incoming`]: it is opened once with the sender's keys into plaintext; its SSRC tells the
 //!    track; retransmissions become the original again; arrivals, losses and levels are noted.
 //! 3. [`queue`]: the packets of a batch wait in plaintext, and then go to one subscriber after the
@@ -33,6 +34,7 @@ mod slot;
 mod speaker;
 mod stats;
 mod track;
+mod transports;
 
 pub use demux::Handled;
 pub use relay::{RelayContent, RelayControl, RelayPacket};
@@ -50,6 +52,7 @@ use shortage::Shortage;
 use speaker::Speakers;
 use std::time::Instant;
 use track::{Origin, Subscription, Track};
+use transports::Transports;
 
 /// A datagram that came in.
 #[derive(Debug)]
@@ -73,6 +76,8 @@ pub struct Shard {
     person_by_key: HashMap<PersonKey, PersonIndex>,
     person_by_address: HashMap<TransportAddress, PersonIndex>,
     track_by_key: HashMap<TrackKey, TrackIndex>,
+    /// Whose STUN and DTLS goes up.
+    transports: Transports,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
     /// Tracks of pictures: these alone are asked for keyframes and for what is missing.
@@ -212,6 +217,11 @@ impl Shard {
                 let index = self.person_entry(person, room, now);
                 self.people[index].as_mut().map(|person| person.add_lines(&negotiated))
             }
+            Command::Expect { person, responder } => {
+                self.transports.expect(person, *responder, now.at);
+                Some(())
+            }
+            Command::Forget { person } => self.transports.forget(person),
             Command::Install { person, keys, remote } => self.install(person, &keys, remote),
             Command::Begin { person } => self.begin(person),
             Command::Suspend { person } => self.suspend_person(person),

@@ -6,7 +6,7 @@ use super::notices::{
     media_kind, participant_id, participant_info, person_key, track_id, track_key,
 };
 use super::{Cell, Member, Rooms, Seat, State, locked};
-use crate::control::ControlInput;
+use crate::lane;
 use crate::socket::{Application, RoomRow, Socket};
 use engine::room::{Effects, Person, Published, Refusal};
 use engine::{PersonKey, TrackKey};
@@ -15,9 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::Arc;
-use std::sync::mpsc::TrySendError;
 use std::time::Instant;
-use tokio::sync::oneshot;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
@@ -97,6 +95,7 @@ impl Application for Rooms {
     }
 
     fn closed(&self, socket: &Arc<Socket>) {
+        self.budgets.forget(socket.id());
         let Ok(seat) = seat(socket) else { return };
         let mut state = locked(&seat.cell.state);
         if let Some(member) = state.members.get_mut(&seat.person)
@@ -119,6 +118,16 @@ impl Application for Rooms {
 
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool {
         seat(socket).is_ok_and(|seat| seat.cell.channel == channel)
+    }
+}
+
+fn offer_refused(why: lane::Refused) -> RoomError {
+    match why {
+        lane::Refused::Waiting => {
+            let text = "your last offer has no answer yet: wait for it, then offer again";
+            RoomError::new(ErrorCode::TooFast, text)
+        }
+        lane::Refused::Ended => RoomError::new(ErrorCode::Draining, "the server is ending"),
     }
 }
 
@@ -310,40 +319,32 @@ impl Rooms {
     async fn offer(&self, socket: &Arc<Socket>, offer: Offer) -> Answered {
         let seat = seat(socket)?;
         let (cell, person) = (&seat.cell, seat.person);
-        let (shard, can_subscribe) = {
+        cell.check_media(offer.tracks.iter().map(|track| track.kind))?;
+        let (answered, can_subscribe) = {
             let mut state = locked(&cell.state);
+            check_tracks(&seat, &mut state, &offer.tracks)?;
             let member = state.members.get(&person).ok_or(Refusal::UnknownPerson);
             let member = member.map_err(refused)?;
             if member.session != offer.session {
                 let text = "this offer is of another page than the one that joined: join again";
                 return Err(RoomError::new(ErrorCode::OfferConflict, text));
             }
-            let found = (member.shard, member.grants.can_subscribe);
-            check_tracks(&seat, &mut state, &offer.tracks)?;
-            found
+            self.budgets.take(socket.id(), &offer.sdp, &self.limits)?;
+            // Under the room's lock: whoever is in the room now leaves after it.
+            let control = &cell.shard(member.shard).control;
+            let answered = control.offer(person, offer.sdp, cell.format());
+            (answered.map_err(offer_refused)?, member.grants.can_subscribe)
         };
-        cell.check_media(offer.tracks.iter().map(|track| track.kind))?;
-        if offer.sdp.len() > self.limits.sdp_bytes {
-            let text = format!(
-                "the SDP has {} bytes, at most {} are taken: offer fewer slots, one codec each",
-                offer.sdp.len(),
-                self.limits.sdp_bytes
-            );
-            return Err(RoomError::new(ErrorCode::BadSdp, text));
-        }
-        let (reply, answered) = oneshot::channel();
-        let input = ControlInput::Offer { person, sdp: offer.sdp, video: cell.format(), reply };
-        cell.shard(shard).control.try_send(input).map_err(|error| match error {
-            TrySendError::Full(_) => {
-                RoomError::new(ErrorCode::TooFast, "the server is busy: offer again in a second")
-            }
-            TrySendError::Disconnected(_) => {
-                RoomError::new(ErrorCode::Draining, "the server is ending")
-            }
-        })?;
         let (sdp, mut negotiated) = answered
             .await
-            .map_err(|_| RoomError::new(ErrorCode::Draining, "the server is ending"))?
+            .map_err(|_| {
+                let left = !locked(&cell.state).members.contains_key(&person);
+                if left {
+                    refused(Refusal::UnknownPerson)
+                } else {
+                    offer_refused(lane::Refused::Ended)
+                }
+            })?
             .map_err(|error| {
                 self.metrics.dropped("control", "bad_sdp");
                 RoomError::new(ErrorCode::BadSdp, error.to_string())

@@ -4,7 +4,7 @@
 //! sockets, the log of events. Under that lock effects are handed on at once, so that every shard
 //! and every person sees a room's changes in one order. `calls` is what sockets ask for, `inbox`
 //! what media and control threads tell, `notices` how changes become events;
-//! `mesh` passes descriptions on between members, `moderation` is what some may do to others.
+//! `offers` says how much of them the control threads are asked for, `mesh` passes descriptions on between members, `moderation` is what some may do to others.
 
 mod calls;
 mod decisions;
@@ -12,13 +12,14 @@ mod inbox;
 mod mesh;
 mod moderation;
 mod notices;
+mod offers;
 mod quality;
 #[cfg(test)]
 mod tests;
 
 use crate::auth::{Auth, Grants};
 use crate::config::Limits;
-use crate::control::ControlInput;
+use crate::lane::ControlHandle;
 use crate::media::MediaHandle;
 use crate::metrics::Metrics;
 use crate::mix::MixHandle;
@@ -29,7 +30,6 @@ use notices::Log;
 use rtp::TransportAddress;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::event::LeaveReason;
@@ -61,7 +61,7 @@ pub(crate) enum RoomInput {
 pub(crate) struct ShardHandle {
     pub media: MediaHandle,
     pub mix: MixHandle,
-    pub control: SyncSender<ControlInput>,
+    pub control: ControlHandle,
 }
 
 /// All rooms of a server.
@@ -76,6 +76,7 @@ pub(crate) struct Rooms {
     auth: Arc<Auth>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    budgets: offers::Budgets,
     next_key: AtomicU64,
     draining: AtomicBool,
 }
@@ -177,6 +178,7 @@ impl Rooms {
             auth,
             limits,
             metrics,
+            budgets: offers::Budgets::default(),
             next_key: AtomicU64::new(1),
             draining: AtomicBool::new(false),
         }
@@ -313,10 +315,8 @@ impl Rooms {
         state.ended |= empty;
         drop(state);
         self.unplace(shard);
-        let close = ControlInput::Close { person };
-        if cell.shard(shard).control.try_send(close).is_err() {
-            self.metrics.dropped("rooms", "control_queue_full");
-        }
+        // After every offer of theirs: those are handed over under the room's lock while they are in it.
+        cell.shard(shard).control.close(person);
         let mut table = locked(&self.table);
         table.by_person.remove(&person);
         self.metrics.participants.set(table.by_person.len() as i64);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control;
+use crate::lane::{ControlHandle, Lane};
 use crate::socket::{Application, SocketOptions, Sockets};
 use serde_json::json;
 use serde_json::value::to_raw_value;
@@ -37,7 +38,7 @@ impl World {
         let auth = Arc::new(Auth::development());
         let limits = Limits { participants_per_room: 4, rooms: 3, ..Limits::default() };
         // Nobody reads these queues; they are longer than a run.
-        let (control, _) = control::queue();
+        let control = ControlHandle::new(Lane::default(), control::queue().0);
         let shard = ShardHandle { media: MediaHandle::idle(), mix: MixHandle::idle(), control };
         let rooms = Rooms::new(vec![shard], 56, limits, auth.clone(), metrics.clone());
         let rooms = Arc::new(rooms);
