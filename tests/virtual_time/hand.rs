@@ -4,6 +4,7 @@ use super::world::World;
 use engine::PersonKey;
 use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::negotiated::{Direction, Kind, Line};
+use rtp::rtcp::{self, ReportBlock};
 use rtp::srtp::{Opener, SealStream, Sealer};
 use rtp::{RtpHeader, header};
 use std::cell::RefCell;
@@ -34,6 +35,9 @@ pub struct Hand {
     pub line: Line,
     sealer: Sealer,
     stream: SealStream,
+    rtx: Option<(SealStream, u16)>,
+    /// The line's mid goes with each packet, so that a new SSRC is found.
+    names_mid: bool,
     pub sequence: u16,
     pub timestamp: u32,
     /// Packets of sound said so far.
@@ -49,8 +53,39 @@ impl Hand {
         let mut sealer = Sealer::new(&client.keys.local);
         let ssrc = line.local.expect("it has an SSRC").ssrc;
         let stream = sealer.stream(ssrc).expect("nobody else sends it");
-        let sequence = ssrc as u16 & 0x3FFF;
-        Self { key, line, sealer, stream, sequence, timestamp: ssrc, said: 0 }
+        let rtx = line.local.and_then(|ids| ids.rtx);
+        let rtx = rtx.map(|ssrc| (sealer.stream(ssrc).expect("nobody else sends it"), 1));
+        let (sequence, timestamp, said, names_mid) = (ssrc as u16 & 0x3FFF, ssrc, 0, false);
+        Self { key, line, sealer, stream, rtx, names_mid, sequence, timestamp, said }
+    }
+
+    /// A new stream of the same line: another SSRC, sequence numbers and timestamps from elsewhere.
+    pub fn begin_anew(&mut self, ssrc: u32) {
+        self.stream = self.sealer.stream(ssrc).expect("nobody sends it");
+        self.names_mid = true;
+        (self.sequence, self.timestamp) = (ssrc as u16, self.timestamp.wrapping_sub(1 << 30));
+    }
+
+    /// Sends the packet of a number that never came, as a retransmission (RFC 4588).
+    pub fn send_again(&mut self, world: &mut World, original: u16, marker: bool, payload: &[u8]) {
+        let (stream, sequence) = self.rtx.as_mut().expect("the line has retransmissions");
+        let writer = HeaderWriter {
+            marker,
+            payload_type: self.line.rtx_payload_type.expect("and a format for them"),
+            sequence: *sequence,
+            timestamp: self.timestamp,
+            ssrc: stream.ssrc(),
+            extensions: &[],
+        };
+        *sequence += 1;
+        let mut buffer = vec![0; 1500];
+        let header_len = writer.write(&mut buffer).expect("it fits");
+        let body = [&original.to_be_bytes(), payload].concat();
+        let len = header_len + body.len();
+        buffer[header_len..len].copy_from_slice(&body);
+        let sealed = self.sealer.seal_rtp(stream, &mut buffer, header_len, len);
+        buffer.truncate(sealed.expect("it can be sealed"));
+        world.send(self.key, buffer);
     }
 
     /// Sends a packet of 20 ms that says whose and the how many-th it is.
@@ -73,8 +108,10 @@ impl Hand {
         let level =
             level_dbov.map(|level| [AudioLevel { voice: true, level_dbov: level }.to_byte()]);
         let level = self.line.extensions.audio_level.zip(level.as_ref());
+        let mid = self.line.extensions.mid.filter(|_| self.names_mid);
+        let mid = mid.map(|id| (id, self.line.mid.as_bytes()));
         let extensions: Vec<(u8, &[u8])> =
-            level.iter().map(|(id, byte)| (*id, byte.as_slice())).collect();
+            level.iter().map(|(id, byte)| (*id, byte.as_slice())).chain(mid).collect();
         let writer = HeaderWriter {
             marker,
             payload_type,
@@ -123,7 +160,7 @@ impl Heard {
 
 /// All that leaves the server for some people, in order.
 #[derive(Clone, Default)]
-pub struct Ears(Rc<RefCell<ByAddress>>);
+pub struct Ears(Rc<RefCell<ByAddress>>, Rc<RefCell<Vec<ReportBlock>>>);
 
 /// Who is at an address, what opens his packets, and what he got.
 type ByAddress = BTreeMap<SocketAddr, (PersonKey, Opener, Vec<Heard>)>;
@@ -139,8 +176,10 @@ impl Ears {
         }
         let hearing = ears.clone();
         world.eats = Box::new(move |to_server, person, bytes| {
-            if !to_server && !header::is_rtcp(bytes[1]) {
-                hearing.take(person, bytes);
+            match header::is_rtcp(bytes[1]) {
+                _ if to_server => {}
+                true => hearing.take_report(person, bytes),
+                false => hearing.take(person, bytes),
             }
             false
         });
@@ -158,6 +197,23 @@ impl Ears {
         let payload = plain[range].to_vec();
         let datagram = bytes.len();
         heard.push(Heard { ssrc, payload_type, marker, sequence, timestamp, payload, datagram });
+    }
+
+    fn take_report(&self, person: SocketAddr, bytes: &[u8]) {
+        let mut all = self.0.borrow_mut();
+        let Some((_, opener, _)) = all.get_mut(&person) else { return };
+        let mut plain = vec![0; bytes.len()];
+        let len = opener.open_rtcp(bytes, &mut plain).expect("the server seals for them");
+        for packet in rtcp::parse(&plain[..len]).flatten() {
+            if let rtcp::Packet::ReceiverReport(report) = packet {
+                self.1.borrow_mut().extend(report.blocks());
+            }
+        }
+    }
+
+    /// What the server reported of the streams that came from these people.
+    pub fn take_reports(&self) -> Vec<ReportBlock> {
+        std::mem::take(&mut *self.1.borrow_mut())
     }
 
     /// What somebody was sent since the last call.

@@ -14,4 +14,5 @@ mod rooms;
 mod sinks;
 mod speakers;
 mod strangers;
+mod streams;
 mod world;

@@ -68,6 +68,11 @@ impl NackGenerator {
         self.retry = rtt.clamp(RETRY_WAIT.0, RETRY_WAIT.1);
     }
 
+    /// A new stream begins: nothing of the old one is asked for any more.
+    pub fn restart(&mut self) {
+        *self = Self { retry: self.retry, abandoned: self.abandoned, ..Self::new() };
+    }
+
     /// Takes note of a packet (also of one repaired by RTX, with its original sequence number).
     pub fn push(&mut self, sequence: u16, now: Instant) -> Pushed {
         let highest = self.unwrapper.highest();

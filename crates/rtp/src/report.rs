@@ -101,6 +101,12 @@ impl ReceiveStream {
         self.last_arrival = Some((arrival, timestamp));
     }
 
+    /// Takes note of a packet that is nothing but padding: it came, but its timestamp is that of a packet before it and
+    /// says nothing about jitter.
+    pub fn push_padding(&mut self, sequence: u16) {
+        self.received += u64::from(self.push_sequence(sequence));
+    }
+
     fn push_sequence(&mut self, sequence: u16) -> bool {
         let Some(state) = &mut self.sequence else {
             let first = u64::from(sequence);

@@ -273,14 +273,14 @@ pub fn vp8(data: &[u8]) {
 
 /// H.264: a keyframe starts in a single unit as it starts in an aggregation of it alone.
 pub fn h264(data: &[u8]) {
-    let starts = h264::is_keyframe_start(data);
+    let starts = h264::keyframe_start(data);
     let kind = data.first().map_or(0, |first| first & 0x1F);
     if let (1..=23, Ok(len)) = (kind, u16::try_from(data.len())) {
         let aggregated = [&[24], &len.to_be_bytes()[..], data].concat();
-        assert_eq!(h264::is_keyframe_start(&aggregated), starts);
+        assert_eq!(h264::keyframe_start(&aggregated), starts);
         let fragment = [&[28, 0x80 | kind], &data[1..]].concat();
-        assert_eq!(h264::is_keyframe_start(&fragment), starts);
+        assert_eq!(h264::keyframe_start(&fragment), starts);
         let middle = [&[28, kind], &data[1..]].concat();
-        assert!(!h264::is_keyframe_start(&middle));
+        assert_eq!(h264::keyframe_start(&middle), None);
     }
 }

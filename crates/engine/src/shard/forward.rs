@@ -182,6 +182,13 @@ pub(super) fn give(
     } else if !flows {
         stats.waiting += 1;
         return None;
+    } else if slot.rewrite.is_another_stream(opened.counters.index) {
+        // The publisher began anew: sound goes on with this packet, a picture with the next keyframe.
+        if !begins {
+            stats.waiting += 1;
+            return (!slot.hold()).then_some(track_index);
+        }
+        slot.rewrite.switch(opened.counters, Some(track.key), now.at);
     }
     let Person { secure, slots, .. } = &mut *person;
     stats.copies += 1;

@@ -182,12 +182,16 @@ impl Shard {
         let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
         // What is kept of it, or crosses to another shard, ends with its payload.
         plain[0] &= !PADDING;
-        if payload.is_empty() {
-            return Ok(Taken::Padding(track_index, track.unwrap(header.sequence)));
-        }
         let pushed = track.line.nack.then(|| track.missing.push(header.sequence, datagram.arrival));
-        if repaired && pushed != Some(Pushed::Recovered) {
+        // One that is newer than all before is media like any other: nothing else will bring it.
+        if repaired && !matches!(pushed, Some(Pushed::Recovered | Pushed::New)) {
             return Err(InDrop::Duplicate);
+        }
+        if payload.is_empty() {
+            if !repaired {
+                track.receive.push_padding(header.sequence);
+            }
+            return Ok(Taken::Padding(track_index, track.unwrap(header.sequence)));
         }
         let missing = track.missing.missing_count() > 0;
         let number = track.unwrap(header.sequence);
@@ -251,7 +255,8 @@ fn adopt(
             .mid
             .and_then(|id| header.find_extension(plain, id))
             .and_then(header::text);
-        track.publisher() == Some(index) && mid == Some(track.line.mid.as_str())
+        let late = track.is_retired(header.ssrc);
+        track.publisher() == Some(index) && mid == Some(track.line.mid.as_str()) && !late
     })?;
     let track = tracks[found].as_mut()?;
     let source = if Some(header.payload_type) == track.line.rtx_payload_type {
@@ -311,7 +316,7 @@ pub(super) fn describe(
         Codec::Opus => true,
         // Nothing in the payload is read: it goes on as it came.
         Codec::Vp8 | Codec::H264 if track.opaque => track.begins_frame(index),
-        Codec::H264 => rtp::h264::is_keyframe_start(&plain[payload.clone()]),
+        Codec::H264 => track.begins_h264(&plain[payload.clone()], header.timestamp),
         Codec::Vp8 => match rtp::vp8::Descriptor::parse(&plain[payload.clone()]) {
             Ok(descriptor) => {
                 counters.picture_id = descriptor.picture_id;

@@ -4,6 +4,7 @@
 use crate::command::TrackKey;
 use crate::drops::OutDrop;
 use crate::limits::{HISTORY_PACKETS, PAST_ERAS};
+use rtp::extended::ANOTHER_STREAM;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -185,6 +186,13 @@ impl Rewrite {
         Ok(out)
     }
 
+    /// Whether a packet with this number is of another stream of the same publisher than what flows: what is added to
+    /// the counters of one fits nothing of the other.
+    #[inline]
+    pub(crate) fn is_another_stream(&self, index: u64) -> bool {
+        index >= self.era.highest_in + ANOTHER_STREAM
+    }
+
     /// A packet from before a number that was left out.
     fn late(&self, packet: Inbound) -> Result<Outbound, OutDrop> {
         let same = |era: &&Era| era.track == self.era.track && packet.index >= era.first_in;
@@ -196,7 +204,7 @@ impl Rewrite {
 
     /// A packet of the present content is left out on purpose: the next one takes its number.
     pub(crate) fn skip(&mut self, index: u64) {
-        if index > self.era.highest_in {
+        if index > self.era.highest_in && !self.is_another_stream(index) {
             // What is overtaken by this belongs to the era before.
             self.era.highest_in = index - 1;
             self.keep_era();

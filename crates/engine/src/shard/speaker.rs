@@ -3,6 +3,7 @@
 use crate::command::{PersonKey, Report, RoomKey, ShardIndex};
 use crate::limits::SPEAKER_INTERVAL;
 use crate::room::home_of;
+use rtp::extended::ANOTHER_STREAM;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -25,8 +26,8 @@ pub(crate) struct Voice {
     level_dbov: f32,
     /// The first loud packet since all was silent, and the one by which it was known as speech.
     speech: (u64, u64),
-    /// Timestamp of the newest packet.
-    last: Option<u32>,
+    /// Number and timestamp of the newest packet.
+    last: Option<(u64, u32)>,
 }
 
 impl Voice {
@@ -34,11 +35,15 @@ impl Voice {
     /// whether speech began with it.
     pub(crate) fn heard(&mut self, level_dbov: u8, index: u64, timestamp: u32) -> bool {
         let loud = level_dbov < VOICE_DBOV;
-        let passed = self.last.map_or(PACKET, |last| timestamp.wrapping_sub(last));
+        if self.last.is_some_and(|(newest, _)| index >= newest + ANOTHER_STREAM) {
+            // Timestamps of a new stream say nothing about the time since the old one.
+            *self = Self::default();
+        }
+        let passed = self.last.map_or(PACKET, |(_, last)| timestamp.wrapping_sub(last));
         if passed > u32::MAX / 2 {
             return false; // It was overtaken.
         }
-        self.last = Some(timestamp);
+        self.last = Some((index, timestamp));
         // Time in which nothing was sent was silent (discontinuous transmission).
         if passed > LONGEST {
             let silent = (passed / PACKET - 1).min(FULL as u32) as i32;

@@ -9,6 +9,7 @@ use super::speaker::Voice;
 use crate::command::{ShardIndex, TrackKey};
 use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
 use rtp::extended::SequenceUnwrapper;
+use rtp::h264::KeyframeStart;
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Kind, Line, StreamIds};
 use rtp::report::ReceiveStream;
@@ -121,6 +122,10 @@ pub(crate) struct Track {
     pub subscriptions: Vec<Subscription>,
     pub receive: ReceiveStream,
     unwrapper: SequenceUnwrapper,
+    /// The SSRC of the stream before the present one.
+    retired: Option<u32>,
+    /// Timestamp of the newest keyframe.
+    began: Option<u32>,
     pub missing: NackGenerator,
     pub history: History,
     pub keyframe: KeyframeWish,
@@ -150,6 +155,8 @@ impl Track {
             subscriptions: Vec::new(),
             receive: ReceiveStream::new(line_ssrc, clock_rate),
             unwrapper: SequenceUnwrapper::new(),
+            retired: None,
+            began: None,
             missing: NackGenerator::new(),
             history: History::default(),
             keyframe: KeyframeWish::default(),
@@ -185,9 +192,20 @@ impl Track {
     pub(crate) fn note_frame(&mut self, opened: &Opened) {
         if opened.begins {
             self.keyframe.came();
+            self.began = Some(opened.counters.timestamp);
         }
         if opened.header.marker {
             self.frame_end = self.frame_end.max(Some(opened.counters.index));
+        }
+    }
+
+    /// Whether a packet of H.264 begins a keyframe: the parameter sets do, or else the first slice; slices that follow
+    /// either in the same picture do not.
+    pub(crate) fn begins_h264(&self, payload: &[u8], timestamp: u32) -> bool {
+        match rtp::h264::keyframe_start(payload) {
+            Some(KeyframeStart::ParameterSet) => true,
+            Some(KeyframeStart::FirstSlice) => self.began != Some(timestamp),
+            None => false,
         }
     }
 
@@ -236,11 +254,25 @@ impl Track {
         self.unwrapper.unwrap(sequence)
     }
 
-    /// The SSRC that the publisher really uses.
+    /// The SSRC that the publisher really uses. Where another was in use before, a new stream begins: its sequence numbers,
+    /// timestamps and losses have nothing to do with the old one's. Slots and voices see that by its numbers, which lie far
+    /// beyond all before.
     pub(crate) fn adopt(&mut self, ssrc: u32) {
         let rtx = self.ids.and_then(|ids| ids.rtx);
+        if self.unwrapper.highest().is_some() {
+            self.retired = self.ids.map(|ids| ids.ssrc);
+            self.unwrapper.restart();
+            self.missing.restart();
+            (self.reference, self.newest) = (None, None);
+            self.keyframe.want();
+        }
         self.ids = Some(StreamIds { ssrc, rtx });
         self.receive = ReceiveStream::new(ssrc, self.line.codec.clock_rate());
+    }
+
+    /// Whether this is the SSRC of the stream before the present one: a packet of it comes late.
+    pub(crate) fn is_retired(&self, ssrc: u32) -> bool {
+        self.retired == Some(ssrc)
     }
 }
 
@@ -289,6 +321,24 @@ mod tests {
             nack: false,
             transport_cc: false,
         }
+    }
+
+    #[test]
+    fn a_picture_of_h264_begins_once() {
+        let line = Line { codec: Codec::H264, ..voice_line() };
+        let mut track = Track::new(TrackKey(1), Origin::Person(0), line);
+        let (sps, first, later) = ([0x67, 0x42], [0x65, 0x88], [0x65, 0x48]);
+        let mut begins = |payload: &[u8], timestamp| {
+            let begins = track.begins_h264(payload, timestamp);
+            if begins {
+                track.began = Some(timestamp);
+            }
+            begins
+        };
+        assert!(begins(&sps, 0), "with its parameter sets");
+        assert!(!begins(&first, 0) && !begins(&later, 0), "not again with its slices");
+        assert!(begins(&first, 3000), "or with its first slice");
+        assert!(!begins(&later, 3000) && !begins(&later, 6000), "never with a later one");
     }
 
     #[test]

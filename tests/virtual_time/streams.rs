@@ -1,0 +1,159 @@
+//! A publisher's stream with all that real senders do: padding, repair of what never came, beginning anew.
+
+use super::hand::{Ears, Hand, Heard, LOUD, PACKET_TIME, Packet};
+use super::world::{LAN, Made, World};
+use engine::room::Topology;
+use rtp::negotiated::Kind;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const SFU: Made = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 1 };
+/// From one picture to the next.
+const FRAME_TIME: Duration = Duration::from_millis(50);
+
+/// A VP8 frame in one packet (RFC 7741, RFC 6386 §9.1): its picture id, and whether it is a keyframe.
+fn frame(id: u8, keyframe: bool) -> Vec<u8> {
+    let first = if keyframe { 0x10 } else { 0x11 };
+    let mut payload = vec![0x90, 0x80, id & 0x7F, first, 0, 0, 0x9D, 0x01, 0x2A, 0x40, 1, 0xB4, 0];
+    payload.resize(400, id);
+    payload
+}
+
+fn film(world: &mut World, hand: &mut Hand, payload: &[u8]) {
+    let payload_type = hand.line.payload_type;
+    hand.send(world, Packet { payload_type, marker: true, level_dbov: None, payload });
+    hand.timestamp = hand.timestamp.wrapping_add(4500);
+    world.run(FRAME_TIME);
+}
+
+/// Nothing is missing between packets of a slot.
+fn check_numbers(heard: &[Heard]) {
+    for (n, pair) in heard.windows(2).enumerate() {
+        assert_eq!(pair[1].sequence, pair[0].sequence.wrapping_add(1), "packet {n}");
+        let passed = pair[1].timestamp.wrapping_sub(pair[0].timestamp);
+        assert!(passed < 90_000, "packet {n}: {passed}");
+    }
+}
+
+#[test]
+fn a_retransmission_that_is_newer_than_all_before_is_media() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(40, LAN, Made { shards, ..SFU }, (4, 1));
+        let viewer = world.join_filming();
+        let filming = world.join_filming();
+        let mut hand = Hand::new(&mut world, filming, Kind::Video);
+        let ears = Ears::of(&mut world, &[viewer]);
+        for id in 0..60_u8 {
+            let payload = frame(id, id % 10 == 0);
+            if id % 10 == 9 {
+                // It never came, and its repair comes before the next one.
+                let original = hand.sequence;
+                hand.sequence = hand.sequence.wrapping_add(1);
+                hand.send_again(&mut world, original, true, &payload);
+                hand.timestamp = hand.timestamp.wrapping_add(4500);
+                world.run(FRAME_TIME);
+            } else {
+                film(&mut world, &mut hand, &payload);
+            }
+        }
+        let heard = ears.take_all(viewer);
+        let ids: BTreeSet<u8> =
+            heard.iter().map(|packet| *packet.payload.last().unwrap()).collect();
+        let first = *ids.first().expect("pictures come");
+        assert!(first <= 10 && ids.len() == usize::from(60 - first), "{first}, {}", ids.len());
+        check_numbers(&heard);
+        world.assert_invariants(40);
+    }
+}
+
+#[test]
+fn padding_is_no_loss_and_nobody_asks_for_it() {
+    for kind in [Kind::Audio, Kind::Video] {
+        let mut world = World::with_slots(41, LAN, SFU, (4, 4));
+        let people: Vec<_> = (0..2).map(|_| world.join_filming()).collect();
+        let mut hand = Hand::new(&mut world, people[0], kind);
+        let ears = Ears::of(&mut world, &people);
+        for id in 0..200_u8 {
+            match kind {
+                Kind::Audio => hand.say(&mut world, LOUD),
+                Kind::Video => film(&mut world, &mut hand, &frame(id, id % 20 == 0)),
+            }
+            let (payload_type, level_dbov) = (hand.line.payload_type, None);
+            for _ in 0..id % 3 {
+                let probe = Packet { payload_type, marker: false, level_dbov, payload: &[] };
+                hand.send_padded(&mut world, probe, 200);
+            }
+            world.run(PACKET_TIME);
+        }
+        world.run(Duration::from_secs(2));
+        let reports = ears.take_reports();
+        assert!(reports.len() > 3, "{kind:?}: {} reports", reports.len());
+        for report in reports {
+            assert_eq!((report.fraction_lost, report.cumulative_lost), (0, 0), "{kind:?}");
+        }
+        assert_eq!(world.stats().nacked, 0, "{kind:?}");
+        assert!(ears.take_all(people[1]).len() > 180, "{kind:?}");
+        world.assert_invariants(41);
+    }
+}
+
+#[test]
+fn a_picture_goes_on_when_its_publisher_begins_a_new_stream() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(42, LAN, Made { shards, ..SFU }, (4, 1));
+        let viewer = world.join_filming();
+        let filming = world.join_filming();
+        let mut hand = Hand::new(&mut world, filming, Kind::Video);
+        let ears = Ears::of(&mut world, &[viewer]);
+        for stream in 0..4_u8 {
+            if stream > 0 {
+                hand.begin_anew(0x7000_0000 + 20_001 * u32::from(stream));
+            }
+            for id in 0..30 {
+                // The first packets of a new stream may well be none of a keyframe.
+                film(&mut world, &mut hand, &frame(stream * 30 + id, id % 10 == 2));
+            }
+        }
+        let heard = ears.take_all(viewer);
+        let of =
+            |stream: u8| heard.iter().filter(|packet| packet.payload[20] / 30 == stream).count();
+        for stream in 1..4 {
+            assert_eq!(of(stream), 28, "stream {stream}: all from its first keyframe on");
+        }
+        check_numbers(&heard);
+        world.assert_invariants(42);
+    }
+}
+
+#[test]
+fn a_voice_is_heard_and_speaks_again_when_its_publisher_begins_a_new_stream() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(43, LAN, Made { shards, ..SFU }, (1, 4));
+        let people: Vec<_> = (0..3).map(|_| world.join_silent(false)).collect();
+        let mut first = Hand::new(&mut world, people[1], Kind::Audio);
+        let mut second = Hand::new(&mut world, people[2], Kind::Audio);
+        let ears = Ears::of(&mut world, &people[..1]);
+        let mut say = |world: &mut World, hand: &mut Hand, packets: usize| {
+            for _ in 0..packets {
+                hand.say(world, LOUD);
+                world.run(PACKET_TIME);
+            }
+        };
+        say(&mut world, &mut first, 50);
+        first.begin_anew(0x7000_9000);
+        say(&mut world, &mut first, 50);
+        let heard = ears.take_all(people[0]);
+        let said: BTreeSet<_> = heard.iter().filter_map(Heard::said).map(|(_, n)| n).collect();
+        assert!((50..100).all(|n| said.contains(&n)), "the new stream is heard: {said:?}");
+        check_numbers(&heard);
+        // Slots are short: only who counts as speaking gets the one there is.
+        world.run(Duration::from_millis(1300));
+        say(&mut world, &mut second, 40);
+        world.run(Duration::from_millis(1300));
+        say(&mut world, &mut first, 40);
+        let heard: Vec<_> = ears.take_all(people[0]).iter().filter_map(Heard::said).collect();
+        assert!(heard.contains(&(people[2].0, 39)), "{shards} shards: the second speaks");
+        assert!(heard.contains(&(people[1].0, 139)), "{shards} shards: the first speaks again");
+        world.assert_invariants(43);
+    }
+}
