@@ -1,6 +1,6 @@
 //! What goes first where there is too little: of a connection, of the CPU.
 
-use super::world::{LAN, World};
+use super::world::{LAN, Random, World};
 use engine::drops::OutDrop;
 use engine::{Command, PersonKey, Priority};
 use lab::record::SampleRecord;
@@ -86,6 +86,34 @@ fn tcp_back_pressure_holds_pictures_back_and_lets_sound_through() {
     world.behind.clear();
     world.run(seconds(8));
     assert_hears_and_sees_all(&world, people[0], 17_500, 21_000);
+    assert_no_gap(&sequences);
+    world.assert_invariants(11);
+}
+
+#[test]
+fn a_full_send_buffer_makes_no_gap_and_costs_pictures_before_sound() {
+    let (mut world, people, sequences) = four(false);
+    world.full = Some(Rc::new(RefCell::new(Random(11))));
+    world.run(seconds(8));
+    let refused = world.stats().out_drops.get(OutDrop::SendBufferFull);
+    assert!(refused > 200, "{refused}");
+    for who in &people {
+        let sound = rows(&world, *who, MediaKind::Audio, 8_500, 12_500);
+        assert!(sound.len() == 6 && sound.iter().all(|n| *n > 130), "{sound:?}");
+    }
+    assert_no_gap(&sequences);
+    // As long as there is no room for pictures at all, sound is whole.
+    world.full = None;
+    world.behind = people.iter().map(|who| (world.person(*who).address, Priority::Low)).collect();
+    world.run(seconds(6));
+    for who in &people {
+        let sound = rows(&world, *who, MediaKind::Audio, 16_500, 18_500);
+        assert!(!sound.is_empty() && sound.iter().all(|n| n.abs_diff(150) <= 1), "{sound:?}");
+        assert!(rows(&world, *who, MediaKind::Video, 16_500, 18_500).iter().all(|n| *n == 0));
+    }
+    world.behind.clear();
+    world.run(seconds(8));
+    people.iter().for_each(|who| assert_hears_and_sees_all(&world, *who, 23_500, 27_000));
     assert_no_gap(&sequences);
     world.assert_invariants(11);
 }

@@ -1,12 +1,15 @@
 //! What shards and mixers hand over: datagrams, and what goes from one thread of the server to another.
 
+use super::world::Random;
 use engine::limits::MAX_DATAGRAM;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
 use engine::{Command, PersonKey, Priority, ShardIndex, Sink, TrackKey};
 use rtp::TransportAddress;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 /// What one thread of the server hands to another: in order, but not at once.
 pub(super) enum Within {
@@ -34,6 +37,8 @@ impl Within {
 #[derive(Default)]
 pub(super) struct Outbox {
     behind: BTreeMap<SocketAddr, Priority>,
+    /// Slots of UDP that are lent to nobody, by chance.
+    pub(super) full: Option<Rc<RefCell<Random>>>,
     buffer: Vec<u8>,
     to: Option<SocketAddr>,
     pub(super) out: Vec<(SocketAddr, Vec<u8>)>,
@@ -76,7 +81,6 @@ impl MixSink for Outbox {
 
 impl Sink for Outbox {
     fn has_room(&self, to: TransportAddress, priority: Priority) -> bool {
-        assert!(to.is_tcp(), "a datagram waits for nobody");
         match self.behind.get(&to.socket) {
             None => true,
             Some(Priority::Low) => priority == Priority::High,
@@ -84,7 +88,11 @@ impl Sink for Outbox {
         }
     }
 
-    fn slot(&mut self, destination: TransportAddress, _: Priority) -> Option<&mut [u8]> {
+    fn slot(&mut self, destination: TransportAddress, priority: Priority) -> Option<&mut [u8]> {
+        let one_of = if priority == Priority::Low { 3 } else { 20 };
+        if self.full.as_ref().is_some_and(|full| full.borrow_mut().below(one_of) == 0) {
+            return None;
+        }
         self.to = Some(destination.socket);
         Some(&mut self.buffer)
     }

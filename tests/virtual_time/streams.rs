@@ -133,7 +133,7 @@ fn a_voice_is_heard_and_speaks_again_when_its_publisher_begins_a_new_stream() {
         let mut first = Hand::new(&mut world, people[1], Kind::Audio);
         let mut second = Hand::new(&mut world, people[2], Kind::Audio);
         let ears = Ears::of(&mut world, &people[..1]);
-        let mut say = |world: &mut World, hand: &mut Hand, packets: usize| {
+        let say = |world: &mut World, hand: &mut Hand, packets: usize| {
             for _ in 0..packets {
                 hand.say(world, LOUD);
                 world.run(PACKET_TIME);

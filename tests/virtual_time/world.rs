@@ -15,8 +15,10 @@ use lab::link::{Fate, LinkSpec, Loss, Path};
 use lab::record::SampleRecord;
 use rtp::TransportAddress;
 use rtp::negotiated::{Codec, Direction, Kind};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use transport::{Fixed, FixedPeer};
@@ -133,6 +135,8 @@ pub struct World {
     pub by_tcp: bool,
     /// Of those by TCP, whose connections have no room for pictures (low), or for nothing at all (high).
     pub behind: BTreeMap<SocketAddr, Priority>,
+    /// The send buffer is full now and then, by this chance.
+    pub full: Option<Rc<RefCell<Random>>>,
     /// How long packets wait until a shard reads them.
     pub read_late: Duration,
     /// Whether those who come can do RED, and whether what they send is encrypted end to end.
@@ -197,6 +201,7 @@ impl World {
             on_tcp: BTreeSet::new(),
             by_tcp: false,
             behind: BTreeMap::new(),
+            full: None,
             read_late: Duration::ZERO,
             red: false,
             opaque: false,
@@ -539,7 +544,9 @@ impl World {
     }
 
     fn outbox(&self) -> Outbox {
-        Outbox::new(self.behind.clone())
+        let mut outbox = Outbox::new(self.behind.clone());
+        outbox.full = self.full.clone();
+        outbox
     }
 
     /// Lets time pass.

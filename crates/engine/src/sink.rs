@@ -34,8 +34,8 @@ pub enum Priority {
 /// Where datagrams leave. The packet is built and sealed in the slot that the sink lends: nothing
 /// is copied after the seal.
 pub trait Sink {
-    /// Whether the connection to `destination` has room for a packet of this priority; asked of TCP only, since
-    /// a datagram waits for nobody. One that is behind has no room for pictures first.
+    /// Whether there is room for a packet of this priority to `destination`: in its connection by TCP, in the send
+    /// buffer by UDP. Where room is short, pictures have none first.
     fn has_room(&self, destination: TransportAddress, priority: Priority) -> bool;
 
     /// Lends a slot of at least [`crate::limits::MAX_DATAGRAM`] bytes for a datagram to

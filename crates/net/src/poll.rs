@@ -75,6 +75,13 @@ impl<'a> PollFd<'a> {
         Self { raw, owner: PhantomData }
     }
 
+    /// Waits until `fd` can be read or written.
+    pub fn readable_or_writable(fd: &'a impl AsFd) -> Self {
+        let mut both = Self::readable(fd);
+        both.raw.events |= libc::POLLOUT;
+        both
+    }
+
     /// Whether the last wait found it readable, closed or in error: reading tells which.
     pub fn is_ready(&self) -> bool {
         self.raw.revents != 0

@@ -29,6 +29,8 @@ pub struct SendBatch {
     messages: Vec<Outgoing>,
     gso: bool,
     lent: Option<SocketAddr>,
+    /// The kernel's send buffer was full when it was tried last.
+    blocked: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -56,6 +58,8 @@ pub struct FlushReport {
     pub gso_fallbacks: u64,
     /// The last error number (`errno`) counted in `failed`.
     pub last_errno: Option<i32>,
+    /// Of `send_buffer_full`: those at the end that were not tried any more.
+    left: u64,
 }
 
 impl AddAssign for FlushReport {
@@ -117,6 +121,7 @@ impl SendBatch {
             messages: Vec::with_capacity(capacity),
             gso: true,
             lent: None,
+            blocked: false,
         }
     }
 
@@ -202,8 +207,51 @@ impl SendBatch {
     pub fn clear(&mut self) -> usize {
         let dropped = self.queued.len();
         self.queued.clear();
-        self.used = 0;
+        (self.used, self.blocked) = (0, false);
         dropped
+    }
+
+    /// Sends what the kernel takes at once, and never waits: where its send buffer is full, what is left stays queued in
+    /// order, and [`Self::is_blocked`] says so until a later call got rid of it. Else as [`Self::flush`].
+    pub fn flush_now(&mut self, socket: &UdpBatchSocket) -> FlushReport {
+        let v6 = socket.is_v6();
+        self.flush_by(|arena, messages| sys::send(socket.as_fd(), v6, arena, messages))
+    }
+
+    /// Whether the kernel took not all that was queued: wait until the socket is writable.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Whether so much waits for the kernel that only half of the room is left.
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.blocked && self.queued.len() * 2 >= self.capacity
+    }
+
+    fn flush_by(
+        &mut self,
+        mut send: impl FnMut(&[u8], &[Outgoing]) -> io::Result<usize>,
+    ) -> FlushReport {
+        if self.queued.is_empty() {
+            return FlushReport::default();
+        }
+        self.plan();
+        let arena = &self.arena[..self.used];
+        let mut report = send_all(&mut self.messages, |messages| send(arena, messages), || false);
+        let left = std::mem::take(&mut report.left) as usize;
+        report.send_buffer_full -= left as u64;
+        self.blocked = left > 0;
+        if !self.blocked {
+            self.clear();
+            return report;
+        }
+        let gone = self.queued.len() - left;
+        let bytes: usize = self.queued.drain(..gone).map(|gone| usize::from(gone.len)).sum();
+        self.arena.copy_within(bytes..self.used, 0);
+        self.used -= bytes;
+        report
     }
 
     /// Sends all that is queued and leaves the batch empty. With a full send buffer it waits up
@@ -297,8 +345,8 @@ fn send_all(
             Some(libc::EINTR) => {}
             Some(libc::EAGAIN) => {
                 if !unblock() {
-                    let left = messages[next..].iter().map(|m| u64::from(m.datagrams));
-                    report.send_buffer_full += left.sum::<u64>();
+                    report.left = messages[next..].iter().map(|m| u64::from(m.datagrams)).sum();
+                    report.send_buffer_full += report.left;
                     break;
                 }
             }
@@ -428,6 +476,41 @@ mod tests {
             assert_eq!((report.sent, report.failed, report.last_errno), (2, 1, Some(errno)));
             assert_eq!(taken.iter().map(|m| m.dst.port()).collect::<Vec<_>>(), [1, 3]);
         }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_take_at_once_stays_in_order() {
+        let mut batch = SendBatch::new(8);
+        let mut sent: Vec<u8> = Vec::new();
+        let mut room = 0;
+        let put = |batch: &mut SendBatch, fill: u8| {
+            assert!(batch.push(port(u16::from(fill % 3)), &vec![fill; 10 + usize::from(fill)]));
+        };
+        let flush = |batch: &mut SendBatch, room: &mut usize, sent: &mut Vec<u8>| {
+            batch.flush_by(|arena, messages| {
+                let Some(message) = messages.first().filter(|_| *room > 0) else {
+                    return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+                };
+                *room -= 1;
+                sent.push(arena[message.start]);
+                assert_eq!(message.len, 10 + usize::from(arena[message.start]));
+                Ok(1)
+            })
+        };
+        (0..6).for_each(|fill| put(&mut batch, fill));
+        room += 2;
+        let report = flush(&mut batch, &mut room, &mut sent);
+        assert_eq!((report.sent, report.send_buffer_full, report.failed), (2, 0, 0));
+        assert!(batch.is_blocked() && batch.is_behind() && batch.len() == 4);
+        (6..10).for_each(|fill| put(&mut batch, fill));
+        assert!(batch.is_full() && batch.lend(port(1)).is_none(), "bounded");
+        room += 7;
+        flush(&mut batch, &mut room, &mut sent);
+        assert!(batch.is_blocked() && !batch.is_behind() && batch.len() == 1);
+        room += 1;
+        flush(&mut batch, &mut room, &mut sent);
+        assert_eq!(sent, (0..10).collect::<Vec<u8>>());
+        assert!(!batch.is_blocked() && batch.is_empty());
     }
 
     #[test]

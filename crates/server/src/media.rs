@@ -244,11 +244,9 @@ impl MediaThread {
         };
         let woken = match self.ports.sockets.as_slice() {
             [] => woken(&mut [waker, tcp]),
-            [one] => woken(&mut [waker, tcp, PollFd::readable(one)]),
+            [_] => woken(&mut [waker, tcp, self.ports.awaited(0)]),
             // One an address family, at most.
-            [one, two, ..] => {
-                woken(&mut [waker, tcp, PollFd::readable(one), PollFd::readable(two)])
-            }
+            [_, _, ..] => woken(&mut [waker, tcp, self.ports.awaited(0), self.ports.awaited(1)]),
         };
         match woken {
             Ok((woken, tcp_ready)) => {
@@ -401,10 +399,18 @@ impl Ports {
         }
     }
 
+    /// What a socket is waited for: packets, and room where some wait to leave.
+    fn awaited(&self, socket: usize) -> PollFd<'_> {
+        match self.batches[socket].is_blocked() {
+            true => PollFd::readable_or_writable(&self.sockets[socket]),
+            false => PollFd::readable(&self.sockets[socket]),
+        }
+    }
+
     fn flush(&mut self) {
         for (batch, socket) in self.batches.iter_mut().zip(&self.sockets) {
             if !batch.is_empty() {
-                self.flushed += batch.flush(socket);
+                self.flushed += batch.flush_now(socket);
             }
         }
         self.tcp.flush();
@@ -414,7 +420,12 @@ impl Ports {
 
 impl Sink for Ports {
     fn has_room(&self, destination: TransportAddress, priority: Priority) -> bool {
-        !destination.is_tcp() || self.tcp.has_room(destination.socket, priority)
+        if destination.is_tcp() {
+            return self.tcp.has_room(destination.socket, priority);
+        }
+        let family = self.families[usize::from(destination.socket.is_ipv6())];
+        // Sound may fill what waits for the kernel to its end, pictures half of it.
+        family.is_some_and(|at| priority == Priority::High || !self.batches[at].is_behind())
     }
 
     fn slot(&mut self, destination: TransportAddress, priority: Priority) -> Option<&mut [u8]> {
@@ -427,7 +438,10 @@ impl Sink for Ports {
         self.lent = Lent::Socket(lent);
         let batch = &mut self.batches[lent];
         if batch.is_full() {
-            self.flushed += batch.flush(&self.sockets[lent]);
+            self.flushed += batch.flush_now(&self.sockets[lent]);
+        }
+        if priority == Priority::Low && batch.is_behind() {
+            return None;
         }
         batch.lend(destination)
     }

@@ -200,7 +200,16 @@ pub(super) fn give(
                 person.pacer.count(len);
             }
         }
-        Err(reason) => stats.out_drops.add(reason),
+        Err(reason) => {
+            stats.out_drops.add(reason);
+            let slot = &mut slots[way.slot];
+            match (reason, opened.audio) {
+                (OutDrop::SendBufferFull, true) => slot.rewrite.skip(opened.counters.index),
+                // The picture lacks a part now, which no number tells: it goes on with a keyframe.
+                (OutDrop::SendBufferFull, false) if !slot.hold() => return Some(track_index),
+                _ => {}
+            }
+        }
     }
     superseded
 }
@@ -279,8 +288,9 @@ pub(super) fn held(
     if priority == Priority::Low && shortage.holds(index) {
         return Some(OutDrop::CpuShort);
     }
-    let behind = secure.remote.is_tcp() && !sink.has_room(secure.remote, priority);
-    behind.then_some(OutDrop::ConnectionBehind)
+    let tcp = secure.remote.is_tcp();
+    let behind = !sink.has_room(secure.remote, priority);
+    behind.then_some(if tcp { OutDrop::ConnectionBehind } else { OutDrop::SendBufferFull })
 }
 
 /// What makes the packets of a picture alike.
@@ -310,10 +320,11 @@ fn copy(
         slot.rewrite.skip(opened.counters.index);
         return Err(OutDrop::NotNegotiated);
     };
-    let out = slot.rewrite.apply(opened.counters, now.at)?;
     let priority = slot.priority();
     let stream = slot.stream.as_mut().ok_or(OutDrop::NotConnected)?;
+    // Room first, then a number: a number that never leaves would look like loss.
     let buffer = sink.slot(secure.remote, priority).ok_or(OutDrop::SendBufferFull)?;
+    let out = slot.rewrite.apply(opened.counters, now.at)?;
     let writer = HeaderWriter {
         marker: opened.header.marker,
         payload_type,
