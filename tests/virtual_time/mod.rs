@@ -1,6 +1,7 @@
 //! A whole room in virtual time: the engine's room and shard, the lab's bots, a seeded network
 //! between them. No socket, no clock, no handshake; a seed repeats byte for byte.
 
+mod asking_again;
 mod bursts;
 mod churn;
 mod consent;

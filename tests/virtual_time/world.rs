@@ -142,6 +142,8 @@ pub struct World {
     /// Whether those who come can do RED, and whether what they send is encrypted end to end.
     pub red: bool,
     pub opaque: bool,
+    /// What those who come with a camera show.
+    pub clip: VideoSource,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
@@ -205,6 +207,7 @@ impl World {
             read_late: Duration::ZERO,
             red: false,
             opaque: false,
+            clip: VideoSource::P360,
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),
@@ -273,7 +276,7 @@ impl World {
             seed: session.seed,
             cname: name.clone(),
             voice: speaks.then(|| fixtures().voice(number as u32)),
-            clip: video.then(|| fixtures().clip(VideoSource::P360)).flatten(),
+            clip: video.then(|| fixtures().clip(self.clip)).flatten(),
             joined: self.now.at,
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
             opening: Opening::All,
@@ -372,6 +375,15 @@ impl World {
     /// A person's side of his session.
     pub fn client(&mut self, key: PersonKey) -> FixedPeer {
         self.person(key).session.pair().1
+    }
+
+    /// A person is behind this link, both ways, from now on.
+    pub fn set_link(&mut self, key: PersonKey, spec: LinkSpec) {
+        let address = self.person(key).address;
+        for to_server in [true, false] {
+            let path = Path::new(spec, self.random.below(u64::MAX));
+            self.paths.insert((to_server, address), path);
+        }
     }
 
     /// A datagram of a person's leaves for the server.

@@ -99,6 +99,10 @@ reasons! {
         SameTick => "same_tick",
         /// Asked for again, but no longer kept.
         NotKept => "not_kept",
+        /// Asked for again within a round trip of when it was sent again.
+        ResendTooSoon => "resend_too_soon",
+        /// Asked for again, beyond what the receiver may have again.
+        ResendBudget => "resend_budget",
         /// It is of a format that its receiver did not agree on, and cannot be made another.
         NotNegotiated => "not_negotiated",
     }
@@ -142,6 +146,11 @@ impl OutDrops {
     /// Counts one.
     pub fn add(&mut self, reason: OutDrop) {
         self.0[reason as usize] += 1;
+    }
+
+    /// Counts so many.
+    pub fn add_many(&mut self, reason: OutDrop, count: u64) {
+        self.0[reason as usize] += count;
     }
 
     /// How many were discarded for this reason.

@@ -77,5 +77,21 @@ pub const DTLS_A_SECOND: u32 = 16;
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.
 pub const MAX_TRACKS_EACH: usize = 8;
-/// Least time between two resends of the same packet to one subscriber.
-pub const RESEND_INTERVAL: Duration = Duration::from_millis(20);
+/// Bounds of the time between two resends of the same packet to one subscriber, otherwise its
+/// round-trip time.
+pub const RESEND_INTERVAL: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
+/// The round-trip time to a participant who has not reported any, as in libwebrtc.
+pub const RTT_UNKNOWN: Duration = Duration::from_millis(100);
+/// One byte in so many of the pictures that flow to a receiver may be sent again.
+pub const RESEND_SHARE: u64 = 4;
+/// What may be sent again at once: as much as flows to the receiver in this time…
+pub const RESEND_BURST: Duration = Duration::from_millis(125);
+/// …and never less than this, in bytes: about ten packets.
+pub const LEAST_RESEND_BYTES: u64 = 12_000;
+/// Time over which it is measured how much flows to a receiver.
+pub const RESEND_RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Sequence numbers that one receiver may ask for in a second; at once, as many as are kept.
+pub const RESEND_LOOKUPS_PER_S: u64 = 2048;
+/// Least time between two keyframe requests of one slot that are heard.
+pub const KEYFRAME_WISH_INTERVAL: Duration = Duration::from_millis(500);

@@ -131,6 +131,12 @@ pub struct Nack<'a> {
 }
 
 impl<'a> Nack<'a> {
+    /// How many sequence numbers it names, without going through them.
+    pub fn count(&self) -> usize {
+        let named = |[_, _, b, c]: &[u8; 4]| 1 + (b.count_ones() + c.count_ones()) as usize;
+        self.items.iter().map(named).sum()
+    }
+
     /// The lost sequence numbers. One item of 4 bytes names up to 17 of them.
     pub fn lost(&self) -> impl Iterator<Item = u16> + use<'a> {
         self.items.iter().flat_map(|[p, q, b, c]| {

@@ -493,6 +493,7 @@ struct Counts {
     replayed: Counter,
     nacked: Counter,
     keyframes: Counter,
+    keyframe_requests_refused: Counter,
     failed: Counter,
     send_buffer_full: Counter,
     kernel_drops: Gauge,
@@ -539,6 +540,10 @@ impl Counts {
             ),
             nacked: counter("moim_media_nacked_total", "Packets asked of publishers again."),
             keyframes: counter("moim_media_keyframes_asked_total", "Keyframes asked for."),
+            keyframe_requests_refused: counter(
+                "moim_media_keyframe_requests_refused_total",
+                "Keyframe requests of receivers that came too soon after the one before.",
+            ),
             failed: metrics.drops("socket", "send_failed"),
             send_buffer_full: metrics.drops("socket", "send_buffer_full"),
             kernel_drops: metrics.registry.gauge(
@@ -585,6 +590,8 @@ impl Counts {
         self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);
+        self.keyframe_requests_refused
+            .add(stats.keyframe_requests_refused - old.keyframe_requests_refused);
         let flushed = std::mem::take(&mut ports.flushed);
         let (packets, bytes) = ports.tcp.take_sent();
         self.media.packets_out.add(flushed.sent + packets);

@@ -49,7 +49,6 @@ impl Shard {
         datagram: &Inbound<'_>,
         sink: &mut impl Sink,
     ) -> Result<(), InDrop> {
-        let mut wanted = false;
         for packet in rtcp::parse(compound) {
             match packet.map_err(|_| InDrop::MalformedRtcp)? {
                 Packet::SenderReport(report) => {
@@ -57,26 +56,15 @@ impl Shard {
                     self.report_blocks(from, report.blocks(), now);
                 }
                 Packet::ReceiverReport(report) => self.report_blocks(from, report.blocks(), now),
-                Packet::Nack(nack) => {
-                    let slot = self.people[from].as_ref().and_then(|p| p.slot_by_ssrc(nack.media));
-                    if let Some(slot) = slot {
-                        for sequence in nack.lost() {
-                            self.resend(from, slot, sequence, now, sink);
-                        }
-                    }
-                }
-                Packet::Pli { media, .. } => wanted |= self.want_keyframe(from, media),
+                Packet::Nack(nack) => self.asked_again(from, &nack, now, sink),
+                Packet::Pli { media, .. } => self.want_keyframe(from, media, now, sink),
                 Packet::Fir(fir) => {
                     for (media, _) in fir.requests() {
-                        wanted |= self.want_keyframe(from, media);
+                        self.want_keyframe(from, media, now, sink);
                     }
                 }
                 _ => {}
             }
-        }
-        // All else waits for the next tick.
-        if wanted {
-            self.ask_publishers(now, sink);
         }
         Ok(())
     }
@@ -124,76 +112,85 @@ impl Shard {
         }
     }
 
-    /// A subscriber needs a keyframe of what flows in his slot; an empty slot needs none. Says
-    /// whether one is wanted now.
-    fn want_keyframe(&mut self, from: PersonIndex, media: u32) -> bool {
-        let flows = self.people[from].as_ref().and_then(|person| {
-            let slot = person.slot_by_ssrc(media)?;
-            person.slots[slot].current
-        });
-        let track = flows.and_then(|track| self.tracks[track].as_mut());
-        track.map(|track| track.keyframe.want()).is_some()
+    /// A subscriber needs a keyframe of what flows in a slot; an empty slot needs none. Only the
+    /// publisher of that track is asked: this costs the same however many tracks there are.
+    fn want_keyframe(&mut self, from: PersonIndex, media: u32, now: Now, sink: &mut impl Sink) {
+        let Some(person) = self.people[from].as_mut() else { return };
+        let Some(slot) = person.slot_by_ssrc(media) else { return };
+        let slot = &mut person.slots[slot];
+        let Some(index) = slot.current.filter(|_| slot.is_video()) else { return };
+        if !slot.hears_wish(now.at) {
+            self.stats.keyframe_requests_refused += 1;
+            return;
+        }
+        if let Some(track) = self.tracks[index].as_mut() {
+            track.keyframe.want();
+            self.ask_publisher(index, now, sink);
+        }
     }
 
     /// Asks publishers for keyframes and for packets that are missing. Says whether there is more to ask for soon.
     pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) -> bool {
         let mut more = false;
         for at in 0..self.pictures.len() {
-            let index = self.pictures[at];
-            let Some(track) = self.tracks[index].as_mut() else { continue };
-            // Who waits for a track that a moderator muted waits until it is released.
-            // Whom no picture may go to now waits for none yet.
-            let (shortage, sink_now) = (&self.shortage, &*sink);
-            let waits = track.keyframe.looks(now.at)
-                && !track.silenced
-                && track.subscriptions.iter().any(|subscription| {
-                    self.people[subscription.person].as_ref().is_some_and(|person| {
-                        let at = subscription.person;
-                        person.slots[subscription.slot].pending == Some(index)
-                            && held(person, at, Priority::Low, shortage, sink_now).is_none()
-                    })
-                });
-            let publisher = match track.origin {
-                Origin::Person(person) => person,
-                Origin::Relay(shard) => {
-                    if track.keyframe.ask(now.at, waits) {
-                        let track = track.key;
-                        sink.relay_control(shard, RelayControl::Keyframe { track });
-                    }
-                    more |= track.keyframe.is_wanted();
-                    continue;
-                }
-            };
-            let Some(ids) = track.ids else { continue };
-            let Some(person) = self.people[publisher].as_mut() else { continue };
-            if !person.reachable() {
-                continue;
-            }
-            self.rtcp.clear();
-            self.sequences.clear();
-            if track.line.nack {
-                track.missing.due(now.at, &mut self.sequences);
-                let count = self.sequences.len() as u64;
-                rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());
-                self.stats.nacked += count;
-                if track.missing.take_keyframe_needed()
-                    && !(track.subscriptions.is_empty() && track.exports.is_empty())
-                {
-                    track.keyframe.want();
-                }
-            }
-            if !track.silenced && track.keyframe.ask(now.at, waits) {
-                rtcp::pli(&mut self.rtcp, CONTROL_SSRC, ids.ssrc);
-                self.stats.keyframes_asked += 1;
-            }
-            if !self.rtcp.is_empty() {
-                let sent = send_rtcp(person, &self.rtcp, sink);
-                self.stats.count_rtcp(sent);
-            }
-            let keyframe = track.keyframe.is_wanted() && !track.silenced;
-            more |= keyframe || track.missing.missing_count() > 0;
+            more |= self.ask_publisher(self.pictures[at], now, sink);
         }
         more
+    }
+
+    /// The same for one track of pictures.
+    fn ask_publisher(&mut self, index: TrackIndex, now: Now, sink: &mut impl Sink) -> bool {
+        let Some(track) = self.tracks[index].as_mut() else { return false };
+        // Who waits for a track that a moderator muted waits until it is released.
+        // Whom no picture may go to now waits for none yet.
+        let (shortage, sink_now) = (&self.shortage, &*sink);
+        let waits = track.keyframe.looks(now.at)
+            && !track.silenced
+            && track.subscriptions.iter().any(|subscription| {
+                self.people[subscription.person].as_ref().is_some_and(|person| {
+                    let at = subscription.person;
+                    person.slots[subscription.slot].pending == Some(index)
+                        && held(person, at, Priority::Low, shortage, sink_now).is_none()
+                })
+            });
+        let publisher = match track.origin {
+            Origin::Person(person) => person,
+            Origin::Relay(shard) => {
+                if track.keyframe.ask(now.at, waits) {
+                    let track = track.key;
+                    sink.relay_control(shard, RelayControl::Keyframe { track });
+                }
+                return track.keyframe.is_wanted();
+            }
+        };
+        let Some(ids) = track.ids else { return false };
+        let Some(person) = self.people[publisher].as_mut() else { return false };
+        if !person.reachable() {
+            return false;
+        }
+        self.rtcp.clear();
+        self.sequences.clear();
+        if track.line.nack {
+            track.missing.due(now.at, &mut self.sequences);
+            let count = self.sequences.len() as u64;
+            rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());
+            self.stats.nacked += count;
+            if track.missing.take_keyframe_needed()
+                && !(track.subscriptions.is_empty() && track.exports.is_empty())
+            {
+                track.keyframe.want();
+            }
+        }
+        if !track.silenced && track.keyframe.ask(now.at, waits) {
+            rtcp::pli(&mut self.rtcp, CONTROL_SSRC, ids.ssrc);
+            self.stats.keyframes_asked += 1;
+        }
+        if !self.rtcp.is_empty() {
+            let sent = send_rtcp(person, &self.rtcp, sink);
+            self.stats.count_rtcp(sent);
+        }
+        let keyframe = track.keyframe.is_wanted() && !track.silenced;
+        keyframe || track.missing.missing_count() > 0
     }
 
     /// Sends the reports and the feedback that are due to the people whose turn this tick is, one of so many.
@@ -211,6 +208,7 @@ impl Shard {
             let Some(person) = self.people[index].as_mut() else { continue };
             if person.reports_due(now.at) {
                 person.reported_at = Some(now.at);
+                person.resends.fill(person.pacer.media(), now.at);
                 self.receiver_report(index, now, sink);
                 self.sender_reports(index, now, sink);
             }

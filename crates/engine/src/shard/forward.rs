@@ -3,7 +3,7 @@
 use super::incoming::{Opened, describe};
 use super::lately::Past;
 use super::level::{Padding, pad};
-use super::pacer::{Waiting, WaitingPacket, paces};
+use super::pacer::{Brings, Waiting, WaitingPacket, paces};
 use super::person::{Person, PersonIndex, Secure, TrackIndex};
 use super::queue::Queue;
 use super::rewrite::Origin;
@@ -83,41 +83,6 @@ impl Shard {
             self.unsubscribe(Some(old), subscription);
         }
     }
-
-    /// Sends a packet again that left a slot with this sequence number (RFC 4588).
-    pub(super) fn resend(
-        &mut self,
-        person: usize,
-        slot_index: usize,
-        sequence: u16,
-        now: Now,
-        sink: &mut impl Sink,
-    ) {
-        let Some(person) = self.people[person].as_mut() else { return };
-        let slot = &mut person.slots[slot_index];
-        if !slot.resends() {
-            return;
-        }
-        let Some(again) = slot.asked_again(sequence, now.at) else { return };
-        self.stats.copies += 1;
-        let track = self.track_by_key.get(&again.track).and_then(|at| self.tracks[*at].as_ref());
-        let kept = track.and_then(|track| Some((track.history.get(again.index)?, track)));
-        let outcome = match kept {
-            Some((packet, track)) => {
-                let from = (track.line.extensions, track.opaque);
-                resend_one(person, slot_index, (sequence, &again), (packet, from), sink)
-            }
-            None => Err(OutDrop::NotKept),
-        };
-        match outcome {
-            Ok(len) => {
-                self.stats.resent += 1;
-                sent(&mut self.stats, len);
-                person.pacer.count(len);
-            }
-            Err(reason) => self.stats.out_drops.add(reason),
-        }
-    }
 }
 
 /// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
@@ -138,7 +103,8 @@ impl Way<'_> {
         let len = opened.payload.end + OVERHEAD;
         let packet = WaitingPacket { begins, repaired, padding, len };
         let index = opened.counters.index;
-        Waiting { track: self.track.1.key, slot: self.slot, index, packet: Some(packet) }
+        let (track, brings) = (self.track.1.key, Brings::Packet(packet));
+        Waiting { track, slot: self.slot, index, brings }
     }
 }
 
@@ -257,7 +223,7 @@ pub(super) fn reopen(track: &Track, index: u64, bytes: &[u8]) -> Option<Opened> 
 }
 
 #[inline]
-fn sent(stats: &mut Stats, len: usize) {
+pub(super) fn sent(stats: &mut Stats, len: usize) {
     stats.rtp_out += 1;
     stats.rtp_out_bytes += len as u64;
 }
@@ -425,7 +391,7 @@ fn put(buffer: &mut [u8], at: usize, payload: &[u8]) -> Result<usize, OutDrop> {
 }
 
 /// Builds the retransmission: the original as it left, its sequence number before the payload.
-fn resend_one(
+pub(super) fn resend_one(
     person: &mut Person,
     slot_index: usize,
     (original, again): (u16, &Origin),

@@ -2,7 +2,7 @@
 
 use super::forward::Kept;
 use super::lately::Lately;
-use super::pacer::Waiting;
+use super::pacer::{Brings, Waiting};
 use super::person::{Person, PersonIndex, Source, TrackIndex};
 use super::rewrite::Inbound as Counters;
 use super::track::{Subscription, Track};
@@ -228,7 +228,8 @@ impl Shard {
                 if person.pacer.is_waiting() {
                     // In its turn. Where too much waits, the number stays free.
                     let Subscription { slot, .. } = *subscription;
-                    let nothing = Waiting { track: track.key, slot, index, packet: None };
+                    let brings = Brings::Nothing;
+                    let nothing = Waiting { track: track.key, slot, index, brings };
                     person.pacer.wait(nothing);
                 } else if slot.current == Some(track_index) {
                     slot.rewrite.skip(index);

@@ -11,8 +11,8 @@
 //!    is built and sealed in the buffer that the sink lends. Of pictures only so much leaves at once as [`pacer`] lets.
 //!    Where its track is mixed, [`mixing`] hands it to the mixer instead, and brings the mixed
 //!    packets to their listeners; [`relay`] is the way to and from the other shards.
-//! 4. [`history`] keeps video in plaintext once a publisher; [`feedback`] answers who asks again,
-//!    and sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
+//! 4. [`history`] keeps video in plaintext once a publisher; [`resend`] answers who asks again, within bounds;
+//!    [`feedback`] sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
 //! 5. [`speaker`] tells who speaks, [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
 
 mod consent;
@@ -28,6 +28,7 @@ mod pacer;
 mod person;
 mod queue;
 mod relay;
+mod resend;
 mod rewrite;
 mod shortage;
 mod slot;

@@ -27,8 +27,28 @@ pub(super) struct Waiting {
     pub slot: usize,
     /// Its number, as its publisher counts.
     pub index: u64,
-    /// None where it brings nothing and only takes no number.
-    pub packet: Option<WaitingPacket>,
+    pub brings: Brings,
+}
+
+/// What leaves with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Brings {
+    /// A packet of the track.
+    Packet(WaitingPacket),
+    /// Nothing: it only takes no number.
+    Nothing,
+    /// What left the slot with this sequence number leaves again, in at most so many bytes.
+    Again { sequence: u16, len: usize },
+}
+
+impl Waiting {
+    /// At most as many bytes will leave.
+    fn len(&self) -> usize {
+        match self.brings {
+            Brings::Packet(WaitingPacket { len, .. }) | Brings::Again { len, .. } => len,
+            Brings::Nothing => 0,
+        }
+    }
 }
 
 /// What was found out of a packet when it came.
@@ -59,6 +79,10 @@ pub(super) struct Pacer {
     waiting_bytes: usize,
     /// Most bytes that waited since something began to wait.
     peak: usize,
+    /// Bytes that left before the present burst, in all.
+    before: u64,
+    /// Bytes of what left that were sent again.
+    again: u64,
 }
 
 impl Pacer {
@@ -73,6 +97,8 @@ impl Pacer {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             peak: 0,
+            before: 0,
+            again: 0,
         }
     }
 
@@ -94,6 +120,22 @@ impl Pacer {
         self.left += len;
     }
 
+    /// So many bytes were sent again.
+    pub(super) fn count_again(&mut self, len: usize) {
+        self.count(len);
+        self.again += len as u64;
+    }
+
+    /// Bytes of pictures that have left so far, what was sent again not among them.
+    pub(super) fn media(&self) -> u64 {
+        self.before + self.left as u64 - self.again
+    }
+
+    /// Whether so many more can wait.
+    pub(super) fn has_room(&self, packets: usize) -> bool {
+        self.waiting.len() + packets <= PACED_PACKETS
+    }
+
     /// The next burst begins, if it is time.
     #[inline]
     pub(super) fn turn(&mut self, now: Instant) -> bool {
@@ -106,6 +148,7 @@ impl Pacer {
 
     fn begin(&mut self, now: Instant) {
         self.bytes += self.left;
+        self.before += self.left as u64;
         let counted = now.saturating_duration_since(self.counted_since);
         if counted >= PACING_WINDOW {
             let bytes_per_s = self.bytes as f64 / counted.as_secs_f64();
@@ -124,9 +167,9 @@ impl Pacer {
 
     /// Says whether there was room.
     pub(super) fn wait(&mut self, waiting: Waiting) -> bool {
-        let room = self.waiting.len() < PACED_PACKETS;
+        let room = self.has_room(1);
         if room {
-            self.waiting_bytes += waiting.packet.map_or(0, |packet| packet.len);
+            self.waiting_bytes += waiting.len();
             self.peak = self.peak.max(self.waiting_bytes);
             self.waiting.push_back(waiting);
         }
@@ -139,7 +182,7 @@ impl Pacer {
             return None;
         }
         let next = self.waiting.pop_front();
-        self.waiting_bytes -= next.and_then(|next| next.packet).map_or(0, |packet| packet.len);
+        self.waiting_bytes -= next.as_ref().map_or(0, Waiting::len);
         if self.waiting.is_empty() {
             self.peak = 0;
         }
@@ -149,8 +192,7 @@ impl Pacer {
     /// Nothing of a track may leave any more.
     pub(super) fn forget(&mut self, track: TrackKey) {
         self.waiting.retain(|waiting| waiting.track != track);
-        let packets = self.waiting.iter().filter_map(|waiting| waiting.packet);
-        self.waiting_bytes = packets.map(|packet| packet.len).sum();
+        self.waiting_bytes = self.waiting.iter().map(Waiting::len).sum();
         self.peak = self.waiting_bytes;
     }
 }
@@ -196,6 +238,13 @@ impl Shard {
     }
 
     fn give_waiting(&mut self, index: PersonIndex, next: Waiting, now: Now, sink: &mut impl Sink) {
+        let packet = match next.brings {
+            Brings::Packet(packet) => Some(packet),
+            Brings::Nothing => None,
+            Brings::Again { sequence, .. } => {
+                return self.send_again((index, next.slot), sequence, sink);
+            }
+        };
         let Some(track_index) = self.track_by_key.get(&next.track).copied() else { return };
         let Some(track) = self.tracks[track_index].as_ref() else { return };
         let Some(person) = self.people[index].as_mut() else { return };
@@ -204,7 +253,7 @@ impl Shard {
         if !flows && slot.pending != Some(track_index) {
             return;
         }
-        let Some(WaitingPacket { begins, repaired, padding, .. }) = next.packet else {
+        let Some(WaitingPacket { begins, repaired, padding, .. }) = packet else {
             if flows {
                 slot.rewrite.skip(next.index);
             }
@@ -237,7 +286,7 @@ mod tests {
 
     fn waiting(index: u64, len: usize) -> Waiting {
         let packet = WaitingPacket { begins: false, repaired: false, padding: 0, len };
-        Waiting { track: TrackKey(1), slot: 0, index, packet: Some(packet) }
+        Waiting { track: TrackKey(1), slot: 0, index, brings: Brings::Packet(packet) }
     }
 
     /// What leaves in each of the bursts after the first until nothing waits.
@@ -250,7 +299,7 @@ mod tests {
             assert!(pacer.turn(now));
             let mut left = 0;
             while let Some(next) = pacer.next() {
-                let len = next.packet.map_or(0, |packet| packet.len);
+                let len = next.len();
                 pacer.count(len);
                 left += len;
             }

@@ -2,6 +2,7 @@
 
 use super::consent::Checks;
 use super::pacer::Pacer;
+use super::resend::Resends;
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
 use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
@@ -58,6 +59,8 @@ pub(crate) struct Person {
     pub feedback_at: Instant,
     /// How pictures leave to him.
     pub pacer: Pacer,
+    /// What may be sent again to the participant.
+    pub resends: Resends,
     /// When the last reports went to him.
     pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
@@ -80,6 +83,7 @@ impl Person {
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
             pacer: Pacer::new(now),
+            resends: Resends::new(now),
             reported_at: None,
             clock_offset_ns: None,
             rtt_ms: None,

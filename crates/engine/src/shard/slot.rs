@@ -1,16 +1,13 @@
 //! A slot: a line that a participant receives on, with its own SSRC, whatever track it carries.
 
 use super::person::TrackIndex;
-use super::rewrite::{Origin, Rewrite};
-use crate::limits::RESEND_INTERVAL;
+use super::resend::SentAgain;
+use super::rewrite::Rewrite;
+use crate::limits::KEYFRAME_WISH_INTERVAL;
 use crate::sink::{Now, Priority};
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
-use std::collections::VecDeque;
 use std::time::Instant;
-
-/// Packets sent again lately: so many are remembered, so that none is soon sent once more.
-const RESENT: usize = 64;
 
 /// A slot of a participant.
 pub(crate) struct Slot {
@@ -25,8 +22,10 @@ pub(crate) struct Slot {
     /// The track that shall flow from its next keyframe on.
     pub pending: Option<TrackIndex>,
     pub rewrite: Rewrite,
-    /// Sequence numbers sent again, and when.
-    resent: VecDeque<(u16, Instant)>,
+    /// What was sent again lately.
+    pub sent_again: SentAgain,
+    /// When the receiver's last keyframe request was heard.
+    wished: Option<Instant>,
     pub packets: u32,
     pub octets: u32,
     /// Newest packet of what flows, as it left.
@@ -47,7 +46,8 @@ impl Slot {
             rtx_sequence: first,
             current: None,
             pending: None,
-            resent: VecDeque::new(),
+            sent_again: SentAgain::default(),
+            wished: None,
             packets: 0,
             octets: 0,
             last_timestamp: None,
@@ -103,21 +103,14 @@ impl Slot {
         self.line.nack && self.rtx_stream.is_some()
     }
 
-    /// The packet that left with this sequence number, unless it was resent just now.
-    pub(crate) fn asked_again(&mut self, sequence: u16, now: Instant) -> Option<Origin> {
-        let lately = |at: Instant| now.saturating_duration_since(at) < RESEND_INTERVAL;
-        while self.resent.front().is_some_and(|(_, at)| !lately(*at)) {
-            self.resent.pop_front();
+    /// Whether a keyframe request of the receiver is heard: not too often.
+    pub(crate) fn hears_wish(&mut self, now: Instant) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < KEYFRAME_WISH_INTERVAL;
+        let hears = !self.wished.is_some_and(lately);
+        if hears {
+            self.wished = Some(now);
         }
-        if self.resent.iter().any(|(known, _)| *known == sequence) {
-            return None;
-        }
-        let origin = self.rewrite.origin(sequence)?;
-        if self.resent.len() == RESENT {
-            self.resent.pop_front();
-        }
-        self.resent.push_back((sequence, now));
-        Some(origin)
+        hears
     }
 
     /// The next sequence number of the RTX stream.

@@ -44,6 +44,8 @@ pub struct Stats {
     pub mix_in: u64,
     /// Keyframes asked of publishers.
     pub keyframes_asked: u64,
+    /// Keyframe requests of receivers that came too soon after the one before.
+    pub keyframe_requests_refused: u64,
     /// What came in and was discarded.
     pub in_drops: InDrops,
     /// What was to go out and was discarded.
