@@ -2,7 +2,9 @@
 //!
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
 //! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
-//! mixing: `mix` (a thread a shard). `relay` is what runs between threads.
+//! mixing: `mix` (a thread a shard). `relay` is what runs between threads,
+//! `places` bounds connections; `gate` is
+//! where HTTP's come in.
 
 mod api;
 mod assets;
@@ -10,11 +12,13 @@ pub mod auth;
 pub mod config;
 mod control;
 pub mod faults;
+mod gate;
 pub mod http;
 pub mod logging;
 mod media;
 pub mod metrics;
 mod mix;
+mod places;
 mod relay;
 mod rooms;
 pub mod serve;
