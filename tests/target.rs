@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tokio::net::TcpSocket;
 use tokio_tungstenite::tungstenite::error::Error as WebError;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 use wire::event::EventEnvelope;
@@ -26,6 +27,22 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(begin.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Connects from an address of this machine, such as 127.0.0.66.
+///
+/// # Errors
+/// What the system says.
+pub fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((source, 0)))?;
+        socket.connect(to).await?.into_std()
+    })?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 /// A server on free ports of the loopback; dropping it ends it.
@@ -187,8 +204,12 @@ pub struct Socket {
 impl Socket {
     /// Connects and shakes hands.
     pub fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self::connect_from([127, 0, 0, 1], server)
+    }
+
+    /// The same from another address of this machine.
+    pub fn connect_from(source: [u8; 4], server: &Server) -> Self {
+        let stream = connect_from(source, server.http).unwrap();
         let address = format!("ws://{}{SOCKET_PATH}", server.http);
         let (web, _) = client(address, stream).unwrap();
         let mut socket = Self { web, cid: 0, events: VecDeque::new() };

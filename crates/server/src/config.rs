@@ -90,6 +90,10 @@ pub struct Limits {
     pub sdp_bytes: usize,
     /// Most sockets at once.
     pub sockets: usize,
+    /// Most connections of one address (IPv6: of one /64): over HTTP with its sockets, and as many to each media
+    /// thread over TCP. Not counted in development mode. Behind a reverse proxy everybody has the
+    /// proxy's address: set it to as many as `sockets` there.
+    pub connections_per_address: usize,
     /// Packets a second that one socket may send in the long run; twice as many at once.
     pub requests_per_second: u32,
     /// Most bytes that wait for one slow socket before it is closed.
@@ -132,6 +136,7 @@ impl Default for Limits {
             video_slots: 64,
             sdp_bytes: 192 << 10,
             sockets: 10_000,
+            connections_per_address: 512,
             requests_per_second: 200,
             outbox_bytes: 1 << 20,
             channels_per_socket: 100,
@@ -284,6 +289,9 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
         sdp_bytes: limits.read("sdp_bytes", size(4096..=240 << 10)).or(default.sdp_bytes as u64)
             as usize,
         sockets: limits.read("sockets", number(1..=1_000_000)).or(default.sockets),
+        connections_per_address: limits
+            .read("connections_per_address", number(1..=1_000_000))
+            .or(default.connections_per_address),
         requests_per_second: limits
             .read("requests_per_second", number(1..=1_000_000))
             .or(default.requests_per_second),
@@ -372,7 +380,7 @@ media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3,
   advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
 limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
-  sockets: 100, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
+  sockets: 100, connections_per_address: 6, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
   channel_subscribers: 8, message_bytes: 2KiB }
 keys: { ours: "0123456789abcdef0123456789abcdef", theirs: "0123456789abcdef0123456789abcdeg" }
 log: { format: json, level: "info,server=debug" }
@@ -395,6 +403,7 @@ log: { format: json, level: "info,server=debug" }
                 video_slots: 5,
                 sdp_bytes: 65536,
                 sockets: 100,
+                connections_per_address: 6,
                 requests_per_second: 9,
                 outbox_bytes: 131_072,
                 channels_per_socket: 7,

@@ -2,19 +2,20 @@
 
 use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
+use crate::gate::{Gate, Visit, each_request};
 use crate::metrics::Metrics;
+use crate::places::{self, Places};
 use crate::socket::{Application, Sockets};
 use crate::{api, assets};
-use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use axum_server::Handle;
-use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::RustlsConfig;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -95,6 +96,7 @@ pub struct Http {
     addresses: Vec<SocketAddr>,
     tls: Option<TlsConfig>,
     origins: Origins,
+    places: Places,
 }
 
 impl Http {
@@ -120,7 +122,11 @@ impl Http {
                 .development
                 .then(|| addresses.iter().map(SocketAddr::port).collect()),
         };
-        Ok(Self { listeners, addresses, tls: config.tls.clone(), origins })
+        let most = places::shares(config.limits.sockets, config.media.shards).http;
+        // Only this machine reaches a development server: one address is everybody.
+        let each = if config.development { most } else { config.limits.connections_per_address };
+        let places = Places::new(most, each);
+        Ok(Self { listeners, addresses, tls: config.tls.clone(), origins, places })
     }
 
     /// The bound addresses, with the ports that port 0 got.
@@ -161,6 +167,7 @@ impl Http {
                 ),
             }
         }
+        let gate = Gate::new(self.places, &metrics);
         let router = router(sockets.clone(), metrics, self.origins);
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let mut servers = JoinSet::new();
@@ -173,12 +180,13 @@ impl Http {
             match tls.clone() {
                 None => {
                     let server =
-                        axum_server::from_tcp(listener).acceptor(NoDelayAcceptor).handle(handle);
+                        axum_server::from_tcp(listener).acceptor(gate.clone()).handle(handle);
                     servers.spawn(server.serve(service));
                 }
                 Some(tls) => {
+                    let gate = gate.clone();
                     let server = axum_server::from_tcp_rustls(listener, tls)
-                        .map(|acceptor| acceptor.acceptor(NoDelayAcceptor))
+                        .map(|acceptor| acceptor.acceptor(gate))
                         .handle(handle);
                     servers.spawn(server.serve(service));
                 }
@@ -228,6 +236,7 @@ fn router<A: Application>(
         .merge(api::router::<A>().route_layer(from_fn_with_state(shared.clone(), own_pages::<A>)))
         .route(wire::frame::SOCKET_PATH, any(open_socket::<A>))
         .layer(map_response(harden))
+        .layer(from_fn(each_request))
         .with_state(shared)
 }
 
@@ -271,6 +280,7 @@ async fn own_pages<A: Application>(
 async fn open_socket<A: Application>(
     State(shared): State<Arc<Shared<A>>>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
+    Extension(visit): Extension<Arc<Visit>>,
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -291,7 +301,10 @@ async fn open_socket<A: Application>(
         .write_buffer_size(WRITE_BUFFER_BYTES)
         .max_message_size(unreadable_bytes)
         .max_frame_size(unreadable_bytes)
-        .on_upgrade(move |stream| sockets.run(place, stream, remote))
+        .on_upgrade(move |stream| {
+            visit.is_socket();
+            sockets.run(place, stream, remote)
+        })
 }
 
 /// Whose pages may open sockets. A page of another site could otherwise act here in the name of

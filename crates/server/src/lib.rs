@@ -2,7 +2,8 @@
 //!
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
 //! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
-//! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do.
+//! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do;
+//! `places` bounds connections, `gate` is where HTTP's come in.
 
 mod api;
 mod assets;
@@ -10,6 +11,7 @@ pub mod auth;
 pub mod config;
 mod control;
 pub mod faults;
+mod gate;
 pub mod health;
 pub mod http;
 mod lane;
@@ -17,6 +19,7 @@ pub mod logging;
 mod media;
 pub mod metrics;
 mod mix;
+mod places;
 mod relay;
 mod rooms;
 pub mod serve;

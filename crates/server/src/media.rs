@@ -6,9 +6,10 @@
 use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
+use crate::places::Places;
 use crate::relay::{Come, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
-use crate::tcp::{Reader, TcpPort};
+use crate::tcp::{Come as TcpCome, Reader, TcpPort};
 use engine::drops::{InDrop, OutDrop};
 use engine::mix::{MixFrame, MixedPacket};
 use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
@@ -122,13 +123,14 @@ pub(crate) struct MediaThread {
 }
 
 impl MediaThread {
-    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family.
+    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and
+    /// places for TCP connections.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         (index, shards): (usize, u16),
-        (sockets, listeners): (Vec<UdpBatchSocket>, Vec<net::stream::Listener>),
+        (sockets, listeners, places): (Vec<UdpBatchSocket>, Vec<net::stream::Listener>, Places),
         upward: Upward,
         beside: Beside,
         metrics: &Metrics,
@@ -138,7 +140,7 @@ impl MediaThread {
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
         let name = format!("media-{index}");
-        let tcp = TcpPort::new(listeners, &name, metrics)?;
+        let tcp = TcpPort::new(listeners, places, &name, metrics)?;
         let lanes = (lanes_out, mix.frames);
         let thread = Self {
             counts: Counts::new(&name, metrics),
@@ -311,12 +313,7 @@ impl MediaThread {
         }
     }
 
-    fn take_frames(
-        &mut self,
-        reader: &mut Reader,
-        source: TransportAddress,
-        now: Now,
-    ) -> (u64, Result<(), crate::tcp::ReadEnd>) {
+    fn take_frames(&mut self, reader: &mut Reader, source: TransportAddress, now: Now) -> TcpCome {
         let Self { shard, ports, counts, sounds, .. } = self;
         // Its packets come and go by the address that the others know of this thread.
         ports.reading =
@@ -325,9 +322,11 @@ impl MediaThread {
             counts.packets_in += 1;
             counts.bytes_in += data.len() as u64;
             let frame = Inbound { source, data, arrival: now.at };
-            if shard.handle_datagram(now, &frame, ports) == Handled::Audio {
+            let handled = shard.handle_datagram(now, &frame, ports);
+            if handled == Handled::Audio {
                 sounds.push(frame.arrival);
             }
+            handled.is_authentic()
         })
     }
 

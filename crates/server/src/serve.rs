@@ -10,6 +10,7 @@ use crate::lane::{ControlHandle, Lane};
 use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
 use crate::mix;
+use crate::places::{self, Places};
 use crate::relay;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
@@ -193,6 +194,10 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let wakers: Vec<Arc<Waker>> =
         ports.iter().map(|_| Waker::new().map(Arc::new)).collect::<std::io::Result<_>>()?;
     let count = wakers.len() as u16;
+    let tcp_most = places::shares(config.limits.sockets, wakers.len()).media;
+    // As over HTTP: whoever reaches a development server has one address.
+    let tcp_each =
+        if config.development { tcp_most } else { config.limits.connections_per_address };
     let lanes = relay::lanes(&wakers);
     let mixers = mix::threads(&wakers, &metrics);
     let beside = wakers.into_iter().zip(lanes).zip(mixers);
@@ -207,9 +212,10 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
         let beside = Beside { waker, lanes, mix: ends };
+        let tcp_places = Places::new(tcp_most, tcp_each);
         let (mut thread, media) = MediaThread::new(
             (index, count),
-            (ports.sockets, ports.listeners),
+            (ports.sockets, ports.listeners, tcp_places),
             upward,
             beside,
             &metrics,

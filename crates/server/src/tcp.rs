@@ -5,6 +5,7 @@
 //! is still here.
 
 use crate::metrics::{Counter, Gauge, Metrics};
+use crate::places::{Full, Places};
 use engine::Priority;
 use engine::limits::MAX_DATAGRAM;
 use net::framing::{Decoder, FrameError, HEADER_LEN};
@@ -16,15 +17,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most connections of a thread.
-const MAX_CONNECTIONS: usize = 4096;
 /// Connections accepted in a row before packets have their turn.
 const ACCEPTS: usize = 64;
 /// Reads of one connection in a row.
 const READS: usize = 8;
-/// Who has said nothing so long after the connection stands, is no participant.
-const SILENT: Duration = Duration::from_secs(10);
-/// ICE asks every few seconds whether the other side is there: who says nothing for so long is gone.
+/// A connection that has carried nothing authentic so long after it was accepted is nobody's: time for ICE and
+/// DTLS over a slow network.
+const UNPROVEN: Duration = Duration::from_secs(15);
+/// ICE asks every few seconds whether the other side is there: a participant who is silent for so long is gone.
 const IDLE: Duration = Duration::from_secs(30);
 /// How often such are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -51,6 +51,7 @@ pub(crate) struct TcpPort {
     events: Events,
     connections: Vec<Option<Connection>>,
     by_peer: HashMap<SocketAddr, usize>,
+    places: Places,
     free: Vec<usize>,
     /// Who has something to read.
     readable: VecDeque<usize>,
@@ -80,7 +81,7 @@ struct Connection {
     behind: bool,
     /// It is in the list of those who got something.
     listed: bool,
-    /// When somebody who says nothing until then is gone.
+    /// It is closed then, unless something authentic comes before.
     until: Instant,
 }
 
@@ -93,6 +94,7 @@ pub(crate) struct Reader {
 struct Counts {
     open: Gauge,
     refused: Counter,
+    of_address: Counter,
     silent: Counter,
     bad_frame: Counter,
     too_much: Counter,
@@ -101,12 +103,13 @@ struct Counts {
 }
 
 impl TcpPort {
-    /// The connections that come to `listeners`, none yet.
+    /// The connections that come to `listeners`, none yet, as many as there are `places`.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         listeners: Vec<Listener>,
+        places: Places,
         thread: &str,
         metrics: &Metrics,
     ) -> io::Result<Self> {
@@ -122,6 +125,7 @@ impl TcpPort {
             events: Events::with_capacity(256),
             connections: Vec::new(),
             by_peer: HashMap::new(),
+            places,
             free: Vec::new(),
             readable: VecDeque::new(),
             written: Vec::new(),
@@ -136,6 +140,7 @@ impl TcpPort {
                     &[("thread", thread)],
                 ),
                 refused: metrics.drops("tcp", "too_many_connections"),
+                of_address: metrics.drops("tcp", "too_many_of_address"),
                 silent: metrics.drops("tcp", "silent_connection"),
                 bad_frame: metrics.drops("tcp", "bad_frame"),
                 too_much: metrics.drops("tcp", "queue_full"),
@@ -175,10 +180,9 @@ impl TcpPort {
             return self.accept(event.token as usize, now);
         }
         let index = (event.token - FIRST) as usize;
-        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        let Some(Some(_)) = self.connections.get(index) else { return };
         if event.writable {
-            connection.blocked = false;
-            self.write(index);
+            self.write(index, true);
         }
         if event.readable {
             self.readable.push_back(index);
@@ -194,13 +198,21 @@ impl TcpPort {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return self.rest(listener, &error),
             };
-            if self.by_peer.len() >= MAX_CONNECTIONS {
-                self.counts.refused.inc();
-                continue;
+            match self.places.take(peer.ip()) {
+                Ok(()) => {}
+                Err(Full::All) => {
+                    self.counts.refused.inc();
+                    continue;
+                }
+                Err(Full::Address) => {
+                    self.counts.of_address.inc();
+                    continue;
+                }
             }
             let index = self.free.pop().unwrap_or(self.connections.len());
             if self.poller.add(&stream, FIRST + index as u64).is_err() {
                 self.counts.refused.inc();
+                self.places.give_back(peer.ip());
                 self.free.extend((index < self.connections.len()).then_some(index));
                 continue;
             }
@@ -217,7 +229,7 @@ impl TcpPort {
                 blocked: false,
                 behind: false,
                 listed: false,
-                until: now + SILENT,
+                until: now + UNPROVEN,
             };
             match self.connections.get_mut(index) {
                 Some(place) => *place = Some(connection),
@@ -250,21 +262,22 @@ impl TcpPort {
         None
     }
 
-    /// Takes back what was lent: `packets` came; an error ends the connection.
+    /// Takes back what was lent, and what was made of what came: only something authentic lets the connection
+    /// live on.
     pub(crate) fn give_back(
         &mut self,
         index: usize,
         reader: Box<Reader>,
-        (packets, outcome): (u64, Result<(), ReadEnd>),
+        come: Come,
         now: Instant,
     ) {
-        self.counts.received.add(packets);
+        self.counts.received.add(come.packets);
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
         connection.reader = Some(reader);
-        if packets > 0 {
+        if come.authentic {
             connection.until = now + IDLE;
         }
-        if let Err(end) = outcome {
+        if let Some(end) = come.end {
             if let ReadEnd::BadFrame(error) = end {
                 self.counts.bad_frame.inc();
                 let peer = connection.peer;
@@ -344,19 +357,25 @@ impl TcpPort {
             let index = self.written[at];
             if let Some(Some(connection)) = self.connections.get_mut(index) {
                 connection.listed = false;
-                self.write(index);
+                self.write(index, false);
             }
         }
         self.written.clear();
     }
 
-    fn write(&mut self, index: usize) {
+    /// Writes what waits for a connection. One that is blocked waits until the poller says that it is `writable`.
+    fn write(&mut self, index: usize, writable: bool) {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
         let before = connection.blocked;
-        if !before && connection.write().is_err() {
+        if before && !writable {
+            return;
+        }
+        connection.blocked = false;
+        if connection.write().is_err() {
             return self.close(index);
         }
-        if connection.blocked != before || before {
+        // Only a change costs a system call. Interest that stays would wake the thread without end.
+        if connection.blocked != before {
             let token = FIRST + index as u64;
             let _ = self.poller.set_writable(&*connection.stream, token, connection.blocked);
         }
@@ -380,7 +399,11 @@ impl TcpPort {
         let Some(connection) = self.connections[index].take() else { return };
         let _ = self.poller.remove(&*connection.stream);
         let _ = connection.stream.shutdown(std::net::Shutdown::Both);
-        self.by_peer.remove(&connection.peer);
+        // A newer connection of the same address may have the entry.
+        if self.by_peer.get(&connection.peer) == Some(&index) {
+            self.by_peer.remove(&connection.peer);
+        }
+        self.places.give_back(connection.peer.ip());
         self.free.push(index);
         self.counts.open.add(-1);
     }
@@ -440,30 +463,42 @@ pub(crate) enum ReadEnd {
     BadFrame(FrameError),
 }
 
+/// What came on a connection in one turn.
+#[derive(Debug, Default)]
+pub(crate) struct Come {
+    packets: u64,
+    /// One of them was shown to come from a participant.
+    authentic: bool,
+    end: Option<ReadEnd>,
+}
+
 impl Reader {
-    /// Reads what is there, in a few rounds, and shows each packet. Returns how many there were.
-    pub(crate) fn read(&mut self, mut packet: impl FnMut(&[u8])) -> (u64, Result<(), ReadEnd>) {
-        let mut packets = 0;
+    /// Reads what is there, in a few rounds, and shows each packet; `packet` says whether it was authentic.
+    pub(crate) fn read(&mut self, mut packet: impl FnMut(&[u8]) -> bool) -> Come {
+        let mut come = Come::default();
+        come.end = self.read_into(&mut come, &mut packet).err();
+        come
+    }
+
+    fn read_into(
+        &mut self,
+        come: &mut Come,
+        packet: &mut impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), ReadEnd> {
         for _ in 0..READS {
             match (&*self.stream).read(self.decoder.spare()) {
-                Ok(0) => return (packets, Err(ReadEnd::Closed)),
+                Ok(0) => return Err(ReadEnd::Closed),
                 Ok(count) => self.decoder.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return (packets, Err(ReadEnd::Closed)),
+                Err(_) => return Err(ReadEnd::Closed),
             }
-            loop {
-                match self.decoder.next_frame() {
-                    Ok(Some(frame)) => {
-                        packets += 1;
-                        packet(frame);
-                    }
-                    Ok(None) => break,
-                    Err(error) => return (packets, Err(ReadEnd::BadFrame(error))),
-                }
+            while let Some(frame) = self.decoder.next_frame().map_err(ReadEnd::BadFrame)? {
+                come.packets += 1;
+                come.authentic |= packet(frame);
             }
         }
-        (packets, Ok(()))
+        Ok(())
     }
 }
 
@@ -471,6 +506,9 @@ impl Reader {
 mod tests {
     use super::*;
     use net::PollFd;
+
+    /// First byte of a packet that the tests take for authentic.
+    const AUTHENTIC: u8 = 0x90;
 
     struct World {
         port: TcpPort,
@@ -483,7 +521,8 @@ mod tests {
             let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let peer = client.local_addr().unwrap();
-            let port = TcpPort::new(vec![listener], "media-0", &Metrics::new()).unwrap();
+            let port = TcpPort::new(vec![listener], Places::new(8, 2), "media-0", &Metrics::new());
+            let port = port.unwrap();
             let mut world = Self { port, client, peer };
             while world.port.by_peer.is_empty() {
                 world.wait();
@@ -505,15 +544,17 @@ mod tests {
             true
         }
 
-        fn read(&mut self) -> (Vec<Vec<u8>>, Option<ReadEnd>) {
+        fn read(&mut self) -> (Vec<Vec<u8>>, Option<String>) {
             let mut packets = Vec::new();
             let mut end = None;
             while let Some((index, peer, mut reader)) = self.port.lend_reader() {
                 assert_eq!(peer, self.peer);
-                let (count, outcome) = reader.read(|packet| packets.push(packet.to_vec()));
-                end = Some(outcome).and_then(Result::err);
-                let outcome = if end.is_some() { Err(ReadEnd::Closed) } else { Ok(()) };
-                self.port.give_back(index, reader, (count, outcome), Instant::now());
+                let come = reader.read(|packet| {
+                    packets.push(packet.to_vec());
+                    packet.first() == Some(&AUTHENTIC)
+                });
+                end = come.end.as_ref().map(|end| format!("{end:?}"));
+                self.port.give_back(index, reader, come, Instant::now());
             }
             (packets, end)
         }
@@ -599,12 +640,102 @@ mod tests {
         world.client.write_all(&[0xff, 0xff, 1, 2, 3]).unwrap();
         world.wait();
         let (packets, end) = world.read();
-        assert!(packets.is_empty() && matches!(end, Some(ReadEnd::BadFrame(_))), "{end:?}");
+        assert!(
+            packets.is_empty() && end.as_deref().is_some_and(|end| end.starts_with("BadFrame")),
+            "{end:?}"
+        );
         assert!(!world.port.has_room(world.peer, Priority::High) && world.port.by_peer.is_empty());
         assert!(!world.queue(Priority::High, 10, 1), "a connection that is gone takes nothing");
 
         let mut world = World::new();
-        world.port.serve(Instant::now() + SILENT + SWEEP);
+        world.port.serve(Instant::now() + UNPROVEN + SWEEP);
         assert!(world.port.by_peer.is_empty());
+    }
+
+    #[test]
+    fn a_connection_that_was_blocked_and_drained_leaves_the_poller_quiet() {
+        let mut world = World::new();
+        let mut packets = 0;
+        while world.port.has_room(world.peer, Priority::Low) {
+            assert!(world.queue(Priority::Low, 1200, 1));
+            world.port.flush();
+            packets += 1;
+        }
+        assert!(world.port.connection(world.peer).unwrap().blocked);
+        let client = world.client.try_clone().unwrap();
+        let reader = std::thread::spawn(move || frames(&client, packets));
+        while !reader.is_finished() {
+            world.wait();
+        }
+        reader.join().unwrap();
+        world.wait();
+        assert!(!world.port.connection(world.peer).unwrap().blocked);
+        let mut fds = [PollFd::readable(world.port.poller())];
+        let ready = net::wait(&mut fds, Some(Duration::from_millis(50))).unwrap();
+        assert_eq!(ready, 0, "nothing is to be done");
+        // It works as before: what is queued goes out, and nothing is waited for.
+        assert!(world.queue(Priority::High, 92, 2));
+        world.port.flush();
+        assert_eq!(frames(&world.client, 1), [(2, 92)]);
+        let mut fds = [PollFd::readable(world.port.poller())];
+        assert_eq!(net::wait(&mut fds, Some(Duration::from_millis(50))).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_old_connection_does_not_take_the_entry_of_a_new_one_with_it() {
+        let mut world = World::new();
+        // The peer's old connection broke without a word, and its new one has the same port.
+        let second = TcpStream::connect(world.port.listeners[0].local_addr().unwrap()).unwrap();
+        let new = second.local_addr().unwrap();
+        while world.port.by_peer.len() < 2 {
+            world.wait();
+        }
+        let old = world.port.by_peer[&world.peer];
+        let index = world.port.by_peer.remove(&new).unwrap();
+        world.port.connections[index].as_mut().unwrap().peer = world.peer;
+        world.port.by_peer.insert(world.peer, index);
+        world.port.close(old);
+        assert!(world.queue(Priority::High, 92, 2), "the new connection is known");
+        world.port.flush();
+        assert_eq!(frames(&second, 1), [(2, 92)]);
+    }
+
+    #[test]
+    fn only_what_is_authentic_lets_a_connection_live_on() {
+        let mut world = World::new();
+        world.client.write_all(&[0, 1, 7]).unwrap();
+        world.wait();
+        assert_eq!(world.read().0, [vec![7]]);
+        world.port.serve(Instant::now() + UNPROVEN + SWEEP);
+        assert!(world.port.by_peer.is_empty(), "any frame would have bought time");
+
+        let mut world = World::new();
+        world.client.write_all(&[0, 1, AUTHENTIC]).unwrap();
+        world.wait();
+        assert_eq!(world.read().0, [vec![AUTHENTIC]]);
+        world.port.serve(Instant::now() + UNPROVEN + SWEEP);
+        assert_eq!(world.port.by_peer.len(), 1, "a participant's");
+        world.port.serve(Instant::now() + IDLE + SWEEP + SWEEP);
+        assert!(world.port.by_peer.is_empty(), "and silent since");
+    }
+
+    #[test]
+    fn one_address_gets_its_share_of_places_and_gives_them_back() {
+        let mut world = World::new();
+        let to = world.port.listeners[0].local_addr().unwrap();
+        let _second = TcpStream::connect(to).unwrap();
+        let third = TcpStream::connect(to).unwrap();
+        while world.port.counts.of_address.get() == 0 {
+            world.wait();
+        }
+        assert_eq!(world.port.by_peer.len(), 2);
+        third.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert_eq!((&third).read(&mut [0]).unwrap(), 0, "refused at once");
+        let first = world.port.by_peer[&world.peer];
+        world.port.close(first);
+        let fourth = TcpStream::connect(to).unwrap();
+        while !world.port.by_peer.contains_key(&fourth.local_addr().unwrap()) {
+            world.wait();
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! A frame is empty (heartbeat), one packet, or an array of packets. `D` is the type of `data`:
 //! a parsed value or a raw slice, as the user of this crate likes.
 
+use crate::bound;
 use serde::{Deserialize, Serialize};
 
 /// Path of the WebSocket endpoint.
@@ -68,6 +69,7 @@ fn none<T>() -> Option<T> {
 pub struct Handshake {
     /// A JWT that the client kept, or null.
     #[serde(default)]
+    #[serde(deserialize_with = "bound::optional::<{ bound::TOKEN_BYTES }, _>")]
     pub auth_token: Option<String>,
 }
 
@@ -99,6 +101,7 @@ pub struct NamedError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Publish<D> {
     /// The channel's name.
+    #[serde(deserialize_with = "bound::text::<{ bound::CHANNEL_BYTES }, _>")]
     pub channel: String,
     /// The message.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
@@ -109,6 +112,7 @@ pub struct Publish<D> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscribe {
     /// The channel's name.
+    #[serde(deserialize_with = "bound::text::<{ bound::CHANNEL_BYTES }, _>")]
     pub channel: String,
 }
 

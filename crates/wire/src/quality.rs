@@ -2,6 +2,7 @@
 //!
 //! The interval's own values, never totals, unless the name says so; unknown is null, never 0.
 
+use crate::bound;
 use crate::room::MediaKind;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ pub const SAMPLE_INTERVAL_MS: u64 = 3_000;
 #[serde(default)]
 pub struct QualitySample {
     /// Who measured: the participant's id.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
     /// When, in milliseconds since this participant asked to join.
     pub at_ms: u64,
@@ -23,6 +25,7 @@ pub struct QualitySample {
     /// Estimate of what the uplink carries (congestion control), in kbit/s.
     pub available_outgoing_kbps: Option<f64>,
     /// SRTP cipher in use, such as `AEAD_AES_256_GCM`.
+    #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub srtp_cipher: Option<String>,
     /// From the request to join until the first audio packet that could be played, if new.
     pub join_to_first_audio_ms: Option<f64>,
@@ -38,11 +41,13 @@ pub struct QualitySample {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentTrack {
     /// The track's id.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub track: String,
     /// Audio or video.
     pub kind: MediaKind,
     /// The codec, such as `opus` or `vp8`.
     #[serde(default)]
+    #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub codec: Option<String>,
     /// Packets sent.
     pub packets_sent: u64,
@@ -66,13 +71,16 @@ pub struct SentTrack {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceivedTrack {
     /// Whose track it is.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
     /// The track's id.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub track: String,
     /// Audio or video.
     pub kind: MediaKind,
     /// The codec, such as `opus` or `vp8`.
     #[serde(default)]
+    #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub codec: Option<String>,
     /// Packets received.
     pub packets_received: u64,

@@ -1,5 +1,6 @@
 //! The calls of a room: arguments and answers. The names of the calls are the constants.
 
+use crate::bound;
 use serde::{Deserialize, Serialize};
 
 /// Enter a room: [`Join`] → [`Joined`].
@@ -125,8 +126,10 @@ impl MediaKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
     /// The room's id: 1 to 64 of `A–Z a–z 0–9 - _ .`
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub room: String,
     /// The name that others see, 1 to 64 characters.
+    #[serde(deserialize_with = "bound::text::<{ bound::NAME_BYTES }, _>")]
     pub name: String,
     /// The audio topology; the first who joins decides, later ones may leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,9 +145,11 @@ pub struct Join {
     pub video_codec: Option<VideoCodec>,
     /// A JWT with grants; without it the one that the socket was authenticated with counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bound::optional::<{ bound::TOKEN_BYTES }, _>")]
     pub token: Option<String>,
     /// A random id of this page or bot: a reload is a new session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bound::optional::<{ bound::SESSION_BYTES }, _>")]
     pub session: Option<String>,
 }
 
@@ -251,11 +256,13 @@ pub struct IceServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The SDP offer: what is sent, and a pool of `recvonly` lines, the slots.
+    #[serde(deserialize_with = "bound::text::<{ bound::SDP_BYTES }, _>")]
     pub sdp: String,
     /// Which line sends which track. Lines that send and are missing here are ignored.
     pub tracks: Vec<OfferedTrack>,
     /// The same session id as in [`Join`], if one was given there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bound::optional::<{ bound::SESSION_BYTES }, _>")]
     pub session: Option<String>,
 }
 
@@ -263,11 +270,13 @@ pub struct Offer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedTrack {
     /// The m-line's `a=mid`.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub mid: String,
     /// Audio or video.
     pub kind: MediaKind,
     /// What the publisher calls it, such as `camera`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "bound::text::<{ bound::NAME_BYTES }, _>")]
     pub name: String,
     /// Its payloads are encrypted end to end: the server passes them on byte for byte and reads
     /// nothing of them. What is mixed cannot be opaque.
@@ -288,8 +297,10 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredTrack {
     /// The m-line's `a=mid`.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub mid: String,
     /// The track's id in the room.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub id: String,
 }
 
@@ -307,8 +318,10 @@ pub struct Slots {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotWant {
     /// The slot: its line's `a=mid`.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub slot: String,
     /// The track to show, or null for an empty slot.
+    #[serde(default, deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub track: Option<String>,
     /// Width it is shown at, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,6 +335,7 @@ pub struct SlotWant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mute {
     /// A track's id: an own one, or anyone's for a moderator.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub track: String,
     /// The new state.
     pub muted: bool,
@@ -346,8 +360,10 @@ pub struct Announced {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerDescription {
     /// The other member.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub to: String,
     /// The SDP.
+    #[serde(deserialize_with = "bound::text::<{ bound::SDP_BYTES }, _>")]
     pub sdp: String,
     /// Which line of this connection sends which announced track.
     #[serde(default)]
@@ -358,11 +374,14 @@ pub struct PeerDescription {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerCandidate {
     /// The other member.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub to: String,
     /// `RTCIceCandidate.candidate`; empty: there are no more.
+    #[serde(deserialize_with = "bound::text::<{ bound::CANDIDATE_BYTES }, _>")]
     pub candidate: String,
     /// `RTCIceCandidate.sdpMid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub mid: Option<String>,
 }
 
@@ -371,6 +390,7 @@ pub struct PeerCandidate {
 pub struct Remove {
     /// Who shall go. They stay out of the room, by the identity of their token or by their session, until a
     /// moderator lifts that or the room ends.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
     /// Lets them in again, named by the participant that they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -395,10 +415,13 @@ pub struct Limit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
     /// The room's id.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub room: String,
     /// The participant to take up.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
     /// The session id given at [`Join`]: proof that this is the same page or bot.
+    #[serde(deserialize_with = "bound::text::<{ bound::SESSION_BYTES }, _>")]
     pub session: String,
     /// Number of the last event seen.
     pub seen: u64,

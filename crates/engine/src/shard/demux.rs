@@ -22,6 +22,17 @@ pub enum Handled {
     Dropped(InDrop),
 }
 
+impl Handled {
+    /// Whether its tag or its integrity showed that a participant sent it. What goes up to the control thread
+    /// is not known to be anybody's here.
+    pub fn is_authentic(self) -> bool {
+        match self {
+            Self::Check | Self::Audio | Self::Video | Self::Rtcp => true,
+            Self::Control | Self::Dropped(_) => false,
+        }
+    }
+}
+
 impl Shard {
     /// A datagram came in; what is to be forwarded of it leaves with [`Shard::flush`].
     pub fn handle_datagram(

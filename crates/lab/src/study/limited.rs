@@ -111,7 +111,7 @@ impl Limited {
         let config = dir.join("limited.yaml");
         let text = format!(
             "http: {{ bind: \"{FAR}:{PORT}\" }}\nmedia: {{ bind: [{FAR}] }}\nguests: all\n\
-             limits: {{ participants_per_room: 500 }}\n"
+             limits: {{ participants_per_room: 500, connections_per_address: 4096 }}\n"
         );
         let written =
             fs::write(&config, text).and_then(|()| fs::File::create(dir.join("limited.log")));
