@@ -31,7 +31,9 @@ fn told(watcher: &mut Socket, id: &str) -> TrackInfo {
         Event::TrackAdded { track, .. } | Event::TrackChanged { track, .. } => Some(track),
         _ => None,
     });
-    states.filter(|track| track.id == id).last().expect("the track is told")
+    let mut newest = None;
+    states.filter(|track| track.id == id).for_each(|track| newest = Some(track));
+    newest.expect("the track is told")
 }
 
 #[test]

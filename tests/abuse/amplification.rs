@@ -1,1 +1,0 @@
-//! NACKs for everything: a receiver that asks again and again gets a bounded share (door 1).

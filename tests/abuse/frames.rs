@@ -1,1 +1,0 @@
-//! Cheap calls with costly answers: each kind of call has a budget (door 9).

@@ -1,1 +1,0 @@
-//! What can be made to be held without rights is bounded (door 4).
