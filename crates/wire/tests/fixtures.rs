@@ -112,7 +112,7 @@ fn every_string_of_every_request_has_a_bound() {
             "announce" => refused::<room::Announce>(name, value),
             "peer_offer" | "peer_answer" => refused::<room::PeerDescription>(name, value),
             "peer_candidate" => refused::<room::PeerCandidate>(name, value),
-            "remove" => refused::<room::Remove>(name, value),
+            "remove" | "remove_lifted" => refused::<room::Remove>(name, value),
             "lock" => refused::<room::Lock>(name, value),
             "limit" => refused::<room::Limit>(name, value),
             "resume" => refused::<room::Resume>(name, value),
