@@ -3,8 +3,10 @@
 
 mod connections;
 mod forged;
+mod frames;
 mod ghosts;
 mod grants;
+mod memory;
 mod offers;
 mod silence;
 
