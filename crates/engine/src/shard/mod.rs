@@ -280,7 +280,7 @@ impl Shard {
         for slot in &person.slots {
             let wanted = slot.pending.filter(|_| slot.is_video());
             if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
-                track.keyframe.want();
+                track.keyframe.wait();
             }
         }
         Some(())
@@ -359,6 +359,7 @@ impl Shard {
         let index = *self.track_by_key.get(&key)?;
         let track = self.tracks[index].as_mut()?;
         track.silenced = on;
+        track.newest_keyframe = None;
         if on {
             self.suspend(index);
         } else if track.is_video() {
@@ -372,6 +373,7 @@ impl Shard {
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.lately.iter_mut().for_each(Lately::forget);
+        track.newest_keyframe = None;
         let (people, key) = (&mut self.people, track.key);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
@@ -436,7 +438,7 @@ impl Shard {
                 let track = self.tracks[new].as_mut()?;
                 track.subscriptions.push(subscription);
                 if video {
-                    track.keyframe.want();
+                    track.keyframe.wait();
                 }
                 dropped = dropped.filter(|old| *old != new);
             }
