@@ -30,6 +30,9 @@ pub const PACED_PACKETS: usize = 1024;
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
+/// A slot begins with a keyframe that came already if it is not older than this, and if no more
+/// than its own bytes came since.
+pub const KEYFRAME_LASTS: Duration = Duration::from_secs(1);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.

@@ -290,7 +290,7 @@ impl Shard {
         for slot in &person.slots {
             let wanted = slot.pending.filter(|_| slot.is_video());
             if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
-                track.keyframe.want();
+                track.keyframe.wait();
             }
         }
         Some(())
@@ -369,6 +369,7 @@ impl Shard {
         let index = *self.track_by_key.get(&key)?;
         let track = self.tracks[index].as_mut()?;
         track.silenced = on;
+        track.newest_keyframe = None;
         if on {
             self.suspend(index);
         } else if track.is_video() {
@@ -382,6 +383,7 @@ impl Shard {
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.lately.iter_mut().for_each(Lately::forget);
+        track.newest_keyframe = None;
         let (people, key) = (&mut self.people, track.key);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
@@ -446,7 +448,7 @@ impl Shard {
                 let track = self.tracks[new].as_mut()?;
                 track.subscriptions.push(subscription);
                 if video {
-                    track.keyframe.want();
+                    track.keyframe.wait();
                 }
                 dropped = dropped.filter(|old| *old != new);
             }

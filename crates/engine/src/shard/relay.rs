@@ -164,7 +164,7 @@ impl Shard {
         let mut opened: Opened =
             describe(track, packet.index, header, payload, packet.bytes, repaired);
         opened.kept = Kept::of(track, packet.bytes, &header);
-        track.note_frame(&opened);
+        track.note_frame(&opened, now.at);
         if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
             track.hear(&opened, now.at, packet.bytes);
