@@ -1,14 +1,14 @@
 //! Claimed levels against measured ones: a sender may write any level into its packets, but what is decoded of a
 //! participant who is heard tells how loud they are.
 
+use super::message::TICK_SAMPLES;
 use super::rank::Level;
+use crate::limits::{CLAIM_DOUBTED, CLAIM_TOLERANCE_DB};
 
-/// A claim may be so many dB louder than what is decoded: peaks fall slowly, and codecs change levels a little.
-const TOLERANCE_DB: u8 = 20;
 /// Ticks in a row beyond that make a false claim: 0.8 s, longer than sound waits in a jitter buffer.
 const BEYOND_TICKS: u32 = 40;
-/// Ticks for which a false claim counts as loud as it was found: 30 s.
-const HELD_TICKS: u32 = 1500;
+/// Ticks for which a false claim counts as loud as it was found.
+const HELD_TICKS: u32 = CLAIM_DOUBTED.as_secs() as u32 * audio::SAMPLE_RATE / TICK_SAMPLES as u32;
 
 /// How far one track's claims can be believed.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Claim {
         }
         self.measured.tick(tick);
         let excess = self.measured.dbov().saturating_sub(claimed);
-        if !decoded || excess <= TOLERANCE_DB {
+        if !decoded || excess <= CLAIM_TOLERANCE_DB {
             self.beyond = 0;
             return;
         }

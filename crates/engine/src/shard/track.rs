@@ -1,5 +1,6 @@
 //! A published track: what comes in of it, who gets it, which keyframes are wanted.
 
+use super::claim::Sampler;
 use super::history::History;
 use super::incoming::Opened;
 use super::lately::{Lately, Past};
@@ -201,7 +202,13 @@ impl Track {
 
     /// Notes how loud an opened packet of sound is, and keeps it where that is wanted; says whether
     /// speech began with it.
-    pub(crate) fn hear(&mut self, opened: &Opened, arrival: Instant, plain: &[u8]) -> bool {
+    pub(crate) fn hear(
+        &mut self,
+        opened: &Opened,
+        arrival: Instant,
+        plain: &[u8],
+        sampler: &mut Sampler,
+    ) -> bool {
         if !opened.audio {
             return false;
         }
@@ -209,8 +216,13 @@ impl Track {
         if let Some(lately) = self.lately.as_mut().filter(|_| !self.silenced) {
             lately.keep(index, arrival, &plain[..opened.payload.end]);
         }
-        let level = opened.kept.level_dbov();
-        level.is_some_and(|level| self.voice.heard(level, index, timestamp))
+        let Some(claimed) = opened.kept.level_dbov() else { return false };
+        if !self.opaque {
+            let opus = opened.primary.as_ref().unwrap_or(&opened.payload).clone();
+            sampler.hear(arrival, self.key, &mut self.voice, claimed, &plain[opus]);
+        }
+        let level = self.voice.believed(claimed, arrival);
+        self.voice.heard(level, index, timestamp)
     }
 
     /// Notes where a frame ended, and that a keyframe came.
