@@ -121,6 +121,13 @@ impl Server {
         Duration::from_nanos(ran.sum())
     }
 
+    /// Memory that the server holds now, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     /// A gauge or counter of `/metrics` by its whole series name; 0 where nothing is told.
     pub fn metric(&self, series: &str) -> f64 {
         let metrics = self.metrics();

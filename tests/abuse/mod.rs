@@ -4,8 +4,10 @@
 mod amplification;
 mod connections;
 mod forged;
+mod frames;
 mod ghosts;
 mod grants;
+mod memory;
 mod offers;
 mod silence;
 

@@ -7,6 +7,7 @@ mod churn;
 mod consent;
 mod formats;
 mod hand;
+mod keyframes;
 mod mcu;
 mod pausing;
 mod pressure;

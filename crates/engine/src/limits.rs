@@ -30,6 +30,9 @@ pub const PACED_PACKETS: usize = 1024;
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
+/// A slot begins with a keyframe that came already if it is not older than this, and if no more
+/// than its own bytes came since.
+pub const KEYFRAME_LASTS: Duration = Duration::from_secs(1);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.
@@ -73,6 +76,10 @@ pub const CHECKS_A_SECOND: u32 = 32;
 pub const DTLS_AT_ONCE: u32 = 64;
 /// …and a second in the long run. A handshake takes some ten, and repeats them after a second at the soonest.
 pub const DTLS_A_SECOND: u32 = 16;
+/// A claimed level may be so many dB louder than the measured one: peaks fall slowly, and codecs change levels a little.
+pub const CLAIM_TOLERANCE_DB: u8 = 20;
+/// For so long a false claim counts as loud as it was found to be.
+pub const CLAIM_DOUBTED: Duration = Duration::from_secs(30);
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 /// Wait before a first request: packets that are only out of order arrive meanwhile.
 pub const REORDER_WAIT: Duration = Duration::from_millis(10);
 /// Bounds of the wait between two requests for one packet.
-pub const RETRY_WAIT: (Duration, Duration) =
-    (Duration::from_millis(20), Duration::from_millis(200));
+pub const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Requests for one packet, after which it is given up.
 pub const MAX_TRIES: u8 = 10;
 /// Most missing packets that are tracked.
@@ -189,7 +188,7 @@ mod tests {
     #[test]
     fn waits_are_bounded() {
         let start = Instant::now();
-        for (rtt, wait) in [(1, 20), (90, 90), (5000, 200)] {
+        for (rtt, wait) in [(1, 20), (90, 90), (400, 400), (5000, 1000)] {
             let mut nack = NackGenerator::new();
             nack.set_rtt(Duration::from_millis(rtt));
             nack.push(1, start);

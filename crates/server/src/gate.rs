@@ -1,7 +1,8 @@
 //! What every HTTP connection passes, sockets included, before TLS: a place of its address, and deadlines.
 //!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
-//! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own.
+//! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
+//! there the bytes of messages that are not whole yet are bounded, each socket's and all together.
 
 use crate::metrics::{Counter, Metrics};
 use crate::places::{Full, Places};
@@ -14,7 +15,7 @@ use std::future::{Ready, ready};
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,6 +29,13 @@ const HEAD: Duration = Duration::from_secs(10);
 /// A request's body and the answer to it; the pause until the next request's head. Longer than the API waits for the
 /// client that a call goes to.
 const EACH: Duration = Duration::from_secs(75);
+/// A socket's message must be whole so long after its first byte.
+const MESSAGE: Duration = Duration::from_secs(30);
+/// So much of a message is read of anybody, with what TLS and frames add; of a socket without rights no more.
+const SHORT: u64 = 16 << 10;
+/// Unfinished messages of all sockets together. One may be as long as what is left: the more are unfinished, the
+/// shorter each may be.
+const UNFINISHED: u64 = 32 << 20;
 /// Of a deadline: there is none.
 const NEVER: u64 = u64::MAX;
 
@@ -38,6 +46,9 @@ pub(crate) struct Gate {
     full: Counter,
     of_address: Counter,
     late: Counter,
+    unfinished: Counter,
+    /// Bytes of unfinished messages of all sockets.
+    held: Arc<AtomicU64>,
 }
 
 impl Gate {
@@ -47,6 +58,8 @@ impl Gate {
             full: metrics.drops("http", "too_many_connections"),
             of_address: metrics.drops("http", "too_many_of_address"),
             late: metrics.drops("http", "too_slow"),
+            unfinished: metrics.drops("signaling", "unfinished_message"),
+            held: Arc::default(),
         }
     }
 
@@ -63,10 +76,18 @@ impl Gate {
         })?;
         let place = Place { places: self.places.clone(), address };
         let begun = Instant::now();
-        let visit = Arc::new(Visit { begun, until_ms: AtomicU64::new(HEAD.as_millis() as u64) });
+        let visit = Arc::new(Visit {
+            begun,
+            until_ms: AtomicU64::new(HEAD.as_millis() as u64),
+            message: AtomicU64::new(0),
+            message_since_ms: AtomicU64::new(0),
+            long: AtomicBool::new(false),
+            held: self.held.clone(),
+        });
         let timer = Box::pin(tokio::time::sleep_until(begun + HEAD));
-        let (late, known) = (self.late.clone(), visit.clone());
-        Ok((Timed { stream, visit, timer: Some(timer), late, _place: place }, known))
+        let known = visit.clone();
+        let (late, unfinished) = (self.late.clone(), self.unfinished.clone());
+        Ok((Timed { stream, visit, timer: Some(timer), late, unfinished, _place: place }, known))
     }
 }
 
@@ -101,12 +122,58 @@ pub(crate) struct Visit {
     begun: Instant,
     /// Since `begun`.
     until_ms: AtomicU64,
+    /// Of a socket: bytes that came since the last whole message, and when the first of them came, since `begun`.
+    message: AtomicU64,
+    message_since_ms: AtomicU64,
+    /// Whether messages may be longer than [`SHORT`].
+    long: AtomicBool,
+    held: Arc<AtomicU64>,
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.message_is_whole();
+    }
 }
 
 impl Visit {
     /// From now on it is a socket, which has periods of its own.
     pub(crate) fn is_socket(&self) {
         self.until_ms.store(NEVER, Relaxed);
+    }
+
+    /// From now on messages may be long.
+    pub(crate) fn may_be_long(&self) {
+        self.long.store(true, Relaxed);
+    }
+
+    /// All that came belongs to messages that are whole. A little more may have come: it is not counted.
+    pub(crate) fn message_is_whole(&self) {
+        self.held.fetch_sub(self.message.swap(0, Relaxed), Relaxed);
+    }
+
+    /// So much of what came was a ping or its answer, which may come amid a message.
+    pub(crate) fn was_ping(&self, bytes: usize) {
+        let bytes = self.message.load(Relaxed).min(bytes as u64);
+        self.message.fetch_sub(bytes, Relaxed);
+        self.held.fetch_sub(bytes, Relaxed);
+    }
+
+    /// More came on a socket; an error where its message takes too much or too long.
+    fn came(&self, bytes: u64) -> io::Result<()> {
+        let now = self.begun.elapsed().as_millis() as u64;
+        let message = self.message.fetch_add(bytes, Relaxed) + bytes;
+        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        if message == bytes {
+            self.message_since_ms.store(now, Relaxed);
+        }
+        let left = UNFINISHED.saturating_sub(held);
+        let most = if self.long.load(Relaxed) { left.max(SHORT) } else { SHORT };
+        let since = now - self.message_since_ms.load(Relaxed);
+        if message > most || since > MESSAGE.as_millis() as u64 {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
     }
 
     fn goes_on(&self) {
@@ -138,9 +205,10 @@ pub(crate) async fn each_request(
 pub(crate) struct Timed {
     stream: TcpStream,
     visit: Arc<Visit>,
-    /// None where nothing is waited for any more.
+    /// None of a socket.
     timer: Option<Pin<Box<Sleep>>>,
     late: Counter,
+    unfinished: Counter,
     _place: Place,
 }
 
@@ -173,7 +241,13 @@ impl AsyncRead for Timed {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let bytes = (buffer.filled().len() - before) as u64;
+        if bytes > 0 && self.timer.is_none() {
+            self.visit.came(bytes).inspect_err(|_| self.unfinished.inc())?;
+        }
+        read
     }
 }
 

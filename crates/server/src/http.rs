@@ -303,7 +303,7 @@ async fn open_socket<A: Application>(
         .max_frame_size(unreadable_bytes)
         .on_upgrade(move |stream| {
             visit.is_socket();
-            sockets.run(place, stream, remote)
+            sockets.run(place, stream, remote, visit)
         })
 }
 

@@ -35,6 +35,33 @@ pub const QUALITY_SAMPLE: &str = "quality.sample";
 /// Heartbeat of applications: anything → [`Pong`].
 pub const PING: &str = "ping";
 
+/// What each call costs the server and the others in its room, beside the packet: a participant may spend 200 a
+/// second in the long run, 400 at once.
+pub const COSTS: &[(&str, u32)] = &[
+    (JOIN, 20),
+    (OFFER, 40),
+    (SLOTS, 2),
+    // Everybody in the room is told.
+    (MUTE, 20),
+    (ANNOUNCE, 20),
+    (PEER_OFFER, 5),
+    (PEER_ANSWER, 5),
+    (PEER_CANDIDATE, 1),
+    (REMOVE, 20),
+    (LOCK, 20),
+    (LIMIT, 20),
+    (LEAVE, 10),
+    (RESUME, 20),
+    (QUALITY_SAMPLE, 1),
+    (PING, 0),
+];
+
+/// The cost of a call in [`COSTS`]; what is none of a room's costs nothing beside the packet.
+pub fn cost(call: &str) -> f64 {
+    let known = COSTS.iter().find(|(name, _)| *name == call);
+    f64::from(known.map_or(0, |(_, cost)| *cost))
+}
+
 /// Way of a room's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -137,3 +137,18 @@ fn a_string_at_its_bound_is_taken_and_the_answer_says_what_is_wrong_with_a_longe
     let told = join(wire::bound::SESSION_BYTES + 1).unwrap_err().to_string();
     assert!(told.contains("a string of 129 bytes, at most 128 are taken"), "{told}");
 }
+
+#[test]
+fn every_call_has_a_cost() {
+    let source = include_str!("../src/room.rs");
+    let calls = source.lines().filter_map(|line| {
+        let (_, value) = line.strip_prefix("pub const ")?.split_once(": &str = \"")?;
+        value.strip_suffix("\";")
+    });
+    let calls: Vec<&str> = calls.collect();
+    assert!(calls.contains(&room::JOIN) && calls.contains(&room::PING), "{calls:?}");
+    for call in &calls {
+        assert!(room::COSTS.iter().any(|(name, _)| name == call), "{call} has no cost: add it");
+    }
+    assert_eq!(calls.len(), room::COSTS.len());
+}

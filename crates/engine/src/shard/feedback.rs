@@ -1,7 +1,7 @@
 //! Step 4: control packets in both directions (RFC 3550, RFC 4585, transport-wide feedback).
 
-use super::forward::held;
 use super::person::{Person, PersonIndex, TrackIndex};
+use super::resend::round_trip;
 use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::{Handled, Inbound, RelayControl, Shard};
@@ -141,18 +141,16 @@ impl Shard {
     /// The same for one track of pictures.
     fn ask_publisher(&mut self, index: TrackIndex, now: Now, sink: &mut impl Sink) -> bool {
         let Some(track) = self.tracks[index].as_mut() else { return false };
-        // Who waits for a track that a moderator muted waits until it is released.
-        // Whom no picture may go to now waits for none yet.
-        let (shortage, sink_now) = (&self.shortage, &*sink);
-        let waits = track.keyframe.looks(now.at)
-            && !track.silenced
-            && track.subscriptions.iter().any(|subscription| {
-                self.people[subscription.person].as_ref().is_some_and(|person| {
-                    let at = subscription.person;
-                    person.slots[subscription.slot].pending == Some(index)
-                        && held(person, at, Priority::Low, shortage, sink_now).is_none()
-                })
-            });
+        // Who waits for a track that a moderator muted waits until it is released, and who may
+        // get no pictures now waits for none yet.
+        let mut waits = false;
+        if !track.silenced && track.keyframe.looks(now.at) {
+            waits = self.begin_with_kept(index, now, sink);
+        }
+        let Some(track) = self.tracks[index].as_mut() else { return false };
+        if !track.silenced {
+            track.keyframe.waited(waits);
+        }
         let publisher = match track.origin {
             Origin::Person(person) => person,
             Origin::Relay(shard) => {
@@ -171,6 +169,8 @@ impl Shard {
         self.rtcp.clear();
         self.sequences.clear();
         if track.line.nack {
+            track.missing.set_rtt(round_trip(person.rtt_ms));
+            track.forget_superseded();
             track.missing.due(now.at, &mut self.sequences);
             let count = self.sequences.len() as u64;
             rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());

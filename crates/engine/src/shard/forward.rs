@@ -86,7 +86,7 @@ impl Shard {
 }
 
 /// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
-const OVERHEAD: usize = 48;
+pub(super) const OVERHEAD: usize = 48;
 
 /// From a track to a slot that shall have it.
 pub(super) struct Way<'a> {

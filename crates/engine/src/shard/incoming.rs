@@ -197,7 +197,7 @@ impl Shard {
         let number = track.unwrap(header.sequence);
         let mut opened = describe(track, number, header, payload, plain, repaired);
         opened.kept = kept;
-        track.note_frame(&opened);
+        track.note_frame(&opened, datagram.arrival);
         if !repaired {
             track.receive.push(
                 header.sequence,
@@ -206,12 +206,12 @@ impl Shard {
                 datagram.arrival,
             );
             track.newest = Some((header.timestamp, now.unix));
-            self.voices_began |= track.hear(&opened, datagram.arrival, plain);
+            self.voices_began |= track.hear(&opened, datagram.arrival, plain, &mut self.sampler);
         }
         if track.line.nack {
             track.history.keep(opened.counters.index, &plain[..opened.payload.end]);
         }
-        if missing {
+        if missing || repaired {
             self.hurry();
         }
         Ok(Taken::Forward(track_index, opened))
@@ -222,10 +222,14 @@ impl Shard {
         let Some(track) = self.tracks[track_index].as_mut() else { return };
         // What came before it has other numbers than what follows.
         track.lately.iter_mut().for_each(Lately::forget);
+        let pictures = track.is_video();
+        if pictures && track.line.nack {
+            track.history.pass(index);
+        }
         for subscription in &track.subscriptions {
             if let Some(person) = self.people[subscription.person].as_mut() {
                 let slot = &mut person.slots[subscription.slot];
-                if person.pacer.is_waiting() {
+                if pictures && person.pacer.is_waiting() {
                     // In its turn. Where too much waits, the number stays free.
                     let Subscription { slot, .. } = *subscription;
                     let brings = Brings::Nothing;

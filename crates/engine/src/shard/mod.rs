@@ -13,8 +13,9 @@
 //!    packets to their listeners; [`relay`] is the way to and from the other shards.
 //! 4. [`history`] keeps video in plaintext once a publisher; [`resend`] answers who asks again, within bounds;
 //!    [`feedback`] sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
-//! 5. [`speaker`] tells who speaks, [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
+//! 5. [`speaker`] tells who speaks ([`claim`]: if that is true), [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
 
+mod claim;
 mod consent;
 mod demux;
 mod feedback;
@@ -44,6 +45,7 @@ pub use stats::Stats;
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::limits::{FEEDBACK_TICKS, SPEAKER_INTERVAL, TICK, TICK_CALM, VOICE_LASTS};
 use crate::sink::{Now, Sink};
+use claim::Sampler;
 use foldhash::HashMap;
 use lately::Lately;
 use person::{Person, PersonIndex, Source, TrackIndex};
@@ -86,6 +88,7 @@ pub struct Shard {
     /// Who receives a room's mix here, and in which slot.
     listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
+    sampler: Sampler,
     shortage: Shortage,
     reports: Vec<Report>,
     queue: Queue,
@@ -290,7 +293,7 @@ impl Shard {
         for slot in &person.slots {
             let wanted = slot.pending.filter(|_| slot.is_video());
             if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
-                track.keyframe.want();
+                track.keyframe.wait();
             }
         }
         Some(())
@@ -369,6 +372,7 @@ impl Shard {
         let index = *self.track_by_key.get(&key)?;
         let track = self.tracks[index].as_mut()?;
         track.silenced = on;
+        track.newest_keyframe = None;
         if on {
             self.suspend(index);
         } else if track.is_video() {
@@ -382,6 +386,7 @@ impl Shard {
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.lately.iter_mut().for_each(Lately::forget);
+        track.newest_keyframe = None;
         let (people, key) = (&mut self.people, track.key);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
@@ -446,7 +451,7 @@ impl Shard {
                 let track = self.tracks[new].as_mut()?;
                 track.subscriptions.push(subscription);
                 if video {
-                    track.keyframe.want();
+                    track.keyframe.wait();
                 }
                 dropped = dropped.filter(|old| *old != new);
             }

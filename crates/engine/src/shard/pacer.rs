@@ -7,9 +7,9 @@
 //! [`LEAST_BURST_BYTES`]: pictures that come evenly never wait, a keyframe is spread.
 
 use super::Shard;
-use super::forward::{Way, give, held, reopen};
+use super::forward::{OVERHEAD, Way, give, held, reopen};
 use super::incoming::Opened;
-use super::person::{Person, PersonIndex};
+use super::person::{Person, PersonIndex, TrackIndex};
 use super::track::{Subscription, Track};
 use crate::command::TrackKey;
 use crate::drops::OutDrop;
@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::sink::{Now, Priority, Sink};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 /// What waits for the receiver's next burst.
@@ -176,6 +177,12 @@ impl Pacer {
         room
     }
 
+    /// Whether what a slot begins a track with is on its way.
+    fn begins(&self, slot: usize, track: TrackKey) -> bool {
+        let begins = |brings| matches!(brings, Brings::Packet(p) if p.begins && !p.repaired);
+        self.waiting.iter().any(|w| (w.slot, w.track) == (slot, track) && begins(w.brings))
+    }
+
     /// The next of what waits that still belongs to the present burst.
     fn next(&mut self) -> Option<Waiting> {
         if self.left >= self.most {
@@ -235,6 +242,75 @@ impl Shard {
 
     fn pacer(&mut self, person: PersonIndex) -> Option<&mut Pacer> {
         Some(&mut self.people[person].as_mut()?.pacer)
+    }
+
+    /// Slots that wait for a track of pictures begin with what is kept of it, where that is whole;
+    /// says whether some still wait.
+    pub(super) fn begin_with_kept(
+        &mut self,
+        index: TrackIndex,
+        now: Now,
+        sink: &mut impl Sink,
+    ) -> bool {
+        // What is in the queue is kept already, and would leave twice.
+        self.flush(now, sink);
+        let Some(track) = self.tracks[index].as_ref() else { return false };
+        let (key, beginning) = (track.key, track.beginning(now.at));
+        let mut still = false;
+        let mut at = 0;
+        while let Some(to) = self.tracks[index].as_ref().and_then(|t| t.subscriptions.get(at)) {
+            let to = *to;
+            at += 1;
+            let Some(person) = self.people[to.person].as_ref() else { continue };
+            let waits = person.slots[to.slot].pending == Some(index);
+            if !waits || held(person, to.person, Priority::Low, &self.shortage, sink).is_some() {
+                continue;
+            }
+            let able = person.reachable() && !person.pacer.begins(to.slot, key);
+            match &beginning {
+                Some(all) if able && person.pacer.has_room((all.end - all.start) as usize) => {
+                    self.begin_slot((index, key), to, all.clone(), now, sink);
+                }
+                _ => still |= !person.pacer.begins(to.slot, key),
+            }
+        }
+        still
+    }
+
+    /// A slot gets these packets as if they came now.
+    fn begin_slot(
+        &mut self,
+        (index, track): (TrackIndex, TrackKey),
+        to: Subscription,
+        numbers: Range<u64>,
+        now: Now,
+        sink: &mut impl Sink,
+    ) {
+        let first = numbers.start;
+        for number in numbers {
+            let Some(from) = self.tracks[index].as_ref() else { return };
+            let Some(person) = self.people[to.person].as_mut() else { return };
+            let packet = |bytes: &[u8]| WaitingPacket {
+                begins: number == first,
+                repaired: false,
+                padding: 0,
+                len: bytes.len() + OVERHEAD,
+            };
+            let kept = from.history.get(number);
+            let brings = kept.map_or(Brings::Nothing, |bytes| Brings::Packet(packet(bytes)));
+            let next = Waiting { track, slot: to.slot, index: number, brings };
+            if !paces(person, from, Priority::Low) {
+                self.give_waiting(to.person, next, now, sink);
+                continue;
+            }
+            if !person.pacer.is_waiting() {
+                person.pacer.turn(now.at);
+                self.paced.push(to.person);
+            }
+            person.pacer.wait(next);
+            self.stats.paced += 1;
+        }
+        self.plan_bursts();
     }
 
     fn give_waiting(&mut self, index: PersonIndex, next: Waiting, now: Now, sink: &mut impl Sink) {

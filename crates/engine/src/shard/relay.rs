@@ -164,10 +164,10 @@ impl Shard {
         let mut opened: Opened =
             describe(track, packet.index, header, payload, packet.bytes, repaired);
         opened.kept = Kept::of(track, packet.bytes, &header);
-        track.note_frame(&opened);
+        track.note_frame(&opened, now.at);
         if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
-            track.hear(&opened, now.at, packet.bytes);
+            track.hear(&opened, now.at, packet.bytes, &mut self.sampler);
         }
         if track.line.nack {
             track.history.keep(packet.index, &packet.bytes[..opened.payload.end]);

@@ -1,5 +1,6 @@
 //! A published track: what comes in of it, who gets it, which keyframes are wanted.
 
+use super::claim::Sampler;
 use super::history::History;
 use super::incoming::Opened;
 use super::lately::{Lately, Past};
@@ -7,12 +8,13 @@ use super::person::PersonIndex;
 use super::rewrite::Inbound as Counters;
 use super::speaker::Voice;
 use crate::command::{ShardIndex, TrackKey};
-use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_LASTS, KEYFRAME_RETRY};
 use rtp::extended::SequenceUnwrapper;
 use rtp::h264::KeyframeStart;
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Kind, Line, StreamIds};
 use rtp::report::ReceiveStream;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A subscription: a slot of a person.
@@ -29,12 +31,35 @@ pub(crate) struct KeyframeWish {
     asked: Option<Instant>,
     /// When somebody was last looked for who waits.
     looked: Option<Instant>,
+    /// A slot began to wait: it is to get what is kept, else one is wanted.
+    waited_for: bool,
+    /// One may be whole now that was not when it came.
+    repaired: bool,
+}
+
+/// The newest keyframe that began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewestKeyframe {
+    /// The number of its first packet.
+    first: u64,
+    timestamp: u32,
+    at: Instant,
 }
 
 impl KeyframeWish {
     /// Somebody needs a keyframe.
     pub(crate) fn want(&mut self) {
         self.wanted = true;
+    }
+
+    /// A slot waits for one from now on.
+    pub(crate) fn wait(&mut self) {
+        self.waited_for = true;
+    }
+
+    /// Of slots that began to wait, some could not be given what is kept, or all could.
+    pub(crate) fn waited(&mut self, still: bool) {
+        self.wanted |= std::mem::take(&mut self.waited_for) && still;
     }
 
     /// Whether one is still to be asked for.
@@ -57,7 +82,8 @@ impl KeyframeWish {
         let lately = |at: Option<Instant>| {
             at.is_some_and(|at| now.saturating_duration_since(at) < KEYFRAME_RETRY)
         };
-        let looks = !self.wanted && !lately(self.asked) && !lately(self.looked);
+        let now_and_then = !self.wanted && !lately(self.asked) && !lately(self.looked);
+        let looks = now_and_then || self.waited_for || std::mem::take(&mut self.repaired);
         if looks {
             self.looked = Some(now);
         }
@@ -124,11 +150,11 @@ pub(crate) struct Track {
     unwrapper: SequenceUnwrapper,
     /// The SSRC of the stream before the present one.
     retired: Option<u32>,
-    /// Timestamp of the newest keyframe.
-    began: Option<u32>,
     pub missing: NackGenerator,
     pub history: History,
     pub keyframe: KeyframeWish,
+    /// None where the payload is not read, or where nothing may flow of it any more.
+    pub newest_keyframe: Option<NewestKeyframe>,
     pub voice: Voice,
     /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
     pub reference: Option<(u32, i128)>,
@@ -156,10 +182,10 @@ impl Track {
             receive: ReceiveStream::new(line_ssrc, clock_rate),
             unwrapper: SequenceUnwrapper::new(),
             retired: None,
-            began: None,
             missing: NackGenerator::new(),
             history: History::default(),
             keyframe: KeyframeWish::default(),
+            newest_keyframe: None,
             voice: Voice::default(),
             reference: None,
             newest: None,
@@ -176,7 +202,13 @@ impl Track {
 
     /// Notes how loud an opened packet of sound is, and keeps it where that is wanted; says whether
     /// speech began with it.
-    pub(crate) fn hear(&mut self, opened: &Opened, arrival: Instant, plain: &[u8]) -> bool {
+    pub(crate) fn hear(
+        &mut self,
+        opened: &Opened,
+        arrival: Instant,
+        plain: &[u8],
+        sampler: &mut Sampler,
+    ) -> bool {
         if !opened.audio {
             return false;
         }
@@ -184,16 +216,33 @@ impl Track {
         if let Some(lately) = self.lately.as_mut().filter(|_| !self.silenced) {
             lately.keep(index, arrival, &plain[..opened.payload.end]);
         }
-        let level = opened.kept.level_dbov();
-        level.is_some_and(|level| self.voice.heard(level, index, timestamp))
+        let Some(claimed) = opened.kept.level_dbov() else { return false };
+        if !self.opaque {
+            let opus = opened.primary.as_ref().unwrap_or(&opened.payload).clone();
+            sampler.hear(arrival, self.key, &mut self.voice, claimed, &plain[opus]);
+        }
+        let level = self.voice.believed(claimed, arrival);
+        self.voice.heard(level, index, timestamp)
     }
 
     /// Notes where a frame ended, and that a keyframe came.
-    pub(crate) fn note_frame(&mut self, opened: &Opened) {
-        if opened.begins {
-            self.keyframe.came();
-            self.began = Some(opened.counters.timestamp);
+    pub(crate) fn note_frame(&mut self, opened: &Opened, at: Instant) {
+        let Counters { index: first, timestamp, .. } = opened.counters;
+        if opened.begins && !opened.audio {
+            match &mut self.newest_keyframe {
+                _ if self.opaque => {}
+                Some(newest) if newest.timestamp == timestamp => {
+                    newest.first = newest.first.min(first);
+                }
+                Some(newest) if first < newest.first => {}
+                newest => *newest = Some(NewestKeyframe { first, timestamp, at }),
+            }
+            // Nobody switches to what was repaired, when it comes.
+            if !opened.repaired {
+                self.keyframe.came();
+            }
         }
+        self.keyframe.repaired |= opened.repaired;
         if opened.header.marker {
             self.frame_end = self.frame_end.max(Some(opened.counters.index));
         }
@@ -204,9 +253,34 @@ impl Track {
     pub(crate) fn begins_h264(&self, payload: &[u8], timestamp: u32) -> bool {
         match rtp::h264::keyframe_start(payload) {
             Some(KeyframeStart::ParameterSet) => true,
-            Some(KeyframeStart::FirstSlice) => self.began != Some(timestamp),
+            Some(KeyframeStart::FirstSlice) => {
+                self.newest_keyframe.is_none_or(|newest| newest.timestamp != timestamp)
+            }
             None => false,
         }
+    }
+
+    /// What is missing from before a keyframe that is whole is not asked for any more.
+    pub(crate) fn forget_superseded(&mut self) {
+        if self.missing.missing_count() > 0
+            && let Some(NewestKeyframe { first, .. }) = self.newest_keyframe
+            && self.history.frame_end(first).is_some()
+        {
+            self.missing.clear_before(first as u16);
+        }
+    }
+
+    /// What a slot that waits can begin with at once: the newest keyframe and all since, where
+    /// that is whole and costs no more than another keyframe would.
+    pub(crate) fn beginning(&self, now: Instant) -> Option<Range<u64>> {
+        let NewestKeyframe { first, at, .. } = self.newest_keyframe.filter(|_| !self.silenced)?;
+        if now.saturating_duration_since(at) > KEYFRAME_LASTS {
+            return None;
+        }
+        let end = self.history.frame_end(first)?;
+        let all = self.history.since(first)?;
+        let since = self.history.bytes(end + 1..all.end);
+        (since <= self.history.bytes(first..end + 1)).then_some(all)
     }
 
     /// Whether slots may switch to an opaque track with the packet of this number: the first of a
@@ -267,6 +341,7 @@ impl Track {
             self.keyframe.want();
         }
         self.ids = Some(StreamIds { ssrc, rtx });
+        self.newest_keyframe = None;
         self.receive = ReceiveStream::new(ssrc, self.line.codec.clock_rate());
     }
 
@@ -331,7 +406,8 @@ mod tests {
         let mut begins = |payload: &[u8], timestamp| {
             let begins = track.begins_h264(payload, timestamp);
             if begins {
-                track.began = Some(timestamp);
+                let at = Instant::now();
+                track.newest_keyframe = Some(NewestKeyframe { first: 0, timestamp, at });
             }
             begins
         };

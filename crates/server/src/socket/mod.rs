@@ -3,8 +3,9 @@
 //! `frame` takes text apart and puts it together, `outbox` holds what waits to be written,
 //! `session` runs one socket: a reader whose calls run in order, and a writer. `builtin` answers
 //! the protocol's own events (tokens, channels), `hub` knows who is subscribed to what, `calls`
-//! are the server's to its clients. What the clients' calls mean is the [`Application`]'s.
+//! are the server's to its clients, `bucket` bounds what one may ask for. What the clients' calls mean is the [`Application`]'s.
 
+mod bucket;
 mod builtin;
 mod calls;
 pub mod frame;
@@ -18,6 +19,7 @@ pub use frame::Publication;
 
 use crate::auth::{Auth, Grants};
 use crate::config::Limits;
+use crate::gate::Visit;
 use crate::metrics::{Counter, Metrics};
 use axum::extract::ws::{Utf8Bytes, WebSocket};
 use calls::Calls;
@@ -46,6 +48,9 @@ pub const CLOSE_BAD_FRAMES: u16 = 4100;
 pub const CLOSE_TOO_BIG: u16 = 1009;
 /// Close code of RFC 6455 for text that is not UTF-8.
 pub const CLOSE_NOT_UTF8: u16 = 1007;
+
+/// Close code for a client that went on sending faster than it may: wait, and send less.
+pub const CLOSE_TOO_FAST: u16 = 4103;
 
 /// Where what sockets discard is counted: `moim_dropped_total{where="signaling"}`.
 const PLACE: &str = "signaling";
@@ -262,8 +267,14 @@ impl<A: Application> Sockets<A> {
     }
 
     /// Runs a socket until it ends.
-    pub(crate) async fn run(self: Arc<Self>, place: Place<A>, stream: WebSocket, from: SocketAddr) {
-        session::run(&self, stream, from).await;
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        place: Place<A>,
+        stream: WebSocket,
+        from: SocketAddr,
+        visit: Arc<Visit>,
+    ) {
+        session::run(&self, stream, from, visit).await;
         drop(place);
     }
 

@@ -1,9 +1,14 @@
 //! One socket from its handshake to its end.
 
+use super::bucket::Budget;
 use super::frame::{self, Bad, Incoming, Packet, reason};
 use super::outbox::{Batch, Close};
-use super::{Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, PLACE, Socket, Sockets};
-use crate::auth::TokenError;
+use super::{
+    Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, CLOSE_TOO_FAST, PLACE, Socket,
+    Sockets,
+};
+use crate::auth::{Guests, TokenError};
+use crate::gate::Visit;
 use crate::metrics::Metrics;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use futures_util::stream::{SplitSink, SplitStream};
@@ -20,6 +25,8 @@ use wire::frame::{Handshake, HandshakeAnswer, close};
 use wire::room::PING;
 use wire::{ErrorCode, RoomError};
 
+/// Of a ping or its answer: what comes with its data.
+const CONTROL_FRAME_BYTES: usize = 6;
 /// Frames that are read before the writer has its turn.
 const FRAMES_A_TURN: u32 = 64;
 
@@ -40,6 +47,7 @@ pub(super) async fn run<A: Application>(
     sockets: &Arc<Sockets<A>>,
     stream: WebSocket,
     remote: SocketAddr,
+    visit: Arc<Visit>,
 ) {
     let socket = sockets.new_socket(remote);
     let (mut sink, stream) = stream.split();
@@ -49,7 +57,9 @@ pub(super) async fn run<A: Application>(
         stream,
         greeted: None,
         bad: 0,
-        bucket: Bucket::new(sockets.options.requests_per_second),
+        budget: Budget::new(sockets.options.requests_per_second),
+        visit,
+        long: false,
         pings: PINGS.with(Arc::clone),
         refused: false,
     };
@@ -122,7 +132,10 @@ pub(super) struct Session<A: Application> {
     stream: SplitStream<WebSocket>,
     greeted: Option<Greeted<A>>,
     bad: u32,
-    bucket: Bucket,
+    budget: Budget,
+    visit: Arc<Visit>,
+    /// Its messages may be long.
+    long: bool,
     pings: Arc<AtomicU64>,
     /// A refusal of this socket stands in the log.
     refused: bool,
@@ -153,9 +166,21 @@ impl<A: Application> Session<A> {
                 }
             };
             let end = match next {
-                Some(Ok(Message::Text(text))) => self.text(&text).await,
-                Some(Ok(Message::Binary(_))) => self.count_bad(reason::BINARY),
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
+                Some(Ok(Message::Text(text))) => {
+                    self.visit.message_is_whole();
+                    match self.text(&text).await {
+                        None => self.pause(text.len()).await,
+                        end => end,
+                    }
+                }
+                Some(Ok(Message::Binary(_))) => {
+                    self.visit.message_is_whole();
+                    self.count_bad(reason::BINARY)
+                }
+                Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
+                    self.visit.was_ping(data.len() + CONTROL_FRAME_BYTES);
+                    None
+                }
                 // Reading on answers the close.
                 Some(Ok(Message::Close(_))) => None,
                 Some(Err(error)) => Some(self.unreadable(&error)),
@@ -176,6 +201,27 @@ impl<A: Application> Session<A> {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Who sends too much is not read for a while, and who does not stop is closed.
+    async fn pause(&mut self, bytes: usize) -> Option<End> {
+        if !self.long && self.may_be_long() {
+            self.long = true;
+            self.visit.may_be_long();
+        }
+        let pause = self.budget.pause(bytes)?;
+        if self.budget.is_flood() {
+            let why = "the client sends too much: see the refusals with too_fast";
+            return Some(End::Close(CLOSE_TOO_FAST, why));
+        }
+        tokio::time::sleep(pause).await;
+        None
+    }
+
+    /// Whether it shook hands and has rights: a token's, or a guest's.
+    fn may_be_long(&self) -> bool {
+        let guests = self.sockets.shared.auth.guests();
+        self.greeted.is_some() && (guests != Guests::None || self.socket.grants().is_some())
     }
 
     async fn text(&mut self, text: &str) -> Option<End> {
@@ -202,7 +248,11 @@ impl<A: Application> Session<A> {
                 }
                 Ok(Packet::Answer { .. }) if self.greeted.is_none() => Some(before_handshake()),
                 Ok(Packet::Answer { rid, result }) => {
-                    self.socket.answered(rid, result);
+                    if self.budget.answer() {
+                        self.socket.answered(rid, result);
+                    } else {
+                        self.sockets.metrics.dropped(PLACE, reason::TOO_FAST);
+                    }
                     None
                 }
                 Err(bad) => self.bad_packet(&bad),
@@ -251,12 +301,13 @@ impl<A: Application> Session<A> {
     }
 
     async fn request(&mut self, request: Incoming<'_>) {
-        if !self.bucket.take() {
+        if !self.budget.call(&request.event) {
             self.sockets.metrics.dropped(PLACE, reason::TOO_FAST);
             let error = RoomError::new(
                 ErrorCode::TooFast,
                 format!(
-                    "more than {} packets a second: wait a second and try again",
+                    "more than {} packets a second, or more costly calls than they may be: wait a second and \
+                     try again",
                     self.sockets.options.requests_per_second
                 ),
             );
@@ -426,33 +477,4 @@ fn before_handshake() -> End {
 
 pub(super) fn shorten(name: &str) -> String {
     format!("{:?}", name.chars().take(40).collect::<String>())
-}
-
-/// Token bucket: packets a second in the long run, twice as many at once.
-#[derive(Debug)]
-struct Bucket {
-    per_second: f64,
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn new(per_second: u32) -> Self {
-        let per_second = f64::from(per_second);
-        Self { per_second, tokens: per_second * 2.0, filled: Instant::now() }
-    }
-
-    fn take(&mut self) -> bool {
-        if self.tokens < 1.0 {
-            let now = Instant::now();
-            let earned = (now - self.filled).as_secs_f64() * self.per_second;
-            self.tokens = (self.tokens + earned).min(self.per_second * 2.0);
-            self.filled = now;
-        }
-        if self.tokens < 1.0 {
-            return false;
-        }
-        self.tokens -= 1.0;
-        true
-    }
 }
