@@ -1,11 +1,13 @@
 //! A `moim serve` of a test's own, and a plain realtime socket to it.
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpSocket;
 use tokio_tungstenite::tungstenite::error::Error as WebError;
@@ -45,8 +47,38 @@ pub fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStrea
     Ok(stream)
 }
 
+/// What a client reads and writes, with TLS or without.
+pub trait Wire: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Wire for T {}
+
+/// The name that certificates of tests are for.
+const HOST: &str = "moim.test";
+
+/// A certificate that signs itself, and its key, in PEM; and a client that trusts it.
+fn certificate() -> (String, String, Arc<rustls::ClientConfig>) {
+    let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
+    let pem = |what: &str, der: &[u8]| {
+        let text = data_encoding::BASE64.encode(der);
+        format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----\n")
+    };
+    let der = made.cert.der().to_vec();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from(der.clone())).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let key = pem("PRIVATE KEY", &made.signing_key.serialize_der());
+    (pem("CERTIFICATE", &der), key, Arc::new(client))
+}
+
 /// A server on free ports of the loopback; dropping it ends it.
 pub struct Server {
+    /// What clients trust, where it is served over TLS.
+    tls: Option<Arc<rustls::ClientConfig>>,
     child: Child,
     directory: tempfile::TempDir,
     /// Where pages, sockets and metrics are.
@@ -63,7 +95,25 @@ impl Server {
 
     /// Starts one with these settings besides addresses and log.
     pub fn with(settings: &str) -> Self {
+        Self::begin(settings, tempfile::tempdir().unwrap(), None)
+    }
+
+    /// The same over TLS.
+    pub fn with_tls(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let (certificate, key, client) = certificate();
+        std::fs::write(directory.path().join("cert.pem"), certificate).unwrap();
+        std::fs::write(directory.path().join("key.pem"), key).unwrap();
+        let at = directory.path().display();
+        let settings = format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n{settings}");
+        Self::begin(&settings, directory, Some(client))
+    }
+
+    fn begin(
+        settings: &str,
+        directory: tempfile::TempDir,
+        tls: Option<Arc<rustls::ClientConfig>>,
+    ) -> Self {
         let config = directory.path().join("moim.yaml");
         let text = format!(
             "http: {{ bind: \"127.0.0.1:0\" }}\nmedia: {{ bind: 127.0.0.1, port: 0 }}\n\
@@ -83,7 +133,7 @@ impl Server {
             .spawn()
             .unwrap();
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Self { child, directory, http: unknown, media: unknown };
+        let mut server = Self { tls, child, directory, http: unknown, media: unknown };
         (server.http, server.media) = eventually("the server's addresses in its log", || {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none(), "the server ended at its start: {}", server.log());
@@ -102,7 +152,9 @@ impl Server {
                 rest.split(after).next()?.parse::<SocketAddr>().ok()
             })
         };
-        Some((field("message", "open http://", '/')?, field("udp", "", ' ')?))
+        let http = ["open http://", "open https://"].iter();
+        let http = http.filter_map(|before| field("message", before, '/')).next();
+        Some((http?, field("udp", "", ' ')?))
     }
 
     /// Its log so far.
@@ -135,13 +187,39 @@ impl Server {
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// The text of `/metrics`.
-    fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(self.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
+    /// A connection for requests and sockets from an address of this machine; its handshake, if there is one, comes
+    /// with the first bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wire_from(&self, source: [u8; 4]) -> std::io::Result<Box<dyn Wire>> {
+        let stream = connect_from(source, self.http)?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let name = ServerName::try_from(HOST).unwrap();
+        let client = rustls::ClientConnection::new(tls.clone(), name).unwrap();
+        Ok(Box::new(rustls::StreamOwned::new(client, stream)))
+    }
+
+    /// The answer to a request for a path from an address of this machine, its head included.
+    ///
+    /// # Errors
+    /// What the system says, such as that the connection was closed.
+    pub fn get_from(&self, source: [u8; 4], path: &str) -> std::io::Result<String> {
+        let mut wire = self.wire_from(source)?;
+        write!(wire, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.http)?;
+        wire.flush()?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        match wire.read_to_string(&mut answer) {
+            // Of TLS, some servers leave the closing alert out.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+            read => drop(read?),
+        }
+        Ok(answer)
+    }
+
+    /// The text of `/metrics`.
+    pub fn metrics(&self) -> String {
+        let answer = self.get_from([127, 0, 0, 1], "/metrics").unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(" 200 "), "{head}");
         body.to_owned()
@@ -193,7 +271,7 @@ impl Drop for Server {
 
 /// A realtime socket, with nothing between the test and the frames.
 pub struct Socket {
-    web: WebSocket<TcpStream>,
+    web: WebSocket<Box<dyn Wire>>,
     cid: u64,
     events: VecDeque<EventEnvelope>,
 }
@@ -206,9 +284,9 @@ impl Socket {
 
     /// The same from another address of this machine.
     pub fn connect_from(source: [u8; 4], server: &Server) -> Self {
-        let stream = connect_from(source, server.http).unwrap();
+        let wire = server.wire_from(source).unwrap();
         let address = format!("ws://{}{SOCKET_PATH}", server.http);
-        let (web, _) = client(address, stream).unwrap();
+        let (web, _) = client(address, wire).unwrap_or_else(|error| panic!("no socket: {error}"));
         let mut socket = Self { web, cid: 0, events: VecDeque::new() };
         socket.call("#handshake", json!({})).unwrap();
         socket

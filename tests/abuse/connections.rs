@@ -1,9 +1,15 @@
 //! Half requests and idle connections of one address: everybody else gets in (door 3).
 
+use crate::raw::{Raw, connect};
 use crate::target::{Server, Socket, connect_from, eventually};
-use serde_json::json;
+use rtp::HeaderWriter;
+use rtp::negotiated::Kind;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// Where the attack comes from; everybody else has another address.
@@ -13,6 +19,10 @@ const CONNECTIONS: usize = 1000;
 /// How long others may wait for `/healthz` and for a join meanwhile, as the median of [`LOOKS`].
 const PROMPT: Duration = Duration::from_millis(200);
 const LOOKS: usize = 9;
+/// How long a packet of sound may be in the server, for 99 of 100.
+const RESIDENCE_S: f64 = 0.005;
+/// From one packet of sound to the next.
+const PACKET: Duration = Duration::from_millis(20);
 
 /// Who connects and sends this, and no more.
 fn hold(server: &Server, media: bool, data: &[u8]) -> Vec<TcpStream> {
@@ -48,26 +58,92 @@ fn median(mut look: impl FnMut(usize)) -> Duration {
 }
 
 fn healthy(server: &Server) {
-    let mut stream = connect_from([127, 0, 0, 1], server.http).unwrap();
-    write!(stream, "GET /healthz HTTP/1.0\r\nHost: {}\r\n\r\n", server.http).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = server.get_from([127, 0, 0, 1], "/healthz").unwrap();
     assert!(answer.ends_with("ok\n"), "{answer}");
 }
 
-#[test]
-fn half_requests_of_one_address_keep_nobody_out_and_are_closed() {
-    let server = Server::with("");
-    let attacks: [(bool, &[u8]); 3] = [
-        (false, b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: "),
-        (false, b""),
-        (true, b"\x00\x04junk"),
-    ];
-    for (attack, (media, data)) in attacks.into_iter().enumerate() {
-        let held = hold(&server, media, data);
-        let health = median(|_| healthy(&server));
+/// How many packets of sound were in the server for at most so long, and for any time.
+fn residence(server: &Server, most_s: f64) -> (f64, f64) {
+    let metrics = server.metrics();
+    let sum = |beginning: &str, part: &str| {
+        let lines = metrics.lines().filter(|l| l.starts_with(beginning) && l.contains(part));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
+    };
+    let bucket = sum("moim_audio_residence_seconds_bucket", &format!("le=\"{most_s}\""));
+    (bucket, sum("moim_audio_residence_seconds_count", ""))
+}
+
+/// A call of two who send sound and hear each other, each from an address of their own.
+struct Call {
+    stop: Arc<AtomicBool>,
+    /// How much came to them, and how much was lost.
+    thread: JoinHandle<(usize, u64)>,
+}
+
+impl Call {
+    fn begin(server: &Server) -> Self {
+        let join = |last| Raw::join(server, ([127, 0, 0, last], "call"), &[Kind::Audio], (1, 0));
+        let mut people = [join(10), join(11)];
+        let [(one, _), (other, _)] = &mut people;
+        connect(&mut [one, other]);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = spawn(move || {
+            let (begin, mut said) = (Instant::now(), 0_u32);
+            while !stopped.load(Relaxed) {
+                while begin.elapsed() >= PACKET * said {
+                    people.iter_mut().for_each(|(raw, _)| say(raw, said));
+                    said += 1;
+                }
+                people.iter_mut().for_each(|(raw, _)| raw.step());
+                if said.is_multiple_of(50) {
+                    people.iter_mut().for_each(|(_, socket)| drop(socket.ask("ping", Value::Null)));
+                }
+                sleep(Duration::from_millis(2));
+            }
+            let streams = people.iter().flat_map(|(raw, _)| raw.streams.values());
+            streams.fold((0, 0), |(came, lost), stream| {
+                (came + stream.numbers.len(), lost + stream.gaps())
+            })
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it; what it suffered since `before`, when [`residence`] was read.
+    fn end(self, server: &Server, before: (f64, f64)) {
+        let (soon, all) = residence(server, RESIDENCE_S);
+        self.stop.store(true, Relaxed);
+        let (came, lost) = self.thread.join().unwrap();
+        let late = 1.0 - (soon - before.0) / (all - before.1);
+        eprintln!("{came} packets of sound came, {lost} were lost, {:.3} % late", 100.0 * late);
+        assert!(came > 500, "{came} packets of sound came");
+        assert_eq!(lost, 0, "of {came} packets of sound");
+        assert!(late <= 0.01, "{late} of the packets of sound were longer in the server");
+    }
+}
+
+/// A packet of sound.
+fn say(raw: &mut Raw, nth: u32) {
+    let line = raw.line(Kind::Audio);
+    let header = HeaderWriter {
+        payload_type: line.payload_type,
+        sequence: nth as u16,
+        timestamp: nth * 960,
+        ssrc: line.local.unwrap().ssrc,
+        ..HeaderWriter::default()
+    };
+    raw.send_rtp(&header, &[0xF8, 0xFF, 0xFE]);
+}
+
+/// Holds connections of one address in several ways, beside a call.
+fn besiege(server: &Server, attacks: &[(bool, &[u8])]) {
+    let call = Call::begin(server);
+    let before = residence(server, RESIDENCE_S);
+    for (attack, (media, data)) in attacks.iter().enumerate() {
+        let held = hold(server, *media, data);
+        let health = median(|_| healthy(server));
         let join = median(|index| {
-            let mut socket = Socket::connect_from([127, 0, 0, 2], &server);
+            let mut socket = Socket::connect_from([127, 0, 0, 2], server);
             let name = json!({ "room": format!("r{attack}-{index}"), "name": "Ann" });
             socket.ask("room.join", name);
         });
@@ -77,13 +153,57 @@ fn half_requests_of_one_address_keep_nobody_out_and_are_closed() {
         let mut media_of_another = connect_from([127, 0, 0, 2], server.media).unwrap();
         media_of_another.write_all(b"\x00\x01").unwrap();
         assert!(!is_closed(&media_of_another), "media TCP takes others");
-        let place = if media { "tcp" } else { "http" };
+        let place = if *media { "tcp" } else { "http" };
         assert!(server.dropped(place, "too_many_of_address") > 0, "one address has a bound");
         eventually("the end of every hostile connection", || {
             held.iter().all(is_closed).then_some(())
         });
     }
-    assert!(
-        server.dropped("http", "too_slow") > 0 && server.dropped("tcp", "silent_connection") > 0
-    );
+    call.end(server, before);
+    assert!(server.dropped("http", "too_slow") > 0);
+}
+
+#[test]
+fn half_requests_of_one_address_keep_nobody_out_and_are_closed() {
+    let server = Server::with("");
+    let half = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ";
+    besiege(&server, &[(false, half), (false, b""), (true, b"\x00\x04junk")]);
+    assert!(server.dropped("tcp", "silent_connection") > 0);
+}
+
+#[test]
+fn half_handshakes_of_one_address_keep_nobody_out_and_are_closed() {
+    // The beginning of a ClientHello.
+    besiege(&Server::with_tls(""), &[(false, b"\x16\x03\x01\x02\x00\x01\x00"), (false, b"")]);
+}
+
+#[test]
+fn connections_of_many_addresses_take_neither_health_nor_a_call() {
+    // Besides sockets there are places for 2048 other connections.
+    let server = Server::start("{ sockets: 64 }");
+    let call = Call::begin(&server);
+    let before = residence(&server, RESIDENCE_S);
+    let mut held = Vec::new();
+    let begin = Instant::now();
+    for nth in 0..2200_u16 {
+        let [high, low] = nth.to_be_bytes();
+        held.extend(connect_from([127, 1, high, low], server.http).ok());
+    }
+    assert!(begin.elapsed() < Duration::from_secs(10), "the first are there when the last come");
+    let newcomer = [127, 0, 0, 3];
+    let answer = server.get_from(newcomer, "/console").unwrap_or_default();
+    assert!(answer.is_empty() || answer.contains(" 503 "), "all places are taken: {answer}");
+    eventually("an answer of /healthz", || {
+        // The reserve is full as well until its time is over.
+        let answer = server.get_from(newcomer, "/healthz").ok()?;
+        answer.ends_with("ok\n").then_some(())
+    });
+    let still = held.iter().filter(|stream| !is_closed(stream)).count();
+    assert!(still > 2000, "{still} connections are still held");
+    eventually("places for newcomers", || {
+        let answer = server.get_from(newcomer, "/console").ok()?;
+        answer.contains(" 200 ").then_some(())
+    });
+    call.end(&server, before);
+    assert!(server.dropped("http", "too_many_connections") > 0);
 }

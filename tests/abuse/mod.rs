@@ -7,6 +7,7 @@ mod forged;
 mod frames;
 mod ghosts;
 mod grants;
+mod matrix;
 mod memory;
 mod offers;
 mod silence;

@@ -5,11 +5,13 @@
 //! there the bytes of messages that are not whole yet are bounded, each socket's and all together.
 
 use crate::metrics::{Counter, Metrics};
-use crate::places::{Full, Places};
+use crate::places::{Full, Places, RESERVE};
 use axum::Extension;
 use axum::extract::Request;
+use axum::http::header::{CONNECTION, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{AddExtension, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
 use std::future::{Ready, ready};
 use std::io;
@@ -36,6 +38,10 @@ const SHORT: u64 = 16 << 10;
 /// Unfinished messages of all sockets together. One may be as long as what is left: the more are unfinished, the
 /// shorter each may be.
 const UNFINISHED: u64 = 32 << 20;
+/// How long a connection of the reserve may last: it is for one question.
+const RESERVED: Duration = Duration::from_secs(2);
+/// The question that is answered even when all places are taken.
+const HEALTH: &str = "/healthz";
 /// Of a deadline: there is none.
 const NEVER: u64 = u64::MAX;
 
@@ -43,6 +49,8 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     places: Arc<Mutex<Places>>,
+    /// When all places are taken: one for each address, to ask whether the server is well.
+    reserve: Arc<Mutex<Places>>,
     full: Counter,
     of_address: Counter,
     late: Counter,
@@ -55,6 +63,7 @@ impl Gate {
     pub(crate) fn new(places: Places, metrics: &Metrics) -> Self {
         Self {
             places: Arc::new(Mutex::new(places)),
+            reserve: Arc::new(Mutex::new(Places::new(RESERVE, 1))),
             full: metrics.drops("http", "too_many_connections"),
             of_address: metrics.drops("http", "too_many_of_address"),
             late: metrics.drops("http", "too_slow"),
@@ -66,25 +75,33 @@ impl Gate {
     fn enter(&self, stream: TcpStream) -> io::Result<(Timed, Arc<Visit>)> {
         stream.set_nodelay(true)?;
         let address = stream.peer_addr()?.ip();
-        let taken = self.places.lock().unwrap_or_else(PoisonError::into_inner).take(address);
-        taken.map_err(|full| {
+        let place = Place::take(&self.places, address).map(|place| (place, false));
+        let place = place.or_else(|full| match full {
+            Full::Address => Err(full),
+            Full::All => match Place::take(&self.reserve, address) {
+                Ok(place) => Ok((place, true)),
+                Err(_) => Err(full),
+            },
+        });
+        let (place, reserved) = place.map_err(|full| {
             match full {
                 Full::All => self.full.inc(),
                 Full::Address => self.of_address.inc(),
             }
             io::Error::from(io::ErrorKind::ConnectionRefused)
         })?;
-        let place = Place { places: self.places.clone(), address };
         let begun = Instant::now();
+        let head = if reserved { RESERVED } else { HEAD };
         let visit = Arc::new(Visit {
             begun,
-            until_ms: AtomicU64::new(HEAD.as_millis() as u64),
+            until_ms: AtomicU64::new(head.as_millis() as u64),
+            full: reserved.then(|| self.full.clone()),
             message: AtomicU64::new(0),
             message_since_ms: AtomicU64::new(0),
             long: AtomicBool::new(false),
             held: self.held.clone(),
         });
-        let timer = Box::pin(tokio::time::sleep_until(begun + HEAD));
+        let timer = Box::pin(tokio::time::sleep_until(begun + head));
         let known = visit.clone();
         let (late, unfinished) = (self.late.clone(), self.unfinished.clone());
         Ok((Timed { stream, visit, timer: Some(timer), late, unfinished, _place: place }, known))
@@ -110,6 +127,13 @@ struct Place {
     address: IpAddr,
 }
 
+impl Place {
+    fn take(places: &Arc<Mutex<Places>>, address: IpAddr) -> Result<Self, Full> {
+        places.lock().unwrap_or_else(PoisonError::into_inner).take(address)?;
+        Ok(Self { places: places.clone(), address })
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).give_back(self.address);
@@ -122,6 +146,8 @@ pub(crate) struct Visit {
     begun: Instant,
     /// Since `begun`.
     until_ms: AtomicU64,
+    /// Of the reserve: counts what is asked besides `/healthz`.
+    full: Option<Counter>,
     /// Of a socket: bytes that came since the last whole message, and when the first of them came, since `begun`.
     message: AtomicU64,
     message_since_ms: AtomicU64,
@@ -177,6 +203,9 @@ impl Visit {
     }
 
     fn goes_on(&self) {
+        if self.full.is_some() {
+            return;
+        }
         let until = (self.begun.elapsed() + EACH).as_millis() as u64;
         self.until_ms.store(until, Relaxed);
     }
@@ -195,8 +224,20 @@ pub(crate) async fn each_request(
     next: Next,
 ) -> Response {
     visit.goes_on();
-    let response = next.run(request).await;
-    visit.goes_on();
+    let Some(full) = &visit.full else {
+        let response = next.run(request).await;
+        visit.goes_on();
+        return response;
+    };
+    let mut response = match request.uri().path() {
+        HEALTH => next.run(request).await,
+        _ => {
+            full.inc();
+            let why = "no more connections are taken now: try again later\n";
+            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
+        }
+    };
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

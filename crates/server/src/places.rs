@@ -5,8 +5,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Descriptors of the process itself: threads, logs, what answers read from files.
-const OWN: usize = 128;
+/// Connections beyond all places that may still ask for `/healthz`.
+pub(crate) const RESERVE: usize = 64;
+/// Descriptors of the process itself: threads, logs, what answers read from files; and the reserve.
+const OWN: usize = 128 + RESERVE;
 const OWN_EACH_SHARD: usize = 16;
 /// HTTP connections that are no sockets: pages, `/healthz`, the API.
 const NO_SOCKETS: usize = 2048;
