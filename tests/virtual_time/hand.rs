@@ -182,10 +182,15 @@ pub struct Heard {
 impl Heard {
     /// Who said it, and his how many-th packet it is, where [`Hand::say`] made it.
     pub fn said(&self) -> Option<(u64, u64)> {
-        let (rest, count) = self.payload.split_last_chunk()?;
-        let who = rest.last_chunk()?;
-        Some((u64::from_be_bytes(*who), u64::from_be_bytes(*count)))
+        said(&self.payload)
     }
+}
+
+/// Who said a payload, and their how many-th packet it is, where [`Hand::say`] made it.
+pub fn said(payload: &[u8]) -> Option<(u64, u64)> {
+    let (rest, count) = payload.split_last_chunk()?;
+    let who = rest.last_chunk()?;
+    Some((u64::from_be_bytes(*who), u64::from_be_bytes(*count)))
 }
 
 /// All that leaves the server for some people, in order.

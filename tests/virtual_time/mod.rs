@@ -11,6 +11,7 @@ mod keyframes;
 mod mcu;
 mod pausing;
 mod pressure;
+mod properties;
 mod reports;
 mod rooms;
 mod sinks;

@@ -126,7 +126,7 @@ impl Shard {
         std::mem::take(&mut self.reports)
     }
 
-    /// When [`Shard::handle_timeout`] wants to run next; never where nobody is here.
+    /// When [`Shard::handle_timeout`] wants to run next; never where nobody is here, once that was told.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.next_tick.into_iter().chain(self.pace_due).min()
     }
@@ -136,6 +136,24 @@ impl Shard {
         let subscriptions =
             self.tracks.iter().flatten().map(|track| track.subscriptions.len()).sum();
         (self.person_by_key.len(), self.track_by_key.len(), subscriptions)
+    }
+
+    /// What is kept of people, tracks and rooms, by name: nothing, when everybody has left and that was told.
+    pub fn kept(&self) -> [(&'static str, usize); 12] {
+        [
+            ("people", self.people.iter().flatten().count()),
+            ("people by key", self.person_by_key.len()),
+            ("people by address", self.person_by_address.len()),
+            ("tracks", self.tracks.iter().flatten().count()),
+            ("tracks by key", self.track_by_key.len()),
+            ("tracks of pictures", self.pictures.len()),
+            ("transports", self.transports.kept()),
+            ("listeners of mixes", self.listeners.len()),
+            ("speakers", self.speakers.kept()),
+            ("people who wait for a burst", self.paced.len()),
+            ("imported tracks", self.imported.len()),
+            ("opened packets", self.queue.len()),
+        ]
     }
 
     /// The round-trip time to a person in milliseconds, where his reports told it.
@@ -187,6 +205,10 @@ impl Shard {
         }
         if due || self.voices_began {
             self.voices_began = self.tell_speakers(now, sink);
+        }
+        // That somebody who spoke has left is still to be told.
+        if self.person_by_key.is_empty() && self.speakers.kept() == 0 {
+            self.next_tick = None;
         }
     }
 
@@ -494,9 +516,6 @@ impl Shard {
         self.free_people.push(index);
         self.paced.retain(|paced| *paced != index);
         self.plan_bursts();
-        if self.person_by_key.is_empty() {
-            self.next_tick = None;
-        }
         Some(())
     }
 }

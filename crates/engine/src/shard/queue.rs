@@ -24,6 +24,11 @@ pub(super) struct Queued {
 }
 
 impl Queue {
+    /// How many packets wait.
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Memory for the next packet, with arbitrary content; it is lent again unless
     /// [`Self::push`] follows. None where the queue is full.
     #[inline]

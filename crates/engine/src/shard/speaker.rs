@@ -127,6 +127,11 @@ impl Speakers {
         }
     }
 
+    /// Of how many rooms something is kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.now.len() + self.told.len()
+    }
+
     /// Who speaks on another shard.
     pub(crate) fn elsewhere(&mut self, room: RoomKey, from: ShardIndex, speakers: Speaking) {
         if speakers.is_empty() {

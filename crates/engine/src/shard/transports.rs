@@ -64,6 +64,11 @@ impl Transports {
         Some(())
     }
 
+    /// How much is kept: participants, fragments, addresses.
+    pub(super) fn kept(&self) -> usize {
+        self.expected.len() + self.by_ufrag.len() + self.by_address.len()
+    }
+
     /// Whose a STUN datagram is, if it is an authentic check within their share.
     pub(super) fn check(
         &mut self,
