@@ -61,8 +61,13 @@ impl Server {
         Self::with(&format!("limits: {limits}\n"))
     }
 
-    /// Starts one with these settings besides addresses and log.
+    /// Starts one with these settings besides addresses and log; its metrics are where its pages are.
     pub fn with(settings: &str) -> Self {
+        Self::without_metrics(&format!("admin: {{ bind: \"127.0.0.1:0\" }}\n{settings}"))
+    }
+
+    /// Starts one whose metrics nobody may see, unless the settings say so.
+    pub fn without_metrics(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("moim.yaml");
         let text = format!(
@@ -140,14 +145,40 @@ impl Server {
 
     /// The text of `/metrics`.
     fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(self.http).unwrap();
+        let (status, _, body) = self.get("/metrics", "");
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Gets a page: status, head and body. `headers` end with a line end each; there is a `Host` unless they bring one.
+    pub fn get(&self, path: &str, headers: &str) -> (u16, String, String) {
+        self.request("GET", self.http, path, headers, "")
+    }
+
+    /// Any request, to any address of the server.
+    pub fn request(
+        &self,
+        method: &str,
+        to: SocketAddr,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.http).unwrap();
+        let own = format!("Host: {to}\r\n");
+        let host = if headers.contains("Host:") { "" } else { &own };
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\n{host}{headers}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{head}");
-        body.to_owned()
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("{head}")), head.to_owned(), body.to_owned())
     }
 
     /// What was discarded so far at a place for a reason; 0 where nothing is told.

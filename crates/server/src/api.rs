@@ -3,16 +3,17 @@
 //! Who asks shows a token as `Authorization: Bearer …` (see [`crate::auth`]); without one he is a
 //! guest. Errors are `application/problem+json` (RFC 9457). `openapi.json` describes it all.
 
+use crate::access::Entrance;
 use crate::auth::Grants;
 use crate::http::Shared;
 use crate::socket::{Application, InvokeError, Socket, check_channel_name};
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
+use axum::{Extension, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -366,8 +367,28 @@ fn sees(grants: &Grants, room: &str) -> bool {
     grants.can_list || grants.holds_in(room)
 }
 
-async fn rooms<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> Answered {
-    let grants = allowed(&shared, &headers, LIST, may_list)?;
+/// Who may see the console sees all rooms; everybody else needs the grant for it.
+fn lister<A: Application>(
+    shared: &Shared<A>,
+    entrance: Entrance,
+    headers: &HeaderMap,
+) -> Result<Arc<Grants>, Problem> {
+    let has_own =
+        headers.contains_key(AUTHORIZATION) && !shared.sockets.auth().shows_admin_token(headers);
+    // A development server's guests may see them anyway.
+    if !has_own && !shared.access.is_development() && shared.check_admin(entrance, headers).is_ok()
+    {
+        return Ok(Arc::new(Grants { can_list: true, ..Grants::default() }));
+    }
+    allowed(shared, headers, LIST, may_list)
+}
+
+async fn rooms<A: Application>(
+    State(shared): Shares<A>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Answered {
+    let grants = lister(&shared, entrance, &headers)?;
     let mut rooms = shared.sockets.application().rooms();
     rooms.retain(|row| sees(&grants, &row.room.id));
     #[derive(Serialize)]
@@ -377,8 +398,12 @@ async fn rooms<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> 
     Ok(json(&Rooms { rooms }))
 }
 
-async fn quality<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> Answered {
-    let grants = allowed(&shared, &headers, LIST, may_list)?;
+async fn quality<A: Application>(
+    State(shared): Shares<A>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Answered {
+    let grants = lister(&shared, entrance, &headers)?;
     let mut quality = shared.sockets.application().quality();
     quality.rooms.retain(|room| sees(&grants, &room.id));
     Ok(json(&quality))

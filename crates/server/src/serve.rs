@@ -237,8 +237,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         shards.push(ShardHandle { media, mix, control });
     }
     drop(inputs);
-    let keys = config.keys.iter().map(|(name, secret)| (name.as_str(), secret));
-    let auth = Arc::new(Auth::new(keys, config.guests));
+    let auth = Arc::new(Auth::from_config(config));
     let together = config.media.keep_together;
     let rooms = Rooms::new(shards.clone(), together, config.limits, auth.clone(), metrics.clone());
     let rooms = Arc::new(rooms);
@@ -247,7 +246,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
     // Before anybody can know that it runs: a signal that comes early must not kill it.
     let signals = Signals::take()?;
-    announce(config, http.addresses());
+    announce(config, &http);
     let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
     if let Some((stall, every)) = config.faults.stalled_signaling {
         faults::stall(stall, every);
@@ -325,10 +324,21 @@ async fn count_missed_ticks(metrics: Arc<Metrics>) {
     }
 }
 
-fn announce(config: &Config, addresses: &[SocketAddr]) {
+fn announce(config: &Config, http: &Http) {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    for address in addresses {
+    for address in http.addresses() {
         tracing::info!("open {scheme}://{address}/ in a browser");
+    }
+    let admin = http.admin_addresses();
+    for address in admin {
+        tracing::info!("metrics and console are at {scheme}://{address}/");
+    }
+    let is_open = config.admin.token.is_none();
+    if is_open && admin.iter().any(|address| !address.ip().is_loopback()) {
+        tracing::warn!(
+            "whoever reaches admin.bind sees metrics and console: bind a loopback or private address, or set \
+             admin.token"
+        );
     }
 }
 

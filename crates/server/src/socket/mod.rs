@@ -437,7 +437,7 @@ impl Socket {
 
 /// 20 characters. The standard library's hasher keys are from the system's random source: good
 /// for names that must not collide, not for secrets.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut id = String::with_capacity(20);
     for part in 0..2u8 {
