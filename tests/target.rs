@@ -45,6 +45,10 @@ pub fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStrea
     Ok(stream)
 }
 
+/// Settings of a server on free ports of the loopback, which its log tells.
+pub const FREE_PORTS: &str = "http: { bind: \"127.0.0.1:0\" }\nmedia: { bind: 127.0.0.1, port: 0 }\n\
+                              log: { format: json }\n";
+
 /// A server on free ports of the loopback; dropping it ends it.
 pub struct Server {
     child: Child,
@@ -70,17 +74,20 @@ impl Server {
     pub fn without_metrics(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("moim.yaml");
-        let text = format!(
-            "http: {{ bind: \"127.0.0.1:0\" }}\nmedia: {{ bind: 127.0.0.1, port: 0 }}\n\
-             log: {{ format: json }}\n{settings}"
-        );
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        std::fs::write(&config, format!("{FREE_PORTS}{settings}")).unwrap();
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
-        let child = Command::new(env!("CARGO_BIN_EXE_moim"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
+        command
             .args(["serve", "--shards", &shards, "--keep-together", "1", "--config"])
-            .arg(&config)
+            .arg(&config);
+        Self::launch(command, directory)
+    }
+
+    /// Starts one by a command whose settings begin with [`FREE_PORTS`]; its log goes into the directory.
+    pub fn launch(mut command: Command, directory: tempfile::TempDir) -> Self {
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -107,7 +114,9 @@ impl Server {
                 rest.split(after).next()?.parse::<SocketAddr>().ok()
             })
         };
-        Some((field("message", "open http://", '/')?, field("udp", "", ' ')?))
+        let page = field("message", "open http://", '/')
+            .or_else(|| field("message", "open https://", '/'));
+        Some((page?, field("udp", "", ' ')?))
     }
 
     /// Its log so far.
@@ -200,6 +209,25 @@ impl Server {
         lines.filter(told).count()
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Replaces a text in its settings, and has it read them again.
+    pub fn reload(&self, from: &str, to: &str) {
+        let config = self.directory.path().join("moim.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        assert!(text.contains(from), "{from} is not in {text}");
+        std::fs::write(&config, text.replace(from, to)).unwrap();
+        self.hang_up();
+    }
+
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
@@ -240,7 +268,11 @@ impl Socket {
 
     /// The same from another address of this machine.
     pub fn connect_from(source: [u8; 4], server: &Server) -> Self {
-        let stream = connect_from(source, server.http).unwrap();
+        Self::over(connect_from(source, server.http).unwrap(), server)
+    }
+
+    /// The same over a connection that is there.
+    pub fn over(stream: TcpStream, server: &Server) -> Self {
         let address = format!("ws://{}{SOCKET_PATH}", server.http);
         let (web, _) = client(address, stream).unwrap();
         let mut socket = Self { web, cid: 0, events: VecDeque::new() };

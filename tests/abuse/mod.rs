@@ -9,6 +9,8 @@ mod ghosts;
 mod grants;
 mod memory;
 mod offers;
+mod passing;
+mod revocation;
 mod silence;
 
 use crate::target::Server;

@@ -77,6 +77,7 @@ pub(crate) struct Rooms {
     limits: Limits,
     metrics: Arc<Metrics>,
     budgets: offers::Budgets,
+    passing: offers::Passing,
     next_key: AtomicU64,
     draining: AtomicBool,
 }
@@ -179,6 +180,7 @@ impl Rooms {
             limits,
             metrics,
             budgets: offers::Budgets::default(),
+            passing: offers::Passing::default(),
             next_key: AtomicU64::new(1),
             draining: AtomicBool::new(false),
         }
