@@ -20,7 +20,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::task::JoinSet;
@@ -90,6 +90,29 @@ impl fmt::Display for HttpError {
 
 impl std::error::Error for HttpError {}
 
+/// The certificate that is shown to whoever connects from now on; none before it is read, or without TLS.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Certificate(Arc<OnceLock<RustlsConfig>>);
+
+impl Certificate {
+    /// Reads certificate and key again; connections that are there go on with the old ones.
+    ///
+    /// # Errors
+    /// The files cannot be used, or TLS would begin or end by it. The old certificate stays.
+    pub(crate) async fn replace(&self, files: Option<&TlsConfig>) -> Result<(), String> {
+        match (self.0.get(), files) {
+            (None, None) => Ok(()),
+            (Some(tls), Some(files)) => tls
+                .reload_from_pem_file(&files.cert, &files.key)
+                .await
+                .map_err(|error| HttpError::Tls { files: files.clone(), error }.to_string()),
+            _ => {
+                Err("tls cannot be switched on or off while the server runs: start it again".into())
+            }
+        }
+    }
+}
+
 /// Bound addresses, not yet served.
 #[derive(Debug)]
 pub struct Http {
@@ -97,6 +120,7 @@ pub struct Http {
     addresses: Vec<SocketAddr>,
     admin_addresses: Vec<SocketAddr>,
     tls: Option<TlsConfig>,
+    certificate: Certificate,
     access: Access,
     places: Places,
 }
@@ -131,7 +155,8 @@ impl Http {
         let each = if config.development { most } else { config.limits.connections_per_address };
         let places = Places::new(most, each);
         let tls = config.tls.clone();
-        Ok(Self { listeners, addresses, admin_addresses, tls, access, places })
+        let certificate = Certificate::default();
+        Ok(Self { listeners, addresses, admin_addresses, tls, certificate, access, places })
     }
 
     /// The bound addresses, with the ports that port 0 got.
@@ -142,6 +167,11 @@ impl Http {
     /// Those at which metrics and console are answered, if only some are.
     pub fn admin_addresses(&self) -> &[SocketAddr] {
         &self.admin_addresses
+    }
+
+    /// What can replace the certificate while this is served.
+    pub(crate) fn certificate(&self) -> Certificate {
+        self.certificate.clone()
     }
 
     /// Serves until `shutdown` is ready: then it stops accepting, closes the sockets with
@@ -158,7 +188,11 @@ impl Http {
         let tls = match self.tls {
             None => None,
             Some(files) => match RustlsConfig::from_pem_file(&files.cert, &files.key).await {
-                Ok(tls) => Some(tls),
+                Ok(tls) => {
+                    // Only here is it ever set.
+                    let _ = self.certificate.0.set(tls.clone());
+                    Some(tls)
+                }
                 Err(error) => return Err(HttpError::Tls { files, error }),
             },
         };

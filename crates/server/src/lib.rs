@@ -23,6 +23,7 @@ mod mix;
 mod places;
 pub mod private;
 mod relay;
+mod reload;
 mod rooms;
 pub mod serve;
 pub mod socket;

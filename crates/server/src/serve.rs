@@ -11,7 +11,9 @@ use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
 use crate::mix;
 use crate::places::{self, Places};
+use crate::private;
 use crate::relay;
+use crate::reload;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
 use net::stream::Listener;
@@ -81,6 +83,18 @@ pub fn run(config: &Config) -> Result<(), ServeError> {
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;
     let ports = bind_media(config)?;
+    // While there is one thread, and before anything is read from the network.
+    match &config.run_as {
+        Some(user) => {
+            user.take_on().map_err(ServeError::Settings)?;
+            tracing::info!(%user, "ports are bound: the process is another user now");
+        }
+        None if private::is_root() && !config.development => tracing::warn!(
+            "the server runs as root, so a fault in it is a fault of the whole machine: start it as another user \
+             (deploy/moim.service), or name one under run_as"
+        ),
+        None => {}
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("signaling")
         .enable_all()
@@ -243,9 +257,11 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let rooms = Arc::new(rooms);
     let mut inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);
-    let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
+    let sockets = Sockets::new(rooms.clone(), options, auth.clone(), metrics.clone());
     // Before anybody can know that it runs: a signal that comes early must not kill it.
     let signals = Signals::take()?;
+    let hangup = config.file.clone().map(|file| reload::on_hangup(file, auth, http.certificate()));
+    let hangup = hangup.transpose()?.map(tokio::spawn);
     announce(config, &http);
     let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
     if let Some((stall, every)) = config.faults.stalled_signaling {
@@ -272,6 +288,9 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     }
     inbox.abort();
     watchdog.abort();
+    if let Some(hangup) = hangup {
+        hangup.abort();
+    }
     drop((shards, rooms));
     let joined = tokio::task::spawn_blocking(move || {
         threads.into_iter().all(|thread| thread.join().is_ok())
