@@ -294,7 +294,7 @@ impl Monitor {
         // Last: it takes as long as the server likes.
         let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
-        MachineRecord { t_ms, server: self.server(kernel, counters), generator }
+        MachineRecord { t_ms, server: self.server(kernel, counters), generator, links: Vec::new() }
     }
 
     fn server(
@@ -356,6 +356,7 @@ impl Monitor {
             usage.cpu_cores = used.cores;
             usage.threads = used.threads;
             usage.busiest_thread = used.busiest;
+            usage.wanting_thread = used.most_wanting;
             usage.kernel = Some(kernel);
         }
         if let Some((sent, received)) = datagrams {
