@@ -7,6 +7,7 @@ mod fuzz;
 mod house;
 mod paths;
 mod peer;
+mod raw;
 mod readme;
 mod refusals;
 mod slot_pool;

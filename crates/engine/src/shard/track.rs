@@ -8,7 +8,7 @@ use super::person::PersonIndex;
 use super::rewrite::Inbound as Counters;
 use super::speaker::Voice;
 use crate::command::{ShardIndex, TrackKey};
-use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_LASTS, KEYFRAME_RETRY};
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_LASTS, KEYFRAME_RETRY, REPORT_HEARD_INTERVAL};
 use rtp::extended::SequenceUnwrapper;
 use rtp::h264::KeyframeStart;
 use rtp::nack::NackGenerator;
@@ -158,6 +158,8 @@ pub(crate) struct Track {
     pub voice: Voice,
     /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
     pub reference: Option<(u32, i128)>,
+    /// When its publisher's last report that counts came.
+    reported: Option<Instant>,
     /// Timestamp of the newest packet and when it came (wall clock).
     pub newest: Option<(u32, Duration)>,
 }
@@ -188,6 +190,7 @@ impl Track {
             newest_keyframe: None,
             voice: Voice::default(),
             reference: None,
+            reported: None,
             newest: None,
         }
     }
@@ -198,6 +201,16 @@ impl Track {
             Origin::Person(person) => Some(person),
             Origin::Relay(_) => None,
         }
+    }
+
+    /// Whether a sender report counts: so soon after the last one it does not.
+    pub(crate) fn hears_report(&mut self, now: Instant) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < REPORT_HEARD_INTERVAL;
+        let hears = !self.reported.is_some_and(lately);
+        if hears {
+            self.reported = Some(now);
+        }
+        hears
     }
 
     /// Notes how loud an opened packet of sound is, and keeps it where that is wanted; says whether
@@ -337,7 +350,7 @@ impl Track {
             self.retired = self.ids.map(|ids| ids.ssrc);
             self.unwrapper.restart();
             self.missing.restart();
-            (self.reference, self.newest) = (None, None);
+            (self.reference, self.reported, self.newest) = (None, None, None);
             self.keyframe.want();
         }
         self.ids = Some(StreamIds { ssrc, rtx });
