@@ -9,6 +9,7 @@ mod house;
 mod operation;
 mod paths;
 mod peer;
+mod raw;
 mod readme;
 mod refusals;
 mod slot_pool;

@@ -124,18 +124,15 @@ impl Server {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// CPU time that the server has used so far, all threads together.
+    /// CPU time that the server's threads have used so far, as exactly as the scheduler counts it.
     pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // After the name in parentheses: state is the first field, user and system time the 12th and 13th.
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let ticks: u64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .map(|ticks| ticks.parse::<u64>().unwrap())
-            .sum();
-        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let ran = tasks.filter_map(|task| {
+            // A thread may end between the two.
+            let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(ran.sum())
     }
 
     /// Memory that the server holds now, in bytes.

@@ -131,7 +131,7 @@ fn padding_of_sound_takes_no_number_and_waits_for_no_picture() {
     }
     world.run(100 * MS);
     let heard = ears.take_all(people[2]);
-    let sound: Vec<_> = heard.iter().filter(|packet| packet.payload.len() < 100).collect();
+    let sound: Vec<_> = heard.iter().filter(|packet| packet.payload.len() < LEN / 2).collect();
     assert_eq!(sound.len(), 3);
     for pair in sound.windows(2) {
         assert_eq!(pair[1].sequence, pair[0].sequence.wrapping_add(1));

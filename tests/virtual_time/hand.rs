@@ -1,6 +1,8 @@
 //! Packets made by hand: a test says what is sent when, and reads what leaves the server.
 
 use super::world::World;
+use audio::opus::{Application, Encoder, EncoderOptions, MAX_PACKET};
+use audio::tone::Sine;
 use engine::PersonKey;
 use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::negotiated::{Direction, Kind, Line};
@@ -11,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Level of silence, and of a voice, in −dBov.
@@ -42,6 +45,31 @@ pub struct Hand {
     pub timestamp: u32,
     /// Packets of sound said so far.
     pub said: u32,
+    /// What is in a packet that is not silent.
+    pub sounds_like: &'static Sound,
+}
+
+/// One packet of Opus, encoded once.
+pub type Sound = LazyLock<Vec<u8>>;
+pub static SILENCE: Sound = LazyLock::new(|| encoded(0.0));
+pub static VOICE: Sound = LazyLock::new(|| encoded(0.2));
+
+/// The first packet of a tone, which needs none before it.
+fn encoded(amplitude: f32) -> Vec<u8> {
+    let options = EncoderOptions { application: Application::LowDelay, ..Default::default() };
+    let (mut pcm, mut packet) = ([0.0; PACKET as usize], [0; MAX_PACKET]);
+    Sine::new(440.0, 1.0).fill(&mut pcm);
+    pcm.iter_mut().for_each(|sample| *sample *= amplitude);
+    let len = Encoder::new(options).unwrap().encode(&pcm, &mut packet).unwrap();
+    packet[..len].to_vec()
+}
+
+/// The same sound with an id in its padding (RFC 6716 §3.2.5).
+fn opus(sound: &[u8], id: &[u8]) -> Vec<u8> {
+    let (toc, frame) = sound.split_first().expect("a packet");
+    assert_eq!(toc & 3, 0, "one frame");
+    let head = [toc | 3, 0x41, id.len() as u8];
+    [&head, frame, id].concat()
 }
 
 impl Hand {
@@ -56,7 +84,8 @@ impl Hand {
         let rtx = line.local.and_then(|ids| ids.rtx);
         let rtx = rtx.map(|ssrc| (sealer.stream(ssrc).expect("nobody else sends it"), 1));
         let (sequence, timestamp, said, names_mid) = (ssrc as u16 & 0x3FFF, ssrc, 0, false);
-        Self { key, line, sealer, stream, rtx, names_mid, sequence, timestamp, said }
+        let sounds_like = &VOICE;
+        Self { key, line, sealer, stream, rtx, names_mid, sequence, timestamp, said, sounds_like }
     }
 
     /// A new stream of the same line: another SSRC, sequence numbers and timestamps from elsewhere.
@@ -90,7 +119,8 @@ impl Hand {
 
     /// Sends a packet of 20 ms that says whose and the how many-th it is.
     pub fn say(&mut self, world: &mut World, level_dbov: u8) {
-        let payload = [self.key.0.to_be_bytes(), u64::from(self.said).to_be_bytes()].concat();
+        let id = [self.key.0.to_be_bytes(), u64::from(self.said).to_be_bytes()].concat();
+        let payload = opus(if level_dbov == SILENT { &SILENCE } else { self.sounds_like }, &id);
         let (payload_type, level_dbov) = (self.line.payload_type, Some(level_dbov));
         self.send(world, Packet { payload_type, marker: false, level_dbov, payload: &payload });
         self.said += 1;
@@ -152,9 +182,9 @@ pub struct Heard {
 impl Heard {
     /// Who said it, and his how many-th packet it is, where [`Hand::say`] made it.
     pub fn said(&self) -> Option<(u64, u64)> {
-        let (who, count) = self.payload.split_first_chunk()?;
-        let count = count.try_into().ok()?;
-        Some((u64::from_be_bytes(*who), u64::from_be_bytes(count)))
+        let (rest, count) = self.payload.split_last_chunk()?;
+        let who = rest.last_chunk()?;
+        Some((u64::from_be_bytes(*who), u64::from_be_bytes(*count)))
     }
 }
 

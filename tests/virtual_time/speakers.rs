@@ -1,6 +1,6 @@
 //! Rooms with more voices and pictures than slots: whoever speaks has one, from his first syllable on.
 
-use super::hand::{Ears, Hand, Heard, LOUD, PACKET, PACKET_TIME, SILENT};
+use super::hand::{Ears, Hand, Heard, LOUD, PACKET, PACKET_TIME, SILENCE, SILENT, VOICE};
 use super::world::{LAN, Link, Made, World};
 use engine::PersonKey;
 use engine::room::Topology;
@@ -108,6 +108,30 @@ fn who_begins_to_speak_is_heard_from_his_first_syllable_though_slots_are_short()
         let copies: u64 = shards.iter().map(|shard| shard.stats().copies).sum();
         // Seven times for up to six listeners, the time until it is known: some 100 ms each.
         assert!((1..=7 * 6 * 12).contains(&replayed), "{replayed} of {copies} copies");
+    }
+}
+
+#[test]
+fn whoever_claims_to_speak_and_says_nothing_keeps_no_slot() {
+    for shards in [1, 2] {
+        let mut few = Few::new(7, (2, 2), shards, LAN);
+        let (liars, honest) = ([2, 3, 4, 5], 6);
+        liars.iter().for_each(|liar| few.hands[*liar].sounds_like = &SILENCE);
+        let listener = few.key(0);
+        let ears = Ears::of(&mut few.world, &[listener]);
+        few.pass(150, &liars);
+        // They are found out one after the other, and none of them holds a slot against who speaks.
+        let from = u64::from(few.hands[honest].said);
+        few.pass(200, &[2, 3, 4, 5, honest]);
+        assert!(few.shown(0, Kind::Audio).contains(&honest), "{shards} shards");
+        assert!(few.shown(0, Kind::Video).contains(&honest), "{shards} shards");
+        check_speech(&ears.take_all(listener), few.key(honest), from + 25, from + 200);
+        // Whoever is doubted and speaks the truth from then on is believed again after 30 s.
+        few.hands[2].sounds_like = &VOICE;
+        few.pass(1_600, &[]);
+        few.pass(50, &[2]);
+        assert!(few.shown(0, Kind::Audio).contains(&2), "{shards} shards");
+        few.world.assert_invariants(21);
     }
 }
 

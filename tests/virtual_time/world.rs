@@ -120,6 +120,8 @@ pub struct World {
     /// How much waits on each lane now, and the most that ever did on one.
     waiting: BTreeMap<(ShardIndex, u8), usize>,
     pub longest_lane: usize,
+    /// How much was handed over, by lane.
+    handed_over: BTreeMap<u8, u64>,
     /// How often shards allocated memory while they took packets, where that is counted.
     pub allocations: Option<u64>,
     /// Whether shards read what came in batches, and the longest one.
@@ -193,6 +195,7 @@ impl World {
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             longest_lane: 0,
+            handed_over: BTreeMap::new(),
             allocations: None,
             batches: seed % 2 == 1,
             longest_batch: 0,
@@ -525,8 +528,14 @@ impl World {
         self.lanes.insert(lane, at);
         let waiting = self.waiting.entry(lane).or_default();
         *waiting += 1;
+        *self.handed_over.entry(lane.1).or_default() += 1;
         self.longest_lane = self.longest_lane.max(*waiting);
         self.fly(at, Flying::Within(to, what));
+    }
+
+    /// How much the threads handed to each other by a lane so far.
+    pub fn handed_over(&self, lane: u8) -> u64 {
+        self.handed_over.get(&lane).copied().unwrap_or_default()
     }
 
     fn flush(&mut self, shard: ShardIndex, outbox: Outbox) {

@@ -43,6 +43,8 @@ reasons! {
         TooLong => "too_long",
         /// Its control packets cannot be read.
         MalformedRtcp => "malformed_rtcp",
+        /// A sender report so soon after the last one of its track.
+        ReportTooSoon => "report_too_soon",
         /// It came over the relay for a track that nobody here wants any more.
         NotWanted => "not_wanted",
         /// The mixer's queue is full.

@@ -37,6 +37,8 @@ pub const KEYFRAME_LASTS: Duration = Duration::from_secs(1);
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.
 pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
+/// Least time between two sender reports of a track that count: publishers send one a second or less often.
+pub const REPORT_HEARD_INTERVAL: Duration = Duration::from_millis(100);
 /// Period of the shard's own work where packets or keyframes are missing.
 pub const TICK: Duration = Duration::from_millis(10);
 /// The same where nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.
@@ -76,6 +78,10 @@ pub const CHECKS_A_SECOND: u32 = 32;
 pub const DTLS_AT_ONCE: u32 = 64;
 /// …and a second in the long run. A handshake takes some ten, and repeats them after a second at the soonest.
 pub const DTLS_A_SECOND: u32 = 16;
+/// A claimed level may be so many dB louder than the measured one: peaks fall slowly, and codecs change levels a little.
+pub const CLAIM_TOLERANCE_DB: u8 = 20;
+/// For so long a false claim counts as loud as it was found to be.
+pub const CLAIM_DOUBTED: Duration = Duration::from_secs(30);
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.

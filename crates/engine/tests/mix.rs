@@ -93,6 +93,32 @@ fn two_and_three_mixers_give_what_one_gives() {
 }
 
 #[test]
+fn whoever_claims_to_be_loud_and_is_silent_keeps_nobody_out() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards, 3);
+        // Three say nothing, three next to nothing, and all of them claim to be as loud as can be.
+        for liar in 1..=6 {
+            let amplitude = if liar <= 3 { 0.0 } else { 0.0005 };
+            world.talk(liar, liar as usize % shards, amplitude);
+            world.talkers.get_mut(&liar).unwrap().claims = Some(0);
+        }
+        for honest in [7, 8] {
+            world.talk(honest, honest as usize % shards, 0.1);
+            world.listen(honest, honest as usize % shards, false);
+        }
+        world.listen(9, 0, true);
+        // Each three of them are found out after 0.8 s.
+        world.run_ms(4_000);
+        assert!(world.hears(9, 500, &set([7, 8])).is_superset(&set([7, 8])), "{shards} shards");
+        // They come back after 30 s, and are found out again: heard is who speaks, all but 2 s.
+        let from = world.tick();
+        world.run_ms(32_000);
+        let lost = (from..world.tick()).filter(|tick| !world.heard[tick].contains(&7)).count();
+        assert!(lost <= 100, "{shards} shards: {lost} ticks");
+    }
+}
+
+#[test]
 fn a_change_of_who_is_loudest_is_heard_two_ticks_later() {
     for shards in [1, 2] {
         let mut world = World::new(shards, 1);

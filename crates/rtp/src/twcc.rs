@@ -14,6 +14,9 @@ const TICK_US: i64 = 250;
 const REFERENCE_TICKS: i64 = 64_000 / TICK_US;
 /// Most sequence numbers that are kept, reported or not.
 const MAX_SPAN: usize = 8192;
+/// Most numbers that may be missing in a row: after a longer gap, counting begins anew. Each missing one costs as much
+/// memory and time as one that came.
+const MAX_GAP: usize = 1024;
 /// Sequence numbers kept after they were reported, so that a late packet can be told as well.
 const HISTORY: u64 = 512;
 /// Most received packets in one feedback: with its worst chunks it stays below 1300 bytes.
@@ -64,8 +67,8 @@ impl FeedbackBuilder {
             (self.front, self.next) = (sequence, sequence);
         }
         let Some(at) = sequence.checked_sub(self.front).map(|at| at as usize) else { return };
-        if at >= 2 * MAX_SPAN {
-            // A jump past everything: what was not reported is of no use any more.
+        if at > self.arrivals.len() + MAX_GAP {
+            // What was not reported is of no use any more.
             self.arrivals.clear();
             (self.front, self.next) = (sequence, sequence);
             self.arrivals.push_back(Some(ticks));

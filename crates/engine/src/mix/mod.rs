@@ -12,6 +12,7 @@
 //! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
 //!    silence the last packet is repeated instead.
 
+mod claim;
 mod message;
 mod mixer;
 mod rank;

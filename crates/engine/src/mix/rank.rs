@@ -61,10 +61,15 @@ impl Level {
         *self = Self { last_frame: self.last_frame, ..Self::default() };
     }
 
-    /// The level in −dBov where it is loud enough to be heard.
-    pub(crate) fn audible(&self) -> Option<u8> {
-        (self.dbov <= QUIETEST_DBOV).then_some(self.dbov)
+    /// The level in −dBov.
+    pub(crate) fn dbov(&self) -> u8 {
+        self.dbov
     }
+}
+
+/// A level in −dBov where it is loud enough to be heard.
+pub(crate) fn audible(dbov: u8) -> Option<u8> {
+    (dbov <= QUIETEST_DBOV).then_some(dbov)
 }
 
 /// The loudest of `levels`; reorders them.
@@ -138,23 +143,23 @@ mod tests {
     #[test]
     fn a_level_rises_at_once_and_falls_slowly() {
         let mut level = Level::default();
-        assert_eq!(level.audible(), None);
+        assert_eq!(audible(level.dbov()), None);
         level.frame(127);
         level.frame(20);
         level.tick(100);
-        assert_eq!(level.audible(), Some(20));
+        assert_eq!(audible(level.dbov()), Some(20));
         for tick in 101..=109 {
             level.frame(90);
             level.tick(tick);
         }
-        assert_eq!(level.audible(), Some(29));
+        assert_eq!(audible(level.dbov()), Some(29));
         (110..=118).for_each(|tick| level.tick(tick));
-        assert_eq!(level.audible(), Some(38), "180 ms without a frame");
+        assert_eq!(audible(level.dbov()), Some(38), "180 ms without a frame");
         level.tick(119);
-        assert_eq!(level.audible(), None, "200 ms");
+        assert_eq!(audible(level.dbov()), None, "200 ms");
         level.frame(61);
         level.tick(120);
-        assert_eq!(level.audible(), None, "too quiet");
+        assert_eq!(audible(level.dbov()), None, "too quiet");
     }
 
     #[test]

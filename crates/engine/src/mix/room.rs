@@ -211,7 +211,7 @@ impl Room {
     pub(crate) fn begin(&mut self, tick: u64, now: Instant, turn: &mut Turn<'_>) {
         let here = bit(turn.shard);
         let involved = self.apply_rank(tick);
-        self.tracks.values_mut().for_each(|track| track.level.tick(tick));
+        self.tracks.values_mut().for_each(|track| track.tick(tick));
         let at_home = self.layout.home == turn.shard;
         let alone = self.layout.all() & !here == 0;
         if at_home && alone {
@@ -267,7 +267,7 @@ impl Room {
     fn fix_rank(&mut self, tick: u64, turn: &mut Turn<'_>) {
         self.candidates.clear();
         for (key, track) in &self.tracks {
-            if let Some(dbov) = track.level.audible() {
+            if let Some(dbov) = track.audible() {
                 self.candidates.push((*key, dbov, turn.shard));
             }
         }
@@ -297,7 +297,7 @@ impl Room {
     fn tell_levels(&mut self, tick: u64, turn: &mut Turn<'_>) {
         self.levels.clear();
         for (key, track) in &self.tracks {
-            if let Some(dbov) = track.level.audible() {
+            if let Some(dbov) = track.audible() {
                 self.levels.push((*key, dbov));
             }
         }

@@ -1,7 +1,8 @@
 //! One track that may be heard: its packets, its level, and its frame of each tick.
 
+use super::claim::Claim;
 use super::message::{MixFrame, TICK_SAMPLES};
-use super::rank::Level;
+use super::rank::{self, Level};
 use super::stats::MixStats;
 use crate::command::PersonKey;
 use audio::opus::Decoder;
@@ -33,8 +34,10 @@ struct Sound {
 pub(crate) struct Track {
     /// Whose.
     pub(crate) person: PersonKey,
-    /// How loud it is.
-    pub(crate) level: Level,
+    /// How loud it is, by what its sender claims.
+    level: Level,
+    /// Whether that can be believed.
+    claim: Claim,
     buffer: JitterBuffer,
     sound: Option<Box<Sound>>,
     part: Part,
@@ -51,6 +54,7 @@ impl Track {
         Self {
             person,
             level: Level::default(),
+            claim: Claim::default(),
             buffer: JitterBuffer::new(),
             sound: None,
             part: Part::None,
@@ -76,6 +80,18 @@ impl Track {
         }
         self.measured = frame.level_dbov.is_none();
         self.play_or_not();
+    }
+
+    /// All frames before `tick` have come.
+    pub(crate) fn tick(&mut self, tick: u64) {
+        self.level.tick(tick);
+        let decoded = self.part == Part::Heard && self.buffer.is_playing();
+        self.claim.tick(tick, decoded && !self.measured, self.level.dbov());
+    }
+
+    /// The level in −dBov by which it is ranked, where it is loud enough to be heard.
+    pub(crate) fn audible(&self) -> Option<u8> {
+        rank::audible(self.claim.believed(self.level.dbov()))
     }
 
     /// Whether it may be heard at all changed.
@@ -141,8 +157,10 @@ impl Track {
         }
         let Sound { decoder, pcm } = &mut **self.sound.as_mut()?;
         let taken = self.buffer.take(now, decoder, pcm, &mut stats.jitter);
-        if self.measured && taken != Taken::Silence {
-            self.level.frame(level_dbov(pcm));
+        match taken {
+            Taken::Silence => {}
+            _ if self.measured => self.level.frame(level_dbov(pcm)),
+            _ => self.claim.decoded(level_dbov(pcm)),
         }
         if self.fade_in && taken != Taken::Silence {
             self.fade_in = false;

@@ -80,6 +80,11 @@ impl Shard {
         let Some(person) = self.people[from].as_mut() else { return };
         let Some(super::Source::Media(track)) = person.source(report.ssrc) else { return };
         let Some(track) = self.tracks[track].as_mut() else { return };
+        // Each one that counts goes to all shards that have the track.
+        if !track.hears_report(now.at) {
+            self.stats.in_drops.add(InDrop::ReportTooSoon);
+            return;
+        }
         track.receive.on_sender_report(report.info.ntp, datagram.arrival);
         if let Some(theirs) = report.info.ntp.to_unix() {
             let offset = now.unix.as_nanos() as i128 - theirs.as_nanos() as i128;

@@ -206,7 +206,7 @@ impl Shard {
                 datagram.arrival,
             );
             track.newest = Some((header.timestamp, now.unix));
-            self.voices_began |= track.hear(&opened, datagram.arrival, plain);
+            self.voices_began |= track.hear(&opened, datagram.arrival, plain, &mut self.sampler);
         }
         if track.line.nack {
             track.history.keep(opened.counters.index, &plain[..opened.payload.end]);

@@ -13,8 +13,9 @@
 //!    packets to their listeners; [`relay`] is the way to and from the other shards.
 //! 4. [`history`] keeps video in plaintext once a publisher; [`resend`] answers who asks again, within bounds;
 //!    [`feedback`] sends what both sides must know: reports, missing packets, keyframe wishes, arrivals.
-//! 5. [`speaker`] tells who speaks, [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
+//! 5. [`speaker`] tells who speaks ([`claim`]: if that is true), [`lately`] keeps how he began where slots are short; [`stats`] and [`crate::drops`] count everything.
 
+mod claim;
 mod consent;
 mod demux;
 mod feedback;
@@ -44,6 +45,7 @@ pub use stats::Stats;
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::limits::{FEEDBACK_TICKS, SPEAKER_INTERVAL, TICK, TICK_CALM, VOICE_LASTS};
 use crate::sink::{Now, Sink};
+use claim::Sampler;
 use foldhash::HashMap;
 use lately::Lately;
 use person::{Person, PersonIndex, Source, TrackIndex};
@@ -86,6 +88,7 @@ pub struct Shard {
     /// Who receives a room's mix here, and in which slot.
     listeners: HashMap<RoomKey, Vec<Subscription>>,
     speakers: Speakers,
+    sampler: Sampler,
     shortage: Shortage,
     reports: Vec<Report>,
     queue: Queue,

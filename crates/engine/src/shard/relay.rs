@@ -167,7 +167,7 @@ impl Shard {
         track.note_frame(&opened, now.at);
         if !repaired {
             track.newest = Some((opened.header.timestamp, now.unix));
-            track.hear(&opened, now.at, packet.bytes);
+            track.hear(&opened, now.at, packet.bytes, &mut self.sampler);
         }
         if track.line.nack {
             track.history.keep(packet.index, &packet.bytes[..opened.payload.end]);

@@ -5,7 +5,7 @@ use crate::limits::SPEAKER_INTERVAL;
 use crate::room::home_of;
 use rtp::extended::ANOTHER_STREAM;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Louder than this many −dBov counts as voice.
 const VOICE_DBOV: u8 = 50;
@@ -28,16 +28,43 @@ pub(crate) struct Voice {
     speech: (u64, u64),
     /// Number and timestamp of the newest packet.
     last: Option<(u64, u32)>,
+    /// When its sound was last measured.
+    sampled: Option<Instant>,
+    /// By how many dB its levels count less, and until when: they were false.
+    doubt: Option<(u8, Instant)>,
 }
 
 impl Voice {
+    /// Whether its sound is to be measured from now on: it counts as speech, and was not measured in the last `interval`.
+    pub(crate) fn begin_sample(&mut self, now: Instant, interval: Duration) -> bool {
+        let due = self.sampled.is_none_or(|at| now.saturating_duration_since(at) >= interval);
+        let begins = self.speaking && due;
+        if begins {
+            self.sampled = Some(now);
+        }
+        begins
+    }
+
+    /// Its levels are false: they count so many dB less for a while, and what was said by them is no speech.
+    pub(crate) fn doubt(&mut self, excess_db: u8, until: Instant) {
+        (self.score, self.speaking) = (0, false);
+        self.doubt = Some((excess_db, until));
+    }
+
+    /// What a claimed level counts as.
+    pub(crate) fn believed(&mut self, level_dbov: u8, now: Instant) -> u8 {
+        self.doubt = self.doubt.filter(|(_, until)| now < *until);
+        self.doubt.map_or(level_dbov, |(excess_db, _)| level_dbov.saturating_add(excess_db))
+    }
+
     /// The packet with this unwrapped sequence number and this timestamp came with this level; says
     /// whether speech began with it.
     pub(crate) fn heard(&mut self, level_dbov: u8, index: u64, timestamp: u32) -> bool {
         let loud = level_dbov < VOICE_DBOV;
         if self.last.is_some_and(|(newest, _)| index >= newest + ANOTHER_STREAM) {
             // Timestamps of a new stream say nothing about the time since the old one.
-            *self = Self::default();
+            let Self { sampled, doubt, .. } = *self;
+            *self = Self { sampled, doubt, ..Self::default() };
         }
         let passed = self.last.map_or(PACKET, |(_, last)| timestamp.wrapping_sub(last));
         if passed > u32::MAX / 2 {
@@ -211,7 +238,7 @@ mod tests {
     impl Telling {
         /// What is told of who speaks here, so long after the last time, and whether some of it waits.
         fn tell(&mut self, ms: u64, here: Speaking) -> (Vec<Report>, bool) {
-            self.now += std::time::Duration::from_millis(ms);
+            self.now += Duration::from_millis(ms);
             self.speakers.spoke(here.into_iter().map(|(who, n)| (RoomKey(1), who, n)).collect());
             let (now, reports) = (self.now, &mut self.reports);
             let here = (ShardIndex(1), 2);

@@ -1,5 +1,6 @@
 //! A published track: what comes in of it, who gets it, which keyframes are wanted.
 
+use super::claim::Sampler;
 use super::history::History;
 use super::incoming::Opened;
 use super::lately::{Lately, Past};
@@ -7,7 +8,7 @@ use super::person::PersonIndex;
 use super::rewrite::Inbound as Counters;
 use super::speaker::Voice;
 use crate::command::{ShardIndex, TrackKey};
-use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_LASTS, KEYFRAME_RETRY};
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_LASTS, KEYFRAME_RETRY, REPORT_HEARD_INTERVAL};
 use rtp::extended::SequenceUnwrapper;
 use rtp::h264::KeyframeStart;
 use rtp::nack::NackGenerator;
@@ -157,6 +158,8 @@ pub(crate) struct Track {
     pub voice: Voice,
     /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
     pub reference: Option<(u32, i128)>,
+    /// When its publisher's last report that counts came.
+    reported: Option<Instant>,
     /// Timestamp of the newest packet and when it came (wall clock).
     pub newest: Option<(u32, Duration)>,
 }
@@ -187,6 +190,7 @@ impl Track {
             newest_keyframe: None,
             voice: Voice::default(),
             reference: None,
+            reported: None,
             newest: None,
         }
     }
@@ -199,9 +203,25 @@ impl Track {
         }
     }
 
+    /// Whether a sender report counts: so soon after the last one it does not.
+    pub(crate) fn hears_report(&mut self, now: Instant) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < REPORT_HEARD_INTERVAL;
+        let hears = !self.reported.is_some_and(lately);
+        if hears {
+            self.reported = Some(now);
+        }
+        hears
+    }
+
     /// Notes how loud an opened packet of sound is, and keeps it where that is wanted; says whether
     /// speech began with it.
-    pub(crate) fn hear(&mut self, opened: &Opened, arrival: Instant, plain: &[u8]) -> bool {
+    pub(crate) fn hear(
+        &mut self,
+        opened: &Opened,
+        arrival: Instant,
+        plain: &[u8],
+        sampler: &mut Sampler,
+    ) -> bool {
         if !opened.audio {
             return false;
         }
@@ -209,8 +229,13 @@ impl Track {
         if let Some(lately) = self.lately.as_mut().filter(|_| !self.silenced) {
             lately.keep(index, arrival, &plain[..opened.payload.end]);
         }
-        let level = opened.kept.level_dbov();
-        level.is_some_and(|level| self.voice.heard(level, index, timestamp))
+        let Some(claimed) = opened.kept.level_dbov() else { return false };
+        if !self.opaque {
+            let opus = opened.primary.as_ref().unwrap_or(&opened.payload).clone();
+            sampler.hear(arrival, self.key, &mut self.voice, claimed, &plain[opus]);
+        }
+        let level = self.voice.believed(claimed, arrival);
+        self.voice.heard(level, index, timestamp)
     }
 
     /// Notes where a frame ended, and that a keyframe came.
@@ -325,7 +350,7 @@ impl Track {
             self.retired = self.ids.map(|ids| ids.ssrc);
             self.unwrapper.restart();
             self.missing.restart();
-            (self.reference, self.newest) = (None, None);
+            (self.reference, self.reported, self.newest) = (None, None, None);
             self.keyframe.want();
         }
         self.ids = Some(StreamIds { ssrc, rtx });

@@ -19,6 +19,8 @@ pub struct Talker {
     pub amplitude: f64,
     pub sends: bool,
     pub tells_level: bool,
+    /// The level that it tells, whatever it says.
+    pub claims: Option<u8>,
     /// Which of his frames are lost.
     pub loses: fn(u64) -> bool,
     sine: Sine,
@@ -145,6 +147,7 @@ impl World {
             amplitude,
             sends: true,
             tells_level: true,
+            claims: None,
             loses: |_| false,
             sine: Sine::new(tone_hz(person), 1.0),
             encoder: Encoder::new(options).unwrap(),
@@ -226,7 +229,9 @@ impl World {
                 index: talker.index,
                 timestamp,
                 arrival,
-                level_dbov: talker.tells_level.then(|| level_dbov(&pcm)),
+                level_dbov: talker
+                    .tells_level
+                    .then(|| talker.claims.unwrap_or_else(|| level_dbov(&pcm))),
                 payload: Payload::new(&packet[..len]).unwrap(),
             };
             frames.push((talker.shard, frame));

@@ -105,6 +105,22 @@ fn what_is_kept_is_bounded() {
 }
 
 #[test]
+fn numbers_that_jump_cost_no_more_than_a_gap() {
+    let now = Instant::now();
+    let mut builder = FeedbackBuilder::new();
+    builder.record(0, now);
+    let mut sequence = 0_u16;
+    for jump in [MAX_GAP as u16 + 2, 8_000, 16_000, 32_000, 16_383, 9_000] {
+        sequence = sequence.wrapping_add(jump);
+        builder.record(sequence, now);
+        assert_eq!(builder.arrivals.len(), 1, "after a jump of {jump}");
+        assert_eq!(flush(&mut builder), [(sequence, Some(0))]);
+    }
+    builder.record(sequence.wrapping_add(MAX_GAP as u16 + 1), now);
+    assert_eq!(builder.pending(), MAX_GAP as u64 + 1);
+}
+
+#[test]
 fn reads_every_kind_of_chunk() {
     // Base 5, 14 packets, reference 3, count 7. Run of 2 small; two-bit: large, missing, small,
     // then 4 missing; one-bit: its first 5 of which two are small.

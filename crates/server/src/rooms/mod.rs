@@ -9,6 +9,8 @@
 mod calls;
 mod decisions;
 mod inbox;
+#[cfg(test)]
+mod matrix;
 mod mesh;
 mod moderation;
 mod notices;

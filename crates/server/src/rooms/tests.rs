@@ -22,6 +22,25 @@ impl Random {
     }
 }
 
+/// A shard whose threads do nothing: nobody reads its queues, which are longer than a run.
+pub(super) fn idle() -> ShardHandle {
+    let control = ControlHandle::new(Lane::default(), control::queue().0);
+    ShardHandle { media: MediaHandle::idle(), mix: MixHandle::idle(), control }
+}
+
+/// What a call comes to, null where it has no answer; none where it waits for another thread.
+pub(super) fn outcome(
+    rooms: &Rooms,
+    socket: &Arc<Socket>,
+    event: &str,
+    data: serde_json::Value,
+) -> Option<Result<serde_json::Value, RoomError>> {
+    let data = to_raw_value(&data).unwrap();
+    let answer = futures_util::FutureExt::now_or_never(rooms.call(socket, event, Some(&data)))?;
+    let read = |answer: Box<serde_json::value::RawValue>| serde_json::from_str(answer.get());
+    Some(answer.map(|answer| answer.map_or(serde_json::Value::Null, |a| read(a).unwrap())))
+}
+
 struct World {
     rooms: Arc<Rooms>,
     sockets: Arc<Sockets<Rooms>>,
@@ -37,10 +56,7 @@ impl World {
         let metrics = Arc::new(Metrics::new());
         let auth = Arc::new(Auth::development());
         let limits = Limits { participants_per_room: 4, rooms: 3, ..Limits::default() };
-        // Nobody reads these queues; they are longer than a run.
-        let control = ControlHandle::new(Lane::default(), control::queue().0);
-        let shard = ShardHandle { media: MediaHandle::idle(), mix: MixHandle::idle(), control };
-        let rooms = Rooms::new(vec![shard], 56, limits, auth.clone(), metrics.clone());
+        let rooms = Rooms::new(vec![idle()], 56, limits, auth.clone(), metrics.clone());
         let rooms = Arc::new(rooms);
         let sockets =
             Sockets::new(rooms.clone(), SocketOptions::from(&limits), auth, metrics.clone());
@@ -62,10 +78,8 @@ impl World {
     }
 
     fn call(&self, socket: &Arc<Socket>, event: &str, data: serde_json::Value) -> Option<String> {
-        let data = to_raw_value(&data).unwrap();
-        let call = self.rooms.call(socket, event, Some(&data));
-        let answer = futures_util::FutureExt::now_or_never(call).expect("it waits for nobody");
-        answer.ok().flatten().map(|answer| answer.get().to_owned())
+        let answer = outcome(&self.rooms, socket, event, data).expect("it waits for nobody");
+        answer.ok().filter(|answer| !answer.is_null()).map(|answer| answer.to_string())
     }
 
     fn step(&mut self) {

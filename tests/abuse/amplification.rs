@@ -1,0 +1,193 @@
+//! What a hostile receiver asks for is answered within bounds, costs little, and takes nothing
+//! from anybody else (door 1).
+
+use crate::peer::{Peer, Seat, run, run_for};
+use crate::raw::{Raw, connect};
+use crate::target::{PATIENCE, Server, Socket};
+use rtp::HeaderWriter;
+use rtp::negotiated::Kind;
+use rtp::rtcp::{self, ReportBlock, SenderInfo};
+use std::time::{Duration, Instant};
+
+/// From one turn of an attack to the next: 125 a second.
+const TURN: Duration = Duration::from_millis(8);
+/// How long an attack goes on, and how long it rests, before what it cost is read.
+const WINDOW: Duration = Duration::from_millis(700);
+/// So many times each; the median counts.
+const ROUNDS: usize = 5;
+/// Bytes of a compound.
+const COMPOUND: usize = 1140;
+/// The share of a core that an attack may cost.
+const SHARE: f64 = 0.03;
+/// The SSRC that the hostile one's control packets come from.
+const SENDER: u32 = 0xBAD;
+
+/// What a hostile one sends in a turn.
+type Attack = fn(&mut Raw, u16);
+
+/// A call of a publisher, an honest receiver and a hostile one.
+struct Call {
+    server: Server,
+    publisher: Peer,
+    honest: Raw,
+    hostile: Raw,
+    _seats: (Seat, [Socket; 2]),
+}
+
+/// What a window brought.
+struct Window {
+    /// The server's share of a core.
+    share: f64,
+    honest: u64,
+    hostile: u64,
+}
+
+impl Call {
+    fn begin() -> Self {
+        let server = Server::start("{}");
+        let (mut publisher, seat) = Peer::join(&server, "call", "ada", 1);
+        let slots = (2, 1);
+        let (mut honest, first) = Raw::join(&server, ([127, 0, 0, 2], "call"), &[], slots);
+        let own = [Kind::Audio];
+        let (mut hostile, second) = Raw::join(&server, ([127, 0, 0, 66], "call"), &own, slots);
+        run(&mut [&mut publisher], "pictures of the publisher", |_| {
+            honest.step();
+            hostile.step();
+            honest.streams.len() >= 2 && hostile.streams.len() >= 2
+        });
+        connect(&mut [&mut honest, &mut hostile]);
+        Self { server, publisher, honest, hostile, _seats: (seat, [first, second]) }
+    }
+
+    /// Lets the call go on for a while, with an attack or without.
+    fn window(&mut self, attack: Option<(Attack, &mut u16)>) -> Window {
+        let (cpu, begin) = (self.server.cpu(), Instant::now());
+        let [honest, hostile] = [self.honest.bytes(), self.hostile.bytes()];
+        let mut attack = attack.map(|(attack, turn)| (attack, turn, begin));
+        run_for(PATIENCE, &mut [&mut self.publisher], "a window", |_| {
+            self.honest.step();
+            self.hostile.step();
+            let now = Instant::now();
+            if let Some((attack, turn, due)) = &mut attack {
+                while *due <= now {
+                    attack(&mut self.hostile, **turn);
+                    **turn = turn.wrapping_add(1);
+                    *due += TURN;
+                }
+            }
+            now >= begin + WINDOW
+        });
+        let share = (self.server.cpu() - cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
+        let [honest, hostile] = [self.honest.bytes() - honest, self.hostile.bytes() - hostile];
+        Window { share, honest, hostile }
+    }
+
+    /// An attack on and off in turn: what it costs, and what the hostile one gets for it.
+    fn suffer(&mut self, name: &str, attack: Attack) {
+        let (mut extra, mut honest, mut hostile, mut turn) = (Vec::new(), 0, 0, 0);
+        for _ in 0..ROUNDS {
+            let calm = self.window(None);
+            let under = self.window(Some((attack, &mut turn)));
+            extra.push(under.share - calm.share);
+            (honest, hostile) = (honest + under.honest, hostile + under.hostile);
+        }
+        extra.sort_by(f64::total_cmp);
+        let (extra, ratio) = (extra[ROUNDS / 2], hostile as f64 / honest as f64);
+        let percent = 100.0 * extra;
+        eprintln!("{name}: {percent:.2} % of a core, {ratio:.2} times an honest one's bytes");
+        assert!(ratio <= 2.0, "{name}: {hostile} bytes to the hostile one, {honest} to the honest");
+        assert!(extra <= SHARE, "{name}: {percent:.2} % of a core");
+        let lost: u64 = self.honest.streams.values().map(|stream| stream.gaps()).sum();
+        assert_eq!(lost, 0, "{name}: an honest receiver loses");
+        assert!(honest > 100_000, "{name}: something flows: {honest}");
+    }
+}
+
+/// Asks for all that came of the pictures again, and for what came before that; the newest first,
+/// which are kept.
+fn nacks(hostile: &mut Raw, _: u16) {
+    let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
+    let Some(last) = hostile.streams.get(&pictures).and_then(|s| s.numbers.last()) else { return };
+    // An item names a number and the sixteen after it.
+    let items = (COMPOUND - 12) as u16 / 4;
+    let asked = (1..=items)
+        .flat_map(|item| (1..=17).map(move |nth| last.wrapping_sub(17 * item).wrapping_add(nth)));
+    let mut compound = Vec::new();
+    rtcp::nack(&mut compound, SENDER, pictures, asked);
+    hostile.send_rtcp(&compound);
+}
+
+/// Wishes for keyframes, of both kinds.
+fn wishes(hostile: &mut Raw, turn: u16) {
+    let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
+    let mut compound = Vec::new();
+    while compound.len() + 32 <= COMPOUND {
+        rtcp::pli(&mut compound, SENDER, pictures);
+        rtcp::fir(&mut compound, SENDER, pictures, turn as u8);
+    }
+    hostile.send_rtcp(&compound);
+}
+
+/// Reports of what it sends and of what it gets, as many as fit.
+fn reports(hostile: &mut Raw, turn: u16) {
+    let own = hostile.line(Kind::Audio).local.unwrap().ssrc;
+    let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
+    let info = SenderInfo {
+        ntp: rtp::report::Ntp(u64::from(turn) << 32),
+        rtp_timestamp: u32::from(turn),
+        packet_count: 1,
+        octet_count: 1,
+    };
+    let block = ReportBlock { ssrc: pictures, last_sr: 1, ..ReportBlock::default() };
+    let mut compound = Vec::new();
+    rtcp::receiver_report(&mut compound, SENDER, &[block; 20]);
+    while compound.len() + 28 <= COMPOUND {
+        rtcp::sender_report(&mut compound, own, &info, &[]);
+    }
+    hostile.send_rtcp(&compound);
+}
+
+/// Sound whose transport-wide numbers jump as far as they can.
+fn jumps(hostile: &mut Raw, turn: u16) {
+    let line = hostile.line(Kind::Audio);
+    let (payload_type, ssrc) = (line.payload_type, line.local.unwrap().ssrc);
+    let id = line.extensions.transport_sequence.expect("the server asks for them");
+    let number = turn.wrapping_mul(16_000).to_be_bytes();
+    let header = HeaderWriter {
+        payload_type,
+        sequence: turn,
+        timestamp: u32::from(turn) * 960,
+        ssrc,
+        extensions: &[(id, &number)],
+        ..HeaderWriter::default()
+    };
+    hostile.send_rtp(&header, &[0xF8, 0xFF, 0xFE]);
+}
+
+/// Datagrams that nobody sealed, from the address of a participant: 1000 a second.
+fn junk(hostile: &mut Raw, turn: u16) {
+    let ssrc = hostile.line(Kind::Audio).local.unwrap().ssrc.to_be_bytes();
+    for nth in 0..8_u8 {
+        let mut datagram = [turn as u8; 200];
+        datagram[..4].copy_from_slice(&[0x80, [111, 200][usize::from(nth % 2)], nth, turn as u8]);
+        datagram[8..12].copy_from_slice(&ssrc);
+        hostile.send_as_it_is(&datagram);
+    }
+}
+
+#[test]
+fn a_hostile_receiver_gets_and_costs_little_and_takes_nothing_from_others() {
+    let mut call = Call::begin();
+    let attacks: [(&str, Attack); 5] = [
+        ("packets asked for again", nacks),
+        ("wishes for keyframes", wishes),
+        ("reports", reports),
+        ("jumps", jumps),
+        ("junk", junk),
+    ];
+    for (name, attack) in attacks {
+        call.suffer(name, attack);
+    }
+    let refused = |reason| call.server.dropped("out", reason);
+    assert!(refused("resend_budget") > 10_000, "the bounds are what holds");
+}

@@ -1,0 +1,198 @@
+//! A participant whose every media packet is the test's own: a library does ICE and DTLS, the test
+//! seals what it likes, and counts what comes.
+
+use crate::target::{PATIENCE, Server, Socket};
+use rtp::header::{HeaderWriter, is_rtcp};
+use rtp::negotiated::{Direction, Kind, Line, Negotiated, StreamIds};
+use rtp::srtp::{KeyPair, SealStream, Sealer};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
+use transport::{Event, IceDtls, OfferLine, Output, Shared, VideoFormat};
+use wire::room::{Answer, MediaKind, OfferedTrack};
+
+/// What came of a stream.
+#[derive(Debug, Default, Clone)]
+pub struct Stream {
+    /// Its sequence numbers, in order of arrival.
+    pub numbers: Vec<u16>,
+    /// Bytes of its datagrams.
+    pub bytes: u64,
+}
+
+impl Stream {
+    /// Numbers between the first and the last that never came; none may come out of order.
+    pub fn gaps(&self) -> u64 {
+        let steps = self.numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        steps.map(|step| u64::from(step.wrapping_sub(1))).sum()
+    }
+}
+
+struct Keys {
+    sealer: Sealer,
+    remote: SocketAddr,
+    /// What it sends, by SSRC.
+    streams: BTreeMap<u32, SealStream>,
+}
+
+/// The media of a participant.
+pub struct Raw {
+    socket: UdpSocket,
+    local: SocketAddr,
+    transport: IceDtls,
+    timeout: Instant,
+    negotiated: Negotiated,
+    keys: Option<Keys>,
+    /// What came, by SSRC.
+    pub streams: BTreeMap<u32, Stream>,
+}
+
+impl Raw {
+    /// Joins a room from an address of this machine, with a line for each kind that it sends and so
+    /// many slots of audio and video.
+    pub fn join(
+        server: &Server,
+        (source, room): ([u8; 4], &str),
+        sends: &[Kind],
+        (audio, video): (usize, usize),
+    ) -> (Self, Socket) {
+        let mut signaling = Socket::connect_from(source, server);
+        signaling.ask("room.join", json!({ "room": room, "name": "raw" }));
+        let socket = UdpSocket::bind(SocketAddr::from((source, 0))).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let local = socket.local_addr().unwrap();
+        let (shared, now) = (Shared::new().unwrap(), Instant::now());
+        let mut transport = IceDtls::client(&shared, Some(VideoFormat::Vp8), local, now).unwrap();
+        let slot = |kind| OfferLine { kind, send: false };
+        let own = sends.iter().map(|kind| OfferLine { kind: *kind, send: true });
+        let lines: Vec<OfferLine> = own
+            .chain(std::iter::repeat_n(slot(Kind::Audio), audio))
+            .chain(std::iter::repeat_n(slot(Kind::Video), video))
+            .collect();
+        let offer = transport.offer(&lines, false).unwrap();
+        let tracks = offer.mids.iter().zip(sends).map(|(mid, kind)| OfferedTrack {
+            mid: mid.clone(),
+            kind: if *kind == Kind::Audio { MediaKind::Audio } else { MediaKind::Video },
+            name: String::new(),
+            opaque: false,
+        });
+        let tracks: Vec<OfferedTrack> = tracks.collect();
+        let answer = signaling.ask("room.offer", json!({ "sdp": offer.sdp, "tracks": tracks }));
+        let answer: Answer = serde_json::from_value(answer).unwrap();
+        let negotiated = transport.accept_answer(&answer.sdp).unwrap();
+        let (keys, streams) = (None, BTreeMap::new());
+        let raw = Self { socket, local, transport, timeout: now, negotiated, keys, streams };
+        (raw, signaling)
+    }
+
+    /// Takes what came, and does what ICE and DTLS want.
+    pub fn step(&mut self) {
+        let mut buffer = [0; 2048];
+        while let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
+            let datagram = &buffer[..len];
+            match datagram[0] {
+                128..=191 if !is_rtcp(datagram[1]) => self.count(datagram),
+                128..=191 => {}
+                _ => {
+                    let now = Instant::now();
+                    self.transport.handle_datagram(now, from, self.local, datagram).unwrap();
+                    self.poll();
+                }
+            }
+        }
+        if Instant::now() >= self.timeout {
+            self.transport.handle_timeout(Instant::now()).unwrap();
+            self.poll();
+        }
+    }
+
+    fn count(&mut self, datagram: &[u8]) {
+        let ssrc = u32::from_be_bytes(datagram[8..12].try_into().unwrap());
+        let stream = self.streams.entry(ssrc).or_default();
+        stream.numbers.push(u16::from_be_bytes([datagram[2], datagram[3]]));
+        stream.bytes += datagram.len() as u64;
+    }
+
+    fn poll(&mut self) {
+        loop {
+            match self.transport.poll().unwrap() {
+                Output::Transmit { destination, data, .. } => {
+                    // What the kernel does not take is lost, as on any path.
+                    let _ = self.socket.send_to(&data, destination.socket);
+                }
+                Output::Event(Event::Connected { keys: KeyPair { local, .. }, remote }) => {
+                    let sealer = Sealer::new(&local);
+                    let (remote, streams) = (remote.socket, BTreeMap::new());
+                    self.keys = Some(Keys { sealer, remote, streams });
+                }
+                Output::Event(_) => {}
+                Output::Wait(at) => {
+                    self.timeout = at;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether it has keys.
+    pub fn is_connected(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// The first line of a kind that it sends on.
+    pub fn line(&self, kind: Kind) -> &Line {
+        let sends = |line: &&Line| line.direction == Direction::Send && line.codec.kind() == kind;
+        self.negotiated.lines.iter().find(sends).expect("it offered one")
+    }
+
+    /// The streams of its slots of a kind.
+    pub fn slots(&self, kind: Kind) -> impl Iterator<Item = StreamIds> {
+        let lines = self.negotiated.lines.iter().filter(move |line| line.codec.kind() == kind);
+        lines.filter_map(|line| line.remote.filter(|_| line.direction == Direction::Receive))
+    }
+
+    /// Bytes of media that came so far.
+    pub fn bytes(&self) -> u64 {
+        self.streams.values().map(|stream| stream.bytes).sum()
+    }
+
+    /// Seals a compound and sends it.
+    pub fn send_rtcp(&mut self, compound: &[u8]) {
+        let keys = self.keys.as_mut().expect("it is connected");
+        let mut buffer = compound.to_vec();
+        buffer.resize(compound.len() + 64, 0);
+        let len = keys.sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
+        // What the kernel does not take is lost, as on any path.
+        let _ = self.socket.send_to(&buffer[..len], keys.remote);
+    }
+
+    /// Sends a datagram that nobody sealed.
+    pub fn send_as_it_is(&self, datagram: &[u8]) {
+        let remote = self.keys.as_ref().expect("it is connected").remote;
+        let _ = self.socket.send_to(datagram, remote);
+    }
+
+    /// Seals a packet and sends it.
+    pub fn send_rtp(&mut self, header: &HeaderWriter<'_>, payload: &[u8]) {
+        let Keys { sealer, remote, streams } = self.keys.as_mut().expect("it is connected");
+        let stream = streams.entry(header.ssrc);
+        let stream = stream.or_insert_with(|| sealer.stream(header.ssrc).unwrap());
+        let mut buffer = [0; 1500];
+        let header_len = header.write(&mut buffer).unwrap();
+        let len = header_len + payload.len();
+        buffer[header_len..len].copy_from_slice(payload);
+        let len = sealer.seal_rtp(stream, &mut buffer, header_len, len).unwrap();
+        let _ = self.socket.send_to(&buffer[..len], *remote);
+    }
+}
+
+/// Steps participants until all are connected.
+pub fn connect(all: &mut [&mut Raw]) {
+    let begin = Instant::now();
+    while !all.iter().all(|raw| raw.is_connected()) {
+        assert!(begin.elapsed() < PATIENCE, "a handshake");
+        all.iter_mut().for_each(|raw| raw.step());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
