@@ -18,8 +18,6 @@ const THROTTLED: f64 = 0.05;
 pub enum Limit {
     /// One of its threads is full: its name, and its share of a core.
     Thread(String, f64),
-    /// One of its threads has too little of a CPU: its name, and for which share of the time it ran or waited to.
-    Starved(String, f64),
     /// A CPU quota holds it back: in this share of the periods.
     Quota(f64),
     /// Receive buffers of its sockets were full: for so many datagrams.
@@ -33,7 +31,7 @@ pub enum Limit {
 impl Limit {
     /// Whether it is no more than lateness, which others on the same CPUs can bring about.
     pub fn is_lateness(&self) -> bool {
-        matches!(self, Self::Starved(..) | Self::Timers(_) | Self::Link(_))
+        matches!(self, Self::Timers(_) | Self::Link(_))
     }
 }
 
@@ -41,9 +39,6 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(name, cores) => write!(f, "{name} is busy {:.0} %", cores * 100.0),
-            Self::Starved(name, share) => {
-                write!(f, "{name} runs or waits for a CPU {:.0} % of the time", share * 100.0)
-            }
             Self::Quota(share) => {
                 write!(f, "a CPU quota holds it back in {:.0} % of the periods", share * 100.0)
             }
@@ -61,12 +56,8 @@ pub fn limits<'a>(
     windows: impl Iterator<Item = &'a GeneratorUsage> + Clone,
     timer_lag_ms_p99: f64,
 ) -> Vec<Limit> {
-    let most = |threads: &mut dyn Iterator<Item = &'a (String, f64)>| {
-        let full = threads.filter(|(_, share)| *share >= THREAD_CORES);
-        full.max_by(|a, b| a.1.total_cmp(&b.1)).cloned()
-    };
-    let busiest = most(&mut windows.clone().filter_map(|usage| usage.busiest_thread.as_ref()));
-    let wanting = most(&mut windows.clone().filter_map(|usage| usage.wanting_thread.as_ref()));
+    let threads = windows.clone().filter_map(|usage| usage.busiest_thread.as_ref());
+    let busiest = threads.max_by(|a, b| a.1.total_cmp(&b.1));
     let kernel = windows.filter_map(|usage| usage.kernel.as_ref());
     let quotas = kernel.clone().filter_map(|kernel| kernel.quota.as_ref());
     let (throttled, periods) =
@@ -74,11 +65,9 @@ pub fn limits<'a>(
     let share = throttled as f64 / periods.max(1) as f64;
     let dropped: u64 = kernel.filter_map(|kernel| kernel.udp_drops).sum();
     let found = [
-        match (busiest, wanting) {
-            (Some((name, cores)), _) => Some(Limit::Thread(name, cores)),
-            (None, Some((name, share))) => Some(Limit::Starved(name, share)),
-            (None, None) => None,
-        },
+        busiest
+            .filter(|(_, cores)| *cores >= THREAD_CORES)
+            .map(|(name, cores)| Limit::Thread(name.clone(), *cores)),
         (share > THROTTLED).then_some(Limit::Quota(share)),
         (dropped > 0).then_some(Limit::Sockets(dropped)),
         (timer_lag_ms_p99 > LATE_MS).then_some(Limit::Timers(timer_lag_ms_p99)),
@@ -115,10 +104,5 @@ mod tests {
         assert_eq!(said, want);
         let lateness: Vec<bool> = found.iter().map(Limit::is_lateness).collect();
         assert_eq!(lateness, [false, false, false, true]);
-        let wanting_thread = Some(("lab".into(), 0.97));
-        let starved = GeneratorUsage { wanting_thread, ..usage(0.6, 0, 0) };
-        let found = limits([&healthy, &starved].into_iter(), 0.1);
-        assert_eq!(found[0].to_string(), "lab runs or waits for a CPU 97 % of the time");
-        assert!(found[0].is_lateness() && found.len() == 1, "others may be the reason: {found:?}");
     }
 }

@@ -300,7 +300,7 @@ impl Monitor {
         let token = self.token.as_deref();
         let text = http::get_with(&self.url, "/metrics", token, METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
-        MachineRecord { t_ms, server: self.server(kernel, counters), generator, links: Vec::new() }
+        MachineRecord { t_ms, server: self.server(kernel, counters), generator }
     }
 
     fn server(
@@ -362,7 +362,6 @@ impl Monitor {
             usage.cpu_cores = used.cores;
             usage.threads = used.threads;
             usage.busiest_thread = used.busiest;
-            usage.wanting_thread = used.most_wanting;
             usage.kernel = Some(kernel);
         }
         if let Some((sent, received)) = datagrams {

@@ -40,8 +40,6 @@ pub struct Usage {
     pub waiting: f64,
     /// The thread that waited most, and for which share of the interval.
     pub most_waiting: Option<(String, f64)>,
-    /// The thread that had work to do for most of the interval, on a CPU or in wait for one, and for which share.
-    pub most_wanting: Option<(String, f64)>,
 }
 
 /// CPU time of all threads of a process; none if it is gone.
@@ -92,7 +90,6 @@ pub fn usage(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> Usage
         *usage.threads.entry(name.clone()).or_default() += cores;
         most(&mut usage.busiest, name, cores);
         most(&mut usage.most_waiting, name, waiting);
-        most(&mut usage.most_wanting, name, cores + waiting);
     }
     usage.waiting = if waited > 0.0 { waited / (waited + usage.cores) } else { 0.0 };
     usage
@@ -292,7 +289,6 @@ mod tests {
         assert!((usage.cores - 1.65).abs() < 1e-9);
         assert!((usage.waiting - 1.0 / 11.0).abs() < 1e-9);
         assert_eq!(usage.most_waiting, Some(("bots".into(), 0.09)));
-        assert_eq!(usage.most_wanting, Some(("bots".into(), 0.99)));
         // A reading that missed a thread does not make it new.
         let mut known = before;
         known.update(times(&[(2, "gone", 60)]));

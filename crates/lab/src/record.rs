@@ -16,9 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
-pub use usage::{
-    GeneratorUsage, KernelUsage, LinkUsage, MachineRecord, PersonLinkUsage, QuotaUsage, ServerUsage,
-};
+pub use usage::{GeneratorUsage, KernelUsage, LinkUsage, MachineRecord, QuotaUsage, ServerUsage};
 use wire::QualitySample;
 
 /// Version of the record's shape.

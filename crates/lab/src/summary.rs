@@ -7,7 +7,7 @@ mod usage;
 use crate::agreement::{self, Agreement};
 use crate::bot::hearing::MixWindows;
 pub use crate::bottleneck::Bottleneck;
-use crate::bottleneck::{self, Break, GeneratorHealth, Join};
+use crate::bottleneck::{self, GeneratorHealth, Join};
 use crate::checks::Expected;
 use crate::link::networks::NetworkSummary;
 use crate::metrics::{Collector, Reduced, percentile};
@@ -23,6 +23,8 @@ pub use table::table;
 pub use usage::{GeneratorSummary, ServerSummary};
 use usage::{generator, generator_health, mean, server};
 
+/// Timers so late (ms) explain even media that was gone for a whole window.
+const LAG_THAT_EXPLAINS_MS: f64 = 100.0;
 /// At most so many failures are listed.
 const MAX_FAILURES: usize = 200;
 
@@ -239,9 +241,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         }
         other => other,
     };
-    let danger =
-        (quality == Some(Quality::Danger)).then(|| quality::became_danger(input, &metrics));
-    let bottleneck = bottleneck(input, &health, &thresholds, failed, danger.flatten());
+    let bottleneck = bottleneck(input, &health, &thresholds, failed);
     Summary {
         schema: SCHEMA,
         verdict,
@@ -328,7 +328,6 @@ fn bottleneck(
     health: &GeneratorHealth,
     results: &[ThresholdResult],
     failed: bool,
-    danger: Option<Break>,
 ) -> Bottleneck {
     if input.machine.is_empty() {
         return Bottleneck::default();
@@ -339,21 +338,24 @@ fn bottleneck(
         let (samples, joins) = (input.samples, input.joins);
         bottleneck::first_break(samples, joins, &thresholds, input.first_fault, input.subscriptions)
     });
-    let broke = broke.flatten().into_iter().chain(danger).min_by_key(|broke| broke.t_ms);
-    bottleneck::judge(input.machine, health, broke.as_ref())
+    bottleneck::judge(input.machine, health, broke.flatten().as_ref())
 }
 
-/// The verdict. A generator at its limit proves nothing, whatever failed besides: people who could not join and media
-/// that was gone may be its own doing.
+/// The verdict. A generator at its limit proves nothing, with one exception: timers that were a
+/// little late do not explain media that was gone for a whole window, so failed checks stand.
 fn verdict(
     input: &Input<'_>,
     generator: &GeneratorHealth,
     checks_failed: bool,
     failed: bool,
 ) -> (Verdict, u8) {
+    let a_little_late = generator.only_late_timers && input.timer_lag_ms_p99 < LAG_THAT_EXPLAINS_MS;
+    let saturated = !generator.reasons.is_empty() && !a_little_late;
     if input.interrupted {
         let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
         (verdict, exit::INTERRUPTED)
+    } else if checks_failed && !saturated {
+        (Verdict::Fail, exit::FAIL)
     } else if !generator.reasons.is_empty() {
         (Verdict::Inconclusive, exit::GENERATOR_LIMIT)
     } else if failed {

@@ -61,7 +61,7 @@ pub fn judge(
     generator: &GeneratorHealth,
     broke: Option<&Break>,
 ) -> Bottleneck {
-    let windows = Windows::of(machine, broke.and_then(|broke| broke.people.as_deref()));
+    let windows = Windows::of(machine);
     let mut evidence = Vec::new();
     if let Some(broke) = broke {
         evidence.push(format!("quality broke at {} s: {}", broke.t_ms / 1000, broke.why));
@@ -82,7 +82,7 @@ pub fn judge(
         return Bottleneck { first: Some("none".into()), evidence, ..Bottleneck::default() };
     }
     let Some(first) = roots.first() else {
-        evidence.push("no resource of the server, and no link, was at its limit".into());
+        evidence.push("no resource of the server was at its limit".into());
         return Bottleneck { first: Some("unexplained".into()), evidence, ..Bottleneck::default() };
     };
     let next = roots.get(1).map(|fired| fired.candidate).or_else(|| {
@@ -112,7 +112,7 @@ struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    fn of(machine: &'a [MachineRecord], people: Option<&[String]>) -> Self {
+    fn of(machine: &'a [MachineRecord]) -> Self {
         let (mut records, mut spans, mut from) = (Vec::new(), Vec::new(), 0);
         for record in machine {
             if record.t_ms >= from + SHORTEST_WINDOW_MS {
@@ -122,7 +122,7 @@ impl<'a> Windows<'a> {
             from = record.t_ms;
         }
         let mut readings: Vec<Vec<Reading>> =
-            records.iter().map(|r| reading::readings(r, people)).collect();
+            records.iter().map(|r| reading::readings(r)).collect();
         only_long_stretches(&mut readings, Candidate::Thread, THREAD_WINDOWS);
         Self { records, spans, readings }
     }

@@ -15,25 +15,6 @@ pub struct Break {
     pub t_ms: u64,
     /// What broke.
     pub why: String,
-    /// Whose links may be the reason; none: everybody's.
-    pub people: Option<Vec<String>>,
-}
-
-impl Break {
-    /// Something broke that is nobody's in particular.
-    pub fn new(t_ms: u64, why: String) -> Self {
-        Self { t_ms, why, people: None }
-    }
-
-    /// What is missing to one listener may be missing by both links, what is missing to several by the publisher's alone.
-    fn of(failure: &Failure) -> Self {
-        let listeners = match &failure.listeners[..] {
-            [one] => Some(one),
-            _ => None,
-        };
-        let people = listeners.into_iter().chain(&failure.publisher).cloned().collect();
-        Self { people: Some(people), ..Self::new(failure.since_ms, failure.text.clone()) }
-    }
 }
 
 /// Someone's media was connected.
@@ -55,8 +36,11 @@ pub fn first_break(
     first_fault: Option<&(u64, String)>,
     subscriptions: &[Failure],
 ) -> Option<Break> {
-    let fault = first_fault.map(|(t_ms, why)| Break::new(*t_ms, why.clone()));
-    let silent = subscriptions.iter().min_by_key(|failure| failure.since_ms).map(Break::of);
+    let fault = first_fault.map(|(t_ms, why)| Break { t_ms: *t_ms, why: why.clone() });
+    let silent = subscriptions
+        .iter()
+        .min_by_key(|failure| failure.since_ms)
+        .map(|failure| Break { t_ms: failure.since_ms, why: failure.text.clone() });
     let windows = if failed.is_empty() { Vec::new() } else { by_window(samples, joins) };
     let thresholds = failed.iter().map(|threshold| first_window(threshold, &windows));
     thresholds.chain([fault, silent].into_iter().flatten()).min_by_key(|broke| broke.t_ms)
@@ -97,5 +81,5 @@ fn first_window(threshold: &Threshold, windows: &[(u64, Collector)]) -> Break {
         true => format!("{expr} does not hold over the whole run"),
         false => format!("{expr} does not hold: it was {}", crate::summary::short(value)),
     };
-    Break::new(t_ms, why)
+    Break { t_ms, why }
 }

@@ -1,6 +1,6 @@
 //! What each candidate reads in one window, against the value from which on it fires.
 
-use crate::record::{KernelUsage, LinkUsage, MachineRecord, PersonLinkUsage, ServerUsage};
+use crate::record::{KernelUsage, LinkUsage, MachineRecord, ServerUsage};
 
 /// Something that can be the first bottleneck; the load generator stands apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,8 +13,6 @@ pub enum Candidate {
     CpuQuota,
     /// A link of limited rate.
     Network,
-    /// The link of one participant: a network of the scenario.
-    Link,
     /// The receive buffers of its sockets.
     SocketBuffer,
     /// The kernel's own work on packets.
@@ -31,12 +29,11 @@ pub enum Candidate {
 
 impl Candidate {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Cpu,
         Self::Thread,
         Self::CpuQuota,
         Self::Network,
-        Self::Link,
         Self::SocketBuffer,
         Self::Softirq,
         Self::Memory,
@@ -52,7 +49,6 @@ impl Candidate {
             Self::Thread => "thread",
             Self::CpuQuota => "cpu_quota",
             Self::Network => "network",
-            Self::Link => "link",
             Self::SocketBuffer => "socket_buffer",
             Self::Softirq => "softirq",
             Self::Memory => "memory",
@@ -66,8 +62,7 @@ impl Candidate {
     pub fn rank(self) -> u8 {
         match self {
             Self::Memory | Self::Fds | Self::SocketBuffer | Self::Softirq => 0,
-            Self::CpuQuota | Self::Network | Self::Link => 1,
-            Self::MixerDeadline | Self::Signaling => 1,
+            Self::CpuQuota | Self::Network | Self::MixerDeadline | Self::Signaling => 1,
             Self::Cpu | Self::Thread => 2,
         }
     }
@@ -82,7 +77,7 @@ impl Candidate {
             Thread => matches!(effect, SocketBuffer | Signaling | MixerDeadline),
             Softirq => matches!(effect, Cpu | SocketBuffer | Signaling | MixerDeadline),
             Network | Fds | Memory => effect == Signaling,
-            Link | SocketBuffer | Signaling | MixerDeadline => false,
+            SocketBuffer | Signaling | MixerDeadline => false,
         }
     }
 }
@@ -129,14 +124,9 @@ const FDS_LEFT: u64 = 2;
 /// Share of the memory that may be used.
 const MEMORY: f64 = 0.98;
 
-/// Everything that is known of a window. `people`: whose links may be the reason; none: everybody's.
-pub fn readings(record: &MachineRecord, people: Option<&[String]>) -> Vec<Reading> {
-    let mut all = vec![person_link(record, people)];
-    all.extend(record.server.iter().flat_map(|server| of_server(record, server)));
-    all.into_iter().flatten().collect()
-}
-
-fn of_server(record: &MachineRecord, server: &ServerUsage) -> Vec<Option<Reading>> {
+/// Everything that is known of the server in a window.
+pub fn readings(record: &MachineRecord) -> Vec<Reading> {
+    let Some(server) = &record.server else { return Vec::new() };
     let mut all = Vec::new();
     if let Some(kernel) = &server.kernel {
         all.extend([cpu(kernel), thread(server, kernel), quota(server, kernel)]);
@@ -147,22 +137,7 @@ fn of_server(record: &MachineRecord, server: &ServerUsage) -> Vec<Option<Reading
     let links = links.chain(declared_link(record, server));
     all.push(links.max_by(|a, b| a.level.total_cmp(&b.level)));
     all.extend([signaling(server), mixer(server)]);
-    all
-}
-
-/// The link under most strain.
-fn person_link(record: &MachineRecord, people: Option<&[String]>) -> Option<Reading> {
-    let concerned =
-        |link: &&PersonLinkUsage| people.is_none_or(|people| people.contains(&link.person));
-    let links = record.links.iter().filter(concerned);
-    let link = links.max_by(|a, b| a.strain().total_cmp(&b.strain()))?;
-    let way = if link.down { "to" } else { "from" };
-    let of = link.limit_mbit_per_s.map_or(String::new(), |limit| format!(" of {limit:.2}"));
-    let text = format!(
-        "the link {way} {} (network {}) delivered {:.2}{of} Mbit/s and lost {} of {} packets",
-        link.person, link.network, link.mbit_per_s, link.dropped, link.packets
-    );
-    reading(Candidate::Link, link.strain(), text)
+    all.into_iter().flatten().collect()
 }
 
 /// Whether server and generator may use a common CPU.
@@ -289,16 +264,21 @@ fn fds(kernel: &KernelUsage) -> Option<Reading> {
     reading(Candidate::Fds, open as f64 / full as f64, text)
 }
 
-/// By its own count; of a server that has none, by the answers to the lab's requests, which may be late for other reasons.
 fn signaling(server: &ServerUsage) -> Option<Reading> {
-    if let Some((due, missed)) = server.signaling_ticks.filter(|(due, _)| *due > 0) {
-        let share = missed as f64 / due as f64;
-        let text = format!("the signaling loop missed {:.1} % of its ticks", share * 100.0);
-        return reading(Candidate::Signaling, share / MISSED, text);
+    let share = server.signaling_ticks.filter(|(due, _)| *due > 0);
+    let share = share.map(|(due, missed)| missed as f64 / due as f64);
+    let probes = server.probes.filter(|(made, _)| *made > 0);
+    if share.is_none() && probes.is_none() {
+        return None;
     }
-    let (made, late) = server.probes.filter(|(made, _)| *made > 0)?;
-    let text = format!("{late} of {made} requests answered late");
-    reading(Candidate::Signaling, late as f64 / LATE_PROBES as f64, text)
+    let own = share.map_or(0.0, |share| share / MISSED);
+    let seen = probes.map_or(0.0, |(_, late)| late as f64 / LATE_PROBES as f64);
+    let mut parts = Vec::new();
+    parts.extend(
+        share.map(|s| format!("the signaling loop missed {:.1} % of its ticks", s * 100.0)),
+    );
+    parts.extend(probes.map(|(made, late)| format!("{late} of {made} requests answered late")));
+    reading(Candidate::Signaling, own.max(seen), parts.join(", "))
 }
 
 fn mixer(server: &ServerUsage) -> Option<Reading> {

@@ -2,8 +2,7 @@ use super::*;
 use crate::checks::Failure;
 use crate::metrics::NAMES;
 use crate::record::{
-    GeneratorUsage, KernelUsage, LinkUsage, PersonKind, PersonLinkUsage, QuotaUsage, SampleRecord,
-    ServerUsage,
+    GeneratorUsage, KernelUsage, LinkUsage, PersonKind, QuotaUsage, SampleRecord, ServerUsage,
 };
 use crate::testing::audio_row;
 use crate::threshold::{Condition, Threshold};
@@ -32,7 +31,7 @@ fn quiet(t_ms: u64) -> MachineRecord {
         ..ServerUsage::default()
     };
     let own = GeneratorUsage { cpu_cores: 0.3, kernel: Some(kernel(1)), ..Default::default() };
-    MachineRecord { t_ms, server: Some(server), generator: own, links: vec![] }
+    MachineRecord { t_ms, server: Some(server), generator: own }
 }
 
 /// Ten windows of 3 s; `change` is done to those from one to another.
@@ -49,7 +48,7 @@ fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
 }
 
 fn at(t_ms: u64) -> Break {
-    Break::new(t_ms, "loss".into())
+    Break { t_ms, why: "loss".into() }
 }
 
 fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
@@ -90,9 +89,7 @@ fn each_resource_is_named_for_what_it_does() {
         ("fds", |server| kernel(server).fds = Some(999)),
         ("memory", |server| kernel(server).oom_kills = Some(1)),
         ("signaling", |server| server.signaling_ticks = Some((150, 40))),
-        ("signaling", |server| {
-            (server.signaling_ticks, server.probes) = (None, Some((12, 3)));
-        }),
+        ("signaling", |server| server.probes = Some((12, 3))),
         ("network", |server| {
             let link = LinkUsage { drops: 3, ..LinkUsage::default() };
             kernel(server).links = vec![LinkUsage::default(), link];
@@ -116,12 +113,6 @@ fn each_resource_is_named_for_what_it_does() {
         server.mix.insert("moim_mix_ticks_late_total".into(), 3);
     });
     assert_eq!(first(&late_ticks, Some(&at(14_000))), "mixer_deadline");
-}
-
-#[test]
-fn late_answers_are_no_fault_of_a_signaling_loop_that_keeps_time() {
-    let machine = run(3..10, |server| server.probes = Some((12, 12)));
-    assert_eq!(first(&machine, Some(&at(14_000))), "unexplained");
 }
 
 #[test]
@@ -235,44 +226,6 @@ fn quality_breaks_in_the_first_window_that_fails() {
     assert_eq!((found.t_ms, found.why.as_str()), (2_000, "silence"));
     assert_eq!(first_break(&samples, &joins, &[], None, &[]), None);
     assert!(NAMES.contains(&slow.metric));
-}
-
-#[test]
-fn the_link_of_who_is_concerned_is_named_whatever_the_server() {
-    let slow = PersonLinkUsage {
-        person: "bot-4".into(),
-        network: "slow".into(),
-        down: true,
-        packets: 1200,
-        dropped: 500,
-        mbit_per_s: 1.49,
-        limit_mbit_per_s: Some(1.5),
-    };
-    let lossy = PersonLinkUsage { person: "bot-1".into(), dropped: 60, ..slow.clone() };
-    let mut machine = run(0..0, |_| {});
-    machine.iter_mut().for_each(|record| record.links = vec![lossy.clone(), slow.clone()]);
-    let failure = |listeners: &[&str], publisher: Option<&str>| Failure {
-        listeners: listeners.iter().map(|name| (*name).to_owned()).collect(),
-        publisher: publisher.map(str::to_owned),
-        kind: None,
-        since_ms: 14_000,
-        until_ms: None,
-        text: "missing".into(),
-    };
-    let found = |machine: &[MachineRecord], failure| {
-        let broke = first_break(&[], &[], &[], None, &[failure]);
-        judge(machine, &GeneratorHealth::default(), broke.as_ref())
-    };
-    let one = found(&machine, failure(&["bot-4"], None));
-    assert_eq!(one.first.as_deref(), Some("link"));
-    let said = "the link to bot-4 (network slow) delivered 1.49 of 1.50 Mbit/s and lost 500 of 1200 packets";
-    assert!(one.evidence[1].contains(said), "{:?}", one.evidence);
-    let everybody = found(&machine, failure(&["bot-2", "bot-3", "bot-4"], Some("bot-7")));
-    assert_eq!(everybody.first.as_deref(), Some("unexplained"), "one link is not the reason");
-    assert_eq!(first(&machine, None), "none", "quality held");
-    machine.iter_mut().for_each(|record| record.server = None);
-    let elsewhere = found(&machine, failure(&["bot-4"], None));
-    assert_eq!(elsewhere.first.as_deref(), Some("link"), "a server elsewhere");
 }
 
 #[test]

@@ -64,9 +64,7 @@ pub struct Counts {
     pub lost: u64,
     /// Packets dropped for a full queue.
     pub queue_full: u64,
-    /// Bytes of the others, without headers of UDP and IP.
-    pub bytes: u64,
-    /// Sum of what they were delayed, in µs.
+    /// Sum of what the others were delayed, in µs.
     pub delay_us: u64,
     /// Sum and number of |differences| of the delays of two packets of one stream that follow each
     /// other, in µs.
@@ -97,26 +95,12 @@ impl Counts {
         (count > 0).then(|| sum as f64 / count as f64 / 1000.0)
     }
 
-    /// What came since an earlier reading.
-    pub fn since(&self, before: &Self) -> Self {
-        let (sum, count) = self.differences_us;
-        Self {
-            offered: self.offered - before.offered,
-            lost: self.lost - before.lost,
-            queue_full: self.queue_full - before.queue_full,
-            bytes: self.bytes - before.bytes,
-            delay_us: self.delay_us - before.delay_us,
-            differences_us: (sum - before.differences_us.0, count - before.differences_us.1),
-        }
-    }
-
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             offered: self.offered + other.offered,
             lost: self.lost + other.lost,
             queue_full: self.queue_full + other.queue_full,
-            bytes: self.bytes + other.bytes,
             delay_us: self.delay_us + other.delay_us,
             differences_us: (
                 self.differences_us.0 + other.differences_us.0,
@@ -169,9 +153,9 @@ impl Path {
     /// A packet of `len` bytes comes at `now`; of which media stream (its SSRC), if of one.
     pub fn offer(&mut self, now: Instant, len: usize, stream: Option<u32>) -> Fate {
         let fate = self.fate(now, len);
-        count(&mut self.counts, fate, now, len);
+        count(&mut self.counts, fate, now);
         if let Some(stream) = stream {
-            count(&mut self.media, fate, now, len);
+            count(&mut self.media, fate, now);
             if let Fate::Arrives(at) = fate {
                 self.difference(at.saturating_duration_since(now), stream);
             }
@@ -235,11 +219,10 @@ impl Path {
     }
 }
 
-fn count(counts: &mut Counts, fate: Fate, now: Instant, len: usize) {
+fn count(counts: &mut Counts, fate: Fate, now: Instant) {
     counts.offered += 1;
     match fate {
         Fate::Arrives(at) => {
-            counts.bytes += len as u64;
             counts.delay_us += at.saturating_duration_since(now).as_micros() as u64;
         }
         Fate::Lost => counts.lost += 1,

@@ -3,16 +3,11 @@
 use super::model::{Counts, LinkSpec};
 use super::relay::{Leg, LegCounts, Relay};
 use super::sdp;
-use crate::record::PersonLinkUsage;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// Links of single people that a window is told of.
-const MAX_USAGES: usize = 16;
+use std::time::Duration;
 
 /// A network that some of the people are on.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,19 +107,8 @@ pub struct Networks {
 struct Kept {
     /// What each network is now.
     specs: Vec<(LinkSpec, LinkSpec)>,
-    legs: Vec<Owned>,
-    /// When usage was last told.
-    told: Option<Instant>,
-}
-
-/// A leg, and whose it is.
-#[derive(Debug)]
-struct Owned {
-    network: usize,
-    person: String,
-    leg: Leg,
-    /// What it had done when usage was last told.
-    before: LegCounts,
+    /// The legs, with the network of each.
+    legs: Vec<(usize, Leg)>,
 }
 
 impl std::fmt::Debug for Networks {
@@ -144,7 +128,7 @@ impl Networks {
         }
         let specs = networks.iter().map(|network| (network.up, network.down)).collect();
         let names = networks.iter().map(|network| network.name.clone()).collect();
-        let kept = Mutex::new(Kept { specs, ..Kept::default() });
+        let kept = Mutex::new(Kept { specs, legs: Vec::new() });
         Ok(Some(Self { relay: Relay::start()?, names, kept }))
     }
 
@@ -158,20 +142,14 @@ impl Networks {
         if let Some(specs) = kept.specs.get_mut(network) {
             *specs = (change.up, change.down);
         }
-        for owned in kept.legs.iter().filter(|owned| owned.network == network) {
-            self.relay.set(owned.leg, change.up, change.down);
+        for (_, leg) in kept.legs.iter().filter(|(of, _)| *of == network) {
+            self.relay.set(*leg, change.up, change.down);
         }
     }
 
     /// An SDP of the server's as someone on a network gets it: with a leg of his own for each of
     /// its candidates, kept from one answer to the next.
-    pub fn through(
-        &self,
-        network: usize,
-        person: &str,
-        sdp: &str,
-        known: &mut Vec<(SocketAddr, Leg)>,
-    ) -> String {
+    pub fn through(&self, network: usize, sdp: &str, known: &mut Vec<(SocketAddr, Leg)>) -> String {
         sdp::rewrite(sdp, |server| {
             if server.is_ipv6() {
                 return None; // The relay has sockets of IPv4.
@@ -183,58 +161,18 @@ impl Networks {
             let (up, down) = *kept.specs.get(network)?;
             let seed = (kept.legs.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let leg = self.relay.leg(server, up, down, seed)?;
-            let (person, before) = (person.to_owned(), LegCounts::default());
-            kept.legs.push(Owned { network, person, leg, before });
+            kept.legs.push((network, leg));
             known.push((server, leg));
             Some(leg.address)
         })
-    }
-
-    /// What the links of single people did since the last call: those that lost most, at most [`MAX_USAGES`] of them.
-    pub fn usage(&self, now: Instant) -> Vec<PersonLinkUsage> {
-        let mut kept = self.kept();
-        let wall = kept.told.replace(now).map(|told| now.saturating_duration_since(told));
-        let Kept { specs, legs, .. } = &mut *kept;
-        let mut used: BTreeMap<(String, usize), [Counts; 2]> = BTreeMap::new();
-        for owned in legs {
-            let counts = self.relay.counts(owned.leg);
-            let before = std::mem::replace(&mut owned.before, counts);
-            // A server may have several addresses.
-            let sums = used.entry((owned.person.clone(), owned.network)).or_default();
-            sums[0] = sums[0].plus(&counts.up.0.since(&before.up.0));
-            sums[1] = sums[1].plus(&counts.down.0.since(&before.down.0));
-        }
-        let seconds = wall.unwrap_or_default().as_secs_f64();
-        if seconds <= 0.0 {
-            return Vec::new();
-        }
-        let usage = |((person, network), counts): ((String, usize), [Counts; 2])| {
-            let (up, down) = specs.get(network).copied().unwrap_or_default();
-            let name = self.names.get(network).cloned().unwrap_or_default();
-            [(false, up), (true, down)].into_iter().zip(counts).map(
-                move |((down, spec), counts)| PersonLinkUsage {
-                    person: person.clone(),
-                    network: name.clone(),
-                    down,
-                    packets: counts.offered,
-                    dropped: counts.lost + counts.queue_full,
-                    mbit_per_s: counts.bytes as f64 * 8.0 / seconds / 1e6,
-                    limit_mbit_per_s: spec.rate_kbps.map(|kbps| f64::from(kbps) / 1000.0),
-                },
-            )
-        };
-        let mut all: Vec<PersonLinkUsage> = used.into_iter().flat_map(usage).collect();
-        all.sort_by(|a, b| b.strain().total_cmp(&a.strain()));
-        all.truncate(MAX_USAGES);
-        all
     }
 
     /// What they did so far.
     pub fn summaries(&self) -> Vec<NetworkSummary> {
         let kept = self.kept();
         let summary = |(index, name): (usize, &String)| {
-            let legs = kept.legs.iter().filter(|owned| owned.network == index);
-            let of: Vec<LegCounts> = legs.map(|owned| self.relay.counts(owned.leg)).collect();
+            let legs = kept.legs.iter().filter(|(of, _)| *of == index);
+            let of: Vec<LegCounts> = legs.map(|(_, leg)| self.relay.counts(*leg)).collect();
             let sum = |media: fn(&LegCounts) -> Counts| {
                 let all = of.iter().map(media);
                 DirectionSummary::of(&all.fold(Counts::default(), |sum, one| sum.plus(&one)))
@@ -277,58 +215,12 @@ mod tests {
         let networks = Networks::start(&[network(100.0)]).unwrap().unwrap();
         let sdp = "a=candidate:1 1 udp 1 127.0.0.1 4000 typ host\r\n";
         let (mut ada, mut min) = (Vec::new(), Vec::new());
-        let first = networks.through(0, "ada", sdp, &mut ada);
-        assert_eq!(networks.through(0, "ada", sdp, &mut ada), first);
-        assert_ne!(networks.through(0, "min", sdp, &mut min), first);
+        let first = networks.through(0, sdp, &mut ada);
+        assert_eq!(networks.through(0, sdp, &mut ada), first);
+        assert_ne!(networks.through(0, sdp, &mut min), first);
         assert!(first.contains(" 127.252.0.1 ") && !first.contains(" 4000 "), "{first}");
         let [summary] = &networks.summaries()[..] else { panic!("one network") };
         assert_eq!((summary.legs, summary.up.loss_pct), (2, None));
         assert!(Networks::start(&[]).unwrap().is_none());
-    }
-
-    #[test]
-    fn the_links_of_single_people_are_told_with_what_they_lost() {
-        let slow = LinkSpec {
-            rate_kbps: Some(80),
-            queue: Duration::from_millis(1),
-            ..LinkSpec::default()
-        };
-        let networks = [Network { up: slow, ..network(100.0) }];
-        let networks = Networks::start(&networks).unwrap().unwrap();
-        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = server.local_addr().unwrap().port();
-        let sdp = format!("a=candidate:1 1 udp 1 127.0.0.1 {port} typ host\r\n");
-        let (mut of_ada, mut of_min) = (Vec::new(), Vec::new());
-        networks.through(0, "ada", &sdp, &mut of_ada);
-        networks.through(0, "min", &sdp, &mut of_min);
-        let begin = Instant::now();
-        assert_eq!(networks.usage(begin), [], "nothing is known of the time before");
-        let ada = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        for _ in 0..100 {
-            ada.send_to(&[0; 1000], of_ada[0].1.address).unwrap();
-        }
-        let told = loop {
-            std::thread::sleep(Duration::from_millis(10));
-            if networks.summaries()[0].relay_dropped > 0 {
-                panic!("the relay knows the address");
-            }
-            if networks.relay.counts(of_ada[0].1).up.0.offered == 100 {
-                break networks.usage(begin + Duration::from_secs(1));
-            }
-        };
-        let first = &told[0];
-        assert_eq!(
-            (first.person.as_str(), first.network.as_str(), first.down),
-            ("ada", "x", false)
-        );
-        assert_eq!((first.packets, first.limit_mbit_per_s), (100, Some(0.08)));
-        assert!(first.dropped > 50, "{first:?}");
-        assert!(told[1..].iter().all(|other| other.packets == 0), "{told:?}");
-        let later = networks.usage(begin + Duration::from_secs(2));
-        assert_eq!(
-            later.iter().map(|usage| usage.packets).sum::<u64>(),
-            0,
-            "it counts from the last call"
-        );
     }
 }

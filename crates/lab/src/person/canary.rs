@@ -79,12 +79,12 @@ pub async fn canary(
         () = ended(&mut end) => return,
     };
     let (stage, page) = (&*stage, page);
-    let (mut known, of) = (Vec::new(), name.clone());
     let mut canary = Canary { stage, page: &page, name, place, show, participant: None, ears };
+    let mut known = Vec::new();
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
         if let (Some(networks), Some(network)) = (networks, network) {
-            let through = |sdp: &str| networks.through(network, &of, sdp, &mut known);
+            let through = |sdp: &str| networks.through(network, sdp, &mut known);
             page.put_link(through).await.map_err(|error| format!("gets no link: {error}"))
         } else {
             std::future::pending().await

@@ -109,7 +109,7 @@ impl<D: BotDriver> Visit<D> {
         let t_ms = self.stage.now_ms();
         self.stage.roster(|roster| roster.joined(&joined, &self.spec.name, t_ms));
         let connecting = FuturesUnordered::new();
-        let mut way = Way { person: self.spec.name.clone(), known: Vec::new() };
+        let mut way = Way::default();
         if let Some(server) = &server {
             let through = |sdp: &str| way.through(&self.stage, &self.place, sdp);
             negotiate(&**server, &*signaling, &self.session, through).await?;
@@ -201,19 +201,15 @@ async fn negotiate<H: BotHandle>(
     taken.map_err(|error| of_media("the answer was refused", &error))
 }
 
-/// The links of one participant to the server's addresses, from one answer to the next.
-struct Way {
-    person: String,
-    known: Vec<(SocketAddr, Leg)>,
-}
+/// The links to the server's addresses, from one answer to the next.
+#[derive(Default)]
+struct Way(Vec<(SocketAddr, Leg)>);
 
 impl Way {
     /// The server's SDP as someone at a place gets it.
     fn through(&mut self, stage: &Stage, place: &Place, sdp: &str) -> String {
         match (&stage.networks, place.network) {
-            (Some(networks), Some(network)) => {
-                networks.through(network, &self.person, sdp, &mut self.known)
-            }
+            (Some(networks), Some(network)) => networks.through(network, sdp, &mut self.0),
             _ => sdp.to_owned(),
         }
     }

@@ -56,13 +56,12 @@ fn machine() -> MachineRecord {
         cpu_cores: 0.6,
         threads: [("bots-0".to_owned(), 0.51)].into(),
         busiest_thread: Some(("bots-0".into(), 0.51)),
-        wanting_thread: Some(("bots-0".into(), 0.52)),
         timer_lag_ms_p99: 0.3,
         packets_out_per_s: Some(1_240.0),
         packets_in_per_s: Some(12_930.0),
         kernel: None,
     };
-    MachineRecord { t_ms: 30_000, server: Some(server), generator, links: vec![] }
+    MachineRecord { t_ms: 30_000, server: Some(server), generator }
 }
 
 /// Twelve people after 30 of 60 s.

@@ -13,43 +13,6 @@ pub struct MachineRecord {
     pub server: Option<ServerUsage>,
     /// The generator.
     pub generator: GeneratorUsage,
-    /// The links of single people that lost most, where a network of the scenario is before them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<PersonLinkUsage>,
-}
-
-/// What a direction of one participant's link did in an interval, all its packets together.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct PersonLinkUsage {
-    /// The participant's name, as in the samples.
-    pub person: String,
-    /// The scenario's network.
-    pub network: String,
-    /// To the participant, or from them.
-    pub down: bool,
-    /// Packets that came to the link.
-    pub packets: u64,
-    /// Those that it lost, or had no room for.
-    pub dropped: u64,
-    /// What it delivered, in Mbit/s.
-    pub mbit_per_s: f64,
-    /// What it may deliver, in Mbit/s; null where it has no limit.
-    pub limit_mbit_per_s: Option<f64>,
-}
-
-impl PersonLinkUsage {
-    /// Fewer packets tell nothing of the share that is lost.
-    const FEWEST: u64 = 50;
-    /// Share lost, and share of the rate used, from which on the link is the limit.
-    const LOST: f64 = 0.02;
-    const USED: f64 = 0.9;
-
-    /// How near it is to its limit; from 1 on it is there.
-    pub fn strain(&self) -> f64 {
-        let lost = self.dropped as f64 / self.packets.max(Self::FEWEST) as f64;
-        let used = self.limit_mbit_per_s.map_or(0.0, |limit| self.mbit_per_s / limit.max(1e-6));
-        (lost / Self::LOST).max(used / Self::USED)
-    }
 }
 
 /// What the server used in an interval.
@@ -107,9 +70,6 @@ pub struct GeneratorUsage {
     /// Cores of the busiest single thread of the lab itself.
     #[serde(default)]
     pub busiest_thread: Option<(String, f64)>,
-    /// The lab's thread that had work to do for most of the interval, on a CPU or in wait for one, and for which share.
-    #[serde(default)]
-    pub wanting_thread: Option<(String, f64)>,
     /// How late a 10 ms timer fires, 99th percentile, in milliseconds.
     pub timer_lag_ms_p99: f64,
     /// Datagrams a second that its bots sent; null where there are none.

@@ -164,10 +164,7 @@ impl Watch<'_> {
     }
 
     pub(super) async fn record(&mut self, t_ms: u64) {
-        let mut record = self.monitor.record(t_ms, (self.datagrams)()).await;
-        if let Some(networks) = &self.stage.networks {
-            record.links = networks.usage(std::time::Instant::now());
-        }
+        let record = self.monitor.record(t_ms, (self.datagrams)()).await;
         self.stage.writer.machine(&record);
         self.progress.machine(&record);
         self.machine.push(record);
