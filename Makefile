@@ -3,7 +3,7 @@
 
 BIN := target/release/moim
 
-.PHONY: help demo test build web serve shots media format lint deps evidence-joins evidence-sockets \
+.PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
 	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
@@ -21,6 +21,9 @@ build: deps web ## the one binary: target/release/moim
 
 web: deps ## the call page and the report, which the binary embeds
 	@scripts/web.sh
+
+dist: build ## dist/moim: the same binary without its line tables
+	@scripts/dist.sh
 
 serve: build ## a development server on http://127.0.0.1:7880
 	@$(BIN) serve

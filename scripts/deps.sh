@@ -13,6 +13,7 @@ need unshare util-linux
 need curl curl
 need openssl openssl
 need script bsdutils
+need strip binutils
 need nft nftables
 for tool in cargo node npm; do
   command -v "$tool" >/dev/null 2>&1 || {

@@ -299,7 +299,7 @@ export async function targetKilled({ seconds = 25 } = {}) {
   const config = join(set.dir, "moim.yaml");
   writeFileSync(
     config,
-    `http: { bind: "127.0.0.1:${http}" }\nmedia: { bind: 127.0.0.1, port: ${media} }\n`,
+    `http: { bind: "127.0.0.1:${http}" }\nadmin: { bind: "127.0.0.1:${http}" }\nmedia: { bind: 127.0.0.1, port: ${media} }\n`,
   );
   const server = spawn(BINARY, ["serve", "--config", config], {
     stdio: "ignore",

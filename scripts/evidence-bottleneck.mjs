@@ -323,7 +323,7 @@ async function behindLink(mbit, scenario, flags) {
   const config = join(dir, "moim.yaml");
   writeFileSync(
     config,
-    `http: { bind: "${BESIDE}:7880" }\nmedia: { bind: ["${BESIDE}"] }\nguests: all\n`,
+    `http: { bind: "${BESIDE}:7880" }\nadmin: { bind: "${BESIDE}:7880" }\nmedia: { bind: ["${BESIDE}"] }\nguests: all\n`,
   );
   const server = await serve({
     wrap: beside.wrap,

@@ -137,6 +137,13 @@ struct TokenArguments {
     /// Channels that may be published on; may be given again.
     #[arg(long, value_name = "PATTERN")]
     publish: Vec<String>,
+    /// The server that it is for, where its settings have an `audience`.
+    #[arg(long)]
+    audience: Option<String>,
+    /// Print the invitation to --room on this server in place of the bare token, such as
+    /// https://call.example.org. The token is in the fragment, which stands in no log.
+    #[arg(long, value_name = "URL", requires = "room")]
+    link: Option<String>,
     /// How long it holds, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 6 * 3600)]
     ttl: u64,
@@ -215,9 +222,10 @@ fn token(arguments: TokenArguments) -> ExitCode {
         .and_then(|secret| Secret::new(&secret))
         .and_then(|secret| {
             let request = TokenRequest {
+                audience: arguments.audience,
                 identity: arguments.identity,
                 name: arguments.name,
-                room: arguments.room,
+                room: arguments.room.clone(),
                 admin: arguments.admin,
                 subscribe: arguments.subscribe,
                 publish: arguments.publish,
@@ -227,7 +235,12 @@ fn token(arguments: TokenArguments) -> ExitCode {
         });
     match made {
         Ok(token) => {
-            println!("{token}");
+            match (arguments.link, arguments.room) {
+                (Some(url), Some(room)) => {
+                    println!("{}/room/{room}#token={token}", url.trim_end_matches('/'));
+                }
+                _ => println!("{token}"),
+            }
             ExitCode::SUCCESS
         }
         Err(why) => {

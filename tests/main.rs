@@ -3,8 +3,10 @@
 mod abuse;
 mod bad_input;
 mod cli;
+mod deploy;
 mod fuzz;
 mod house;
+mod operation;
 mod paths;
 mod peer;
 mod raw;

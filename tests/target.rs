@@ -75,6 +75,13 @@ fn certificate() -> (String, String, Arc<rustls::ClientConfig>) {
     (pem("CERTIFICATE", &der), key, Arc::new(client))
 }
 
+/// Settings of a server on free ports of the loopback, which its log tells.
+pub const FREE_PORTS: &str = "http: { bind: \"127.0.0.1:0\" }\nmedia: { bind: 127.0.0.1, port: 0 }\n\
+                              log: { format: json }\n";
+
+/// Settings of a server whose metrics are where its pages are.
+const OWN_METRICS: &str = "admin: { bind: \"127.0.0.1:0\" }\n";
+
 /// A server on free ports of the loopback; dropping it ends it.
 pub struct Server {
     /// What clients trust, where it is served over TLS.
@@ -93,19 +100,25 @@ impl Server {
         Self::with(&format!("limits: {limits}\n"))
     }
 
-    /// Starts one with these settings besides addresses and log.
+    /// Starts one with these settings besides addresses and log; its metrics are where its pages are.
     pub fn with(settings: &str) -> Self {
+        Self::without_metrics(&format!("{OWN_METRICS}{settings}"))
+    }
+
+    /// Starts one whose metrics nobody may see, unless the settings say so.
+    pub fn without_metrics(settings: &str) -> Self {
         Self::begin(settings, tempfile::tempdir().unwrap(), None)
     }
 
-    /// The same over TLS.
+    /// The same as [`with`](Self::with) over TLS.
     pub fn with_tls(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key, client) = certificate();
         std::fs::write(directory.path().join("cert.pem"), certificate).unwrap();
         std::fs::write(directory.path().join("key.pem"), key).unwrap();
         let at = directory.path().display();
-        let settings = format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n{settings}");
+        let tls = format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n");
+        let settings = format!("{OWN_METRICS}{tls}{settings}");
         Self::begin(&settings, directory, Some(client))
     }
 
@@ -115,17 +128,28 @@ impl Server {
         tls: Option<Arc<rustls::ClientConfig>>,
     ) -> Self {
         let config = directory.path().join("moim.yaml");
-        let text = format!(
-            "http: {{ bind: \"127.0.0.1:0\" }}\nmedia: {{ bind: 127.0.0.1, port: 0 }}\n\
-             log: {{ format: json }}\n{settings}"
-        );
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        std::fs::write(&config, format!("{FREE_PORTS}{settings}")).unwrap();
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
-        let child = Command::new(env!("CARGO_BIN_EXE_moim"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
+        command
             .args(["serve", "--shards", &shards, "--keep-together", "1", "--config"])
-            .arg(&config)
+            .arg(&config);
+        Self::run(command, directory, tls)
+    }
+
+    /// Starts one by a command whose settings begin with [`FREE_PORTS`]; its log goes into the directory.
+    pub fn launch(command: Command, directory: tempfile::TempDir) -> Self {
+        Self::run(command, directory, None)
+    }
+
+    fn run(
+        mut command: Command,
+        directory: tempfile::TempDir,
+        tls: Option<Arc<rustls::ClientConfig>>,
+    ) -> Self {
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -152,9 +176,9 @@ impl Server {
                 rest.split(after).next()?.parse::<SocketAddr>().ok()
             })
         };
-        let http = ["open http://", "open https://"].iter();
-        let http = http.filter_map(|before| field("message", before, '/')).next();
-        Some((http?, field("udp", "", ' ')?))
+        let page = field("message", "open http://", '/')
+            .or_else(|| field("message", "open https://", '/'));
+        Some((page?, field("udp", "", ' ')?))
     }
 
     /// Its log so far.
@@ -225,6 +249,37 @@ impl Server {
         body.to_owned()
     }
 
+    /// Gets a page: status, head and body. `headers` end with a line end each; there is a `Host` unless they bring one.
+    pub fn get(&self, path: &str, headers: &str) -> (u16, String, String) {
+        self.request("GET", self.http, path, headers, "")
+    }
+
+    /// Any request, to any address of the server.
+    pub fn request(
+        &self,
+        method: &str,
+        to: SocketAddr,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let own = format!("Host: {to}\r\n");
+        let host = if headers.contains("Host:") { "" } else { &own };
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\n{host}{headers}Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("{head}")), head.to_owned(), body.to_owned())
+    }
+
     /// What was discarded so far at a place for a reason; 0 where nothing is told.
     pub fn dropped(&self, place: &str, reason: &str) -> u64 {
         let series = format!("moim_dropped_total{{where=\"{place}\",reason=\"{reason}\"}} ");
@@ -242,6 +297,25 @@ impl Server {
                 && line["code"] == code
         };
         lines.filter(told).count()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Replaces a text in its settings, and has it read them again.
+    pub fn reload(&self, from: &str, to: &str) {
+        let config = self.directory.path().join("moim.yaml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        assert!(text.contains(from), "{from} is not in {text}");
+        std::fs::write(&config, text.replace(from, to)).unwrap();
+        self.hang_up();
+    }
+
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
     }
 
     /// Sends SIGTERM.
@@ -284,7 +358,11 @@ impl Socket {
 
     /// The same from another address of this machine.
     pub fn connect_from(source: [u8; 4], server: &Server) -> Self {
-        let wire = server.wire_from(source).unwrap();
+        Self::over(server.wire_from(source).unwrap(), server)
+    }
+
+    /// The same over a connection that is there.
+    pub fn over(wire: Box<dyn Wire>, server: &Server) -> Self {
         let address = format!("ws://{}{SOCKET_PATH}", server.http);
         let (web, _) = client(address, wire).unwrap_or_else(|error| panic!("no socket: {error}"));
         let mut socket = Self { web, cid: 0, events: VecDeque::new() };

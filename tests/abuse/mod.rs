@@ -3,6 +3,7 @@
 
 mod amplification;
 mod connections;
+mod figures;
 mod forged;
 mod frames;
 mod ghosts;
@@ -10,6 +11,8 @@ mod grants;
 mod matrix;
 mod memory;
 mod offers;
+mod passing;
+mod revocation;
 mod silence;
 
 use crate::target::Server;

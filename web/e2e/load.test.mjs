@@ -173,7 +173,8 @@ test("a server on IPv6 alone hosts a room", async (t) => {
   const dir = scratch(t);
   const server = await serve(t, {
     url: "http://[::1]:7990",
-    config: 'http: { bind: "[::1]:7990" }\nmedia: { bind: ["::1"], port: 7995 }\n',
+    config:
+      'http: { bind: "[::1]:7990" }\nadmin: { bind: "[::1]:7990" }\nmedia: { bind: ["::1"], port: 7995 }\n',
   });
   const scenario = join(dir, "ipv6.yaml");
   writeFileSync(

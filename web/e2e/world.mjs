@@ -89,8 +89,8 @@ export async function browser(t, { loopback = true, args = [] } = {}) {
   return launched;
 }
 
-/** Opens the call page and joins. Every RTCPeerConnection is kept for `stats`. */
-export async function enter(t, launched, url, room, name, query = {}) {
+/** Opens the call page and joins; a token in the query goes into the fragment. Every RTCPeerConnection is kept for `stats`. */
+export async function enter(t, launched, url, room, name, { token, ...query } = {}) {
   const context = await launched.newContext({
     ignoreHTTPSErrors: true,
     viewport: { width: 1280, height: 800 },
@@ -150,7 +150,8 @@ export async function enter(t, launched, url, room, name, query = {}) {
     };
   });
   const options = new URLSearchParams({ name, join: "1", processing: "off", ...query });
-  await page.goto(`${url}/room/${room}?${options}`);
+  const fragment = token ? `#token=${token}` : "";
+  await page.goto(`${url}/room/${room}?${options}${fragment}`);
   await until(`${name} to connect`, async () => {
     const state = await page.evaluate(() => window.moim?.state());
     if (state?.error) throw new Error(JSON.stringify(state));

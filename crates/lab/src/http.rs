@@ -14,9 +14,24 @@ const MAX_BYTES: u64 = 4 << 20;
 /// # Errors
 /// No connection, no answer in time, another status than 200, or no text.
 pub async fn get(url: &Url, path: &str, timeout: Duration) -> io::Result<String> {
+    get_with(url, path, None, timeout).await
+}
+
+/// The same with a token, where the server wants one (`Authorization: Bearer`).
+///
+/// # Errors
+/// As of [`get`].
+pub async fn get_with(
+    url: &Url,
+    path: &str,
+    token: Option<&str>,
+    timeout: Duration,
+) -> io::Result<String> {
     let request = async {
         let mut stream = TcpStream::connect(url.authority()).await?;
-        let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", url.authority());
+        let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let (host, bearer) = (url.authority(), bearer.unwrap_or_default());
+        let head = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{bearer}\r\n");
         stream.write_all(head.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.take(MAX_BYTES).read_to_end(&mut answer).await?;

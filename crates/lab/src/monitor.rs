@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(10);
 /// Longer lags count as this.
 const MAX_LAG_US: u64 = 60_000_000;
+/// The environment variable with the `admin.token` of a server that was not started by the lab.
+const ADMIN_TOKEN: &str = "MOIM_ADMIN_TOKEN";
 /// The server has so long to tell its metrics.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the server is asked for a small page, and from when on the answer is late.
@@ -236,6 +238,8 @@ impl Drop for Probe {
 #[derive(Debug)]
 pub struct Monitor {
     url: Url,
+    /// What the server's metrics want (`admin.token` of its settings).
+    token: Option<String>,
     /// None where the server is on another machine.
     server: Option<kernel::Watch>,
     own: kernel::Watch,
@@ -269,6 +273,7 @@ impl Monitor {
         let mut monitor = Self {
             probe: Probe::start(url.clone()),
             url,
+            token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
             server: server_pid.map(kernel::Watch::start),
             own: kernel::Watch::start(std::process::id()),
             browser_pid,
@@ -292,7 +297,8 @@ impl Monitor {
         let generator = self.generator(wall, datagrams);
         let kernel = self.server.as_mut().and_then(kernel::Watch::read);
         // Last: it takes as long as the server likes.
-        let text = http::get(&self.url, "/metrics", METRICS_TIMEOUT).await.ok();
+        let token = self.token.as_deref();
+        let text = http::get_with(&self.url, "/metrics", token, METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
         MachineRecord { t_ms, server: self.server(kernel, counters), generator }
     }

@@ -3,16 +3,17 @@
 //! Who asks shows a token as `Authorization: Bearer …` (see [`crate::auth`]); without one he is a
 //! guest. Errors are `application/problem+json` (RFC 9457). `openapi.json` describes it all.
 
-use crate::auth::Grants;
+use crate::access::Entrance;
+use crate::auth::{self, Grants, Refused, Target};
 use crate::http::Shared;
 use crate::socket::{Application, InvokeError, Socket, check_channel_name};
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
+use axum::{Extension, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -111,6 +112,7 @@ pub(crate) fn router<A: Application>() -> Router<Arc<Shared<A>>> {
         .route("/v1/sockets/{id}/token", put(renew::<A>))
         .route("/v1/channels/{channel}/messages", post(publish::<A>))
         .route("/v1/channels/{channel}/subscribers/{id}", delete(kick_out::<A>))
+        .route("/v1/revocations", post(revoke::<A>))
         .route("/v1/rooms", get(rooms::<A>))
         .route("/v1/quality", get(quality::<A>))
         .route("/v1/openapi.json", get(openapi))
@@ -355,6 +357,59 @@ async fn kick_out<A: Application>(
     Err(Problem::new(StatusCode::NOT_FOUND, "not_subscribed", detail))
 }
 
+/// Takes tokens no more, and closes what they opened.
+async fn revoke<A: Application>(
+    State(shared): Shares<A>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Answered {
+    allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
+    /// Names as in tokens; times in seconds since the Unix epoch.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Revocation {
+        jti: Option<String>,
+        sub: Option<String>,
+        /// Of `sub`: only tokens issued before; without it those issued until now.
+        issued_before: Option<u64>,
+        /// When the last of these tokens ends by itself.
+        exp: Option<u64>,
+    }
+    #[derive(Serialize)]
+    struct Revoked {
+        sockets: usize,
+        participants: usize,
+        remembered_until: u64,
+    }
+    let bad = |text: String| Problem::new(StatusCode::BAD_REQUEST, "bad_request", text);
+    let Revocation { jti, sub, issued_before, exp } = body(&bytes)?;
+    let target = match (jti, sub) {
+        (Some(jti), None) if issued_before.is_none() => Target::Token(jti),
+        (None, Some(sub)) => Target::Identity(sub),
+        _ => {
+            return Err(
+                bad("write {\"jti\": …}, or {\"sub\": …} and perhaps issued_before".into()),
+            );
+        }
+    };
+    let remembered_until = shared.sockets.auth().revoke(target, issued_before, exp).map_err(|why| {
+        match why {
+            Refused::Name => bad(format!("jti and sub have 1 to {} bytes", auth::NAME_BYTES)),
+            Refused::Full => {
+                let most = auth::REVOCATIONS;
+                let text = format!(
+                    "{most} revocations are remembered, and none is over yet: say exp with each, issue tokens for \
+                     a shorter time, or replace the key"
+                );
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, "full", text)
+            }
+        }
+    })?;
+    let (sockets, participants) = shared.sockets.end_revoked();
+    tracing::info!(sockets, participants, "tokens revoked");
+    Ok(json(&Revoked { sockets, participants, remembered_until }))
+}
+
 const LIST: &str = "video.roomList or video.roomAdmin";
 
 fn may_list(grants: &Grants) -> bool {
@@ -366,8 +421,28 @@ fn sees(grants: &Grants, room: &str) -> bool {
     grants.can_list || grants.holds_in(room)
 }
 
-async fn rooms<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> Answered {
-    let grants = allowed(&shared, &headers, LIST, may_list)?;
+/// Who may see the console sees all rooms; everybody else needs the grant for it.
+fn lister<A: Application>(
+    shared: &Shared<A>,
+    entrance: Entrance,
+    headers: &HeaderMap,
+) -> Result<Arc<Grants>, Problem> {
+    let has_own =
+        headers.contains_key(AUTHORIZATION) && !shared.sockets.auth().shows_admin_token(headers);
+    // A development server's guests may see them anyway.
+    if !has_own && !shared.access.is_development() && shared.check_admin(entrance, headers).is_ok()
+    {
+        return Ok(Arc::new(Grants { can_list: true, ..Grants::default() }));
+    }
+    allowed(shared, headers, LIST, may_list)
+}
+
+async fn rooms<A: Application>(
+    State(shared): Shares<A>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Answered {
+    let grants = lister(&shared, entrance, &headers)?;
     let mut rooms = shared.sockets.application().rooms();
     rooms.retain(|row| sees(&grants, &row.room.id));
     #[derive(Serialize)]
@@ -377,8 +452,12 @@ async fn rooms<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> 
     Ok(json(&Rooms { rooms }))
 }
 
-async fn quality<A: Application>(State(shared): Shares<A>, headers: HeaderMap) -> Answered {
-    let grants = allowed(&shared, &headers, LIST, may_list)?;
+async fn quality<A: Application>(
+    State(shared): Shares<A>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Answered {
+    let grants = lister(&shared, entrance, &headers)?;
     let mut quality = shared.sockets.application().quality();
     quality.rooms.retain(|room| sees(&grants, &room.id));
     Ok(json(&quality))
@@ -414,6 +493,6 @@ mod tests {
             }
         }
         assert_eq!(routed, described);
-        assert_eq!(routed.len(), 9);
+        assert_eq!(routed.len(), 10);
     }
 }

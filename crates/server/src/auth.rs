@@ -4,23 +4,29 @@
 //! the key's name, `sub` the identity, `video` the grants of rooms. `sockets` is moim's own: what
 //! an application's sockets and its servers may do with channels and calls.
 
+mod revocations;
+mod token;
+
+pub use revocations::{MOST as REVOCATIONS, NAME_BYTES, Refused, Target};
+pub use token::{TokenRequest, issue};
+
+use crate::config::Config;
 use crate::socket::Socket;
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use jsonwebtoken::DecodingKey;
+use revocations::Revocations;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
+use token::Keys;
 use wire::frame::NamedError;
 use wire::room::MediaKind;
 use wire::{ErrorCode, RoomError};
 
 /// Fewest characters of a key's secret.
 pub const SECRET_CHARS: usize = 32;
-/// Longest token that is looked at, in bytes.
-const TOKEN_BYTES: usize = 8 << 10;
-/// How much earlier than its `nbf` a token is taken, in seconds: clocks differ.
-const EARLY_S: u64 = 10;
 
 /// A key's secret; never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,6 +44,13 @@ impl Secret {
             }
             _ => Ok(Self(secret.to_owned())),
         }
+    }
+
+    /// Compares without telling by its time how much of it is right.
+    fn is(&self, shown: &[u8]) -> bool {
+        let own = self.0.as_bytes();
+        let differs = own.iter().zip(shown).fold(0, |differs, (a, b)| differs | (a ^ b));
+        own.len() == shown.len() && std::hint::black_box(differs) == 0
     }
 }
 
@@ -85,6 +98,10 @@ pub struct Grants {
     pub can_list: bool,
     /// Channels and calls (`sockets`).
     pub sockets: SocketGrants,
+    /// The token's own id (`jti`).
+    pub token_id: Option<String>,
+    /// When it was issued (`iat`, else `nbf`), in seconds since the Unix epoch.
+    pub issued_unix_s: Option<u64>,
     /// When all this ends (`exp`), in seconds since the Unix epoch; none for guests.
     pub expires_unix_s: Option<u64>,
 }
@@ -175,6 +192,8 @@ pub enum TokenError {
     Expired,
     /// Its time has not come.
     NotYet,
+    /// It was revoked before its time was over.
+    Revoked,
     /// It is no token of one of this server's keys; the text says why.
     Invalid(String),
 }
@@ -183,9 +202,10 @@ impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired => f.write_str("the token is expired: fetch a fresh one"),
-            Self::NotYet => {
-                f.write_str("the token's time (nbf) has not come: compare the machines' clocks")
-            }
+            Self::NotYet => f.write_str(
+                "the token's time (nbf, iat) has not come: compare the machines' clocks",
+            ),
+            Self::Revoked => f.write_str("the token was revoked: ask for another"),
             Self::Invalid(why) => f.write_str(why),
         }
     }
@@ -199,7 +219,7 @@ impl TokenError {
         let name = match self {
             Self::Expired => "AuthTokenExpiredError",
             Self::NotYet => "AuthTokenNotBeforeError",
-            Self::Invalid(_) => "AuthTokenInvalidError",
+            Self::Revoked | Self::Invalid(_) => "AuthTokenInvalidError",
         };
         NamedError { name: name.into(), message: self.to_string() }
     }
@@ -211,82 +231,59 @@ impl From<TokenError> for RoomError {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Claims {
-    iss: String,
-    #[serde(default)]
-    sub: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    exp: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    nbf: Option<u64>,
-    #[serde(default)]
-    video: Video,
-    #[serde(default)]
-    sockets: SocketGrants,
+/// What is taken from the settings: all of it can be replaced while the server runs.
+#[derive(Debug)]
+struct Rules {
+    keys: Keys,
+    guests: Guests,
+    guest: Arc<Grants>,
+    /// What `aud` must name.
+    audience: Option<String>,
+    admin_token: Option<Secret>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Video {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    room: Option<String>,
-    room_join: bool,
-    room_admin: bool,
-    room_list: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    room_create: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    can_publish: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    can_subscribe: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    can_publish_sources: Option<Vec<String>>,
+impl Rules {
+    fn new<'a>(keys: impl IntoIterator<Item = (&'a str, &'a Secret)>, guests: Guests) -> Self {
+        let decoding = |(name, secret): (&str, &Secret)| {
+            (name.to_owned(), DecodingKey::from_secret(secret.0.as_bytes()))
+        };
+        let guest = Arc::new(match guests {
+            Guests::None => Grants::default(),
+            Guests::Join => Grants::join(),
+            Guests::All => Grants::all(),
+        });
+        let keys = keys.into_iter().map(decoding).collect();
+        Self { keys, guests, guest, audience: None, admin_token: None }
+    }
 }
 
-impl From<Claims> for Grants {
-    fn from(claims: Claims) -> Self {
-        let video = claims.video;
-        let sources = video.can_publish_sources.filter(|sources| !sources.is_empty());
+impl From<&Config> for Rules {
+    fn from(config: &Config) -> Self {
+        let keys = config.keys.iter().map(|(name, secret)| (name.as_str(), secret));
         Self {
-            identity: Some(claims.sub).filter(|identity| !identity.is_empty()),
-            name: claims.name.filter(|name| !name.is_empty()),
-            room: video.room.filter(|room| !room.is_empty()),
-            can_join: video.room_join,
-            can_create: video.room_create.unwrap_or(video.room_join),
-            can_publish: video.can_publish.unwrap_or(true),
-            publish_sources: sources
-                .map(|list| list.into_iter().map(|name| name.to_ascii_lowercase()).collect()),
-            can_subscribe: video.can_subscribe.unwrap_or(true),
-            can_moderate: video.room_admin,
-            can_list: video.room_list,
-            sockets: claims.sockets,
-            expires_unix_s: Some(claims.exp),
+            audience: config.audience.clone(),
+            admin_token: config.admin.token.clone(),
+            ..Self::new(keys, config.guests)
         }
     }
 }
 
-/// The server's keys, and what guests may do.
+/// The server's keys, what guests may do, and which tokens are revoked.
 #[derive(Debug)]
 pub struct Auth {
-    keys: BTreeMap<String, DecodingKey>,
-    guests: Guests,
-    guest: std::sync::Arc<Grants>,
+    rules: RwLock<Arc<Rules>>,
+    revocations: Revocations,
 }
 
 impl Auth {
     /// Keys by their names, and what holds without a token.
     pub fn new<'a>(keys: impl IntoIterator<Item = (&'a str, &'a Secret)>, guests: Guests) -> Self {
-        let decoding = |(name, secret): (&str, &Secret)| {
-            (name.to_owned(), DecodingKey::from_secret(secret.0.as_bytes()))
-        };
-        let guest = std::sync::Arc::new(match guests {
-            Guests::None => Grants::default(),
-            Guests::Join => Grants::join(),
-            Guests::All => Grants::all(),
-        });
-        Self { keys: keys.into_iter().map(decoding).collect(), guests, guest }
+        Self::of(Rules::new(keys, guests))
+    }
+
+    /// What the settings say.
+    pub fn from_config(config: &Config) -> Self {
+        Self::of(config.into())
     }
 
     /// No keys, and everything is allowed.
@@ -294,60 +291,83 @@ impl Auth {
         Self::new([], Guests::All)
     }
 
+    fn of(rules: Rules) -> Self {
+        Self { rules: RwLock::new(Arc::new(rules)), revocations: Revocations::default() }
+    }
+
+    /// Replaces keys, audience, admin token and what guests may do. What sockets were granted before stays theirs
+    /// until their tokens end.
+    pub fn reload(&self, config: &Config) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config.into());
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What guests may do.
     pub fn guests(&self) -> Guests {
-        self.guests
+        self.rules().guests
     }
 
     /// The grants of someone without a token.
-    pub fn guest(&self) -> std::sync::Arc<Grants> {
-        self.guest.clone()
+    pub fn guest(&self) -> Arc<Grants> {
+        self.rules().guest.clone()
     }
 
-    /// Verifies a token: signature, key, time.
+    /// Whether metrics and console want `admin.token`.
+    pub(crate) fn wants_admin_token(&self) -> bool {
+        self.rules().admin_token.is_some()
+    }
+
+    /// Whether a request shows `admin.token`: as `Bearer`, or as the password of `Basic`, which browsers ask for.
+    pub(crate) fn shows_admin_token(&self, headers: &HeaderMap) -> bool {
+        let rules = self.rules();
+        let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+        let parts = header.and_then(|header| header.split_once(' '));
+        let (Some(wanted), Some((kind, shown))) = (&rules.admin_token, parts) else { return false };
+        if kind.eq_ignore_ascii_case("bearer") {
+            return wanted.is(shown.trim().as_bytes());
+        }
+        let decoded = data_encoding::BASE64.decode(shown.trim().as_bytes()).unwrap_or_default();
+        let password = decoded.iter().position(|byte| *byte == b':').map(|at| &decoded[at + 1..]);
+        kind.eq_ignore_ascii_case("basic") && password.is_some_and(|password| wanted.is(password))
+    }
+
+    /// Verifies a token: signature, key, audience, times, and that it is not revoked.
     ///
     /// # Errors
     /// [`TokenError`], never with the token in it.
     pub fn verify(&self, token: &str) -> Result<Grants, TokenError> {
-        let invalid = |why: &str| TokenError::Invalid(why.to_owned());
-        if self.keys.is_empty() {
-            return Err(invalid("this server has no keys to verify tokens with: send none"));
+        let rules = self.rules();
+        let grants = token::verify(token, &rules.keys, rules.audience.as_deref(), unix_s())?;
+        if self.is_revoked(&grants) {
+            return Err(TokenError::Revoked);
         }
-        if token.len() > TOKEN_BYTES {
-            return Err(invalid("the token is longer than 8 KiB"));
-        }
-        #[derive(Deserialize)]
-        struct Issuer {
-            iss: String,
-        }
-        let shape = "the token is no JWT with iss (the key's name) and exp";
-        let issuer: Issuer =
-            jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| invalid(shape))?;
-        // The same text whether key or signature is wrong: names of keys are not to be guessed.
-        let wrong = "the token is not signed by a key of this server";
-        let key = self.keys.get(&issuer.iss).ok_or_else(|| invalid(wrong))?;
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.validate_exp = false; // Below: without leeway.
-        validation.validate_aud = false;
-        validation.required_spec_claims.clear();
-        let claims: Claims = jsonwebtoken::decode(token, key, &validation)
-            .map_err(|error| match error.kind() {
-                ErrorKind::InvalidSignature => invalid(wrong),
-                ErrorKind::InvalidAlgorithm => invalid("the token must be signed with HS256"),
-                ErrorKind::Json(error) => {
-                    TokenError::Invalid(format!("the token's claims: {error}"))
-                }
-                _ => invalid(shape),
-            })?
-            .claims;
+        Ok(grants)
+    }
+
+    /// Whether the token that gave these grants was revoked meanwhile.
+    pub fn is_revoked(&self, grants: &Grants) -> bool {
+        self.revocations.cover(grants, unix_s())
+    }
+
+    /// Takes tokens no more from now on: the one of a `jti`, or those of a `sub` issued before a time (none: until
+    /// now), in seconds since the Unix epoch; `until`: when the last of them ends by itself. Tells until when it is
+    /// remembered. Who uses such a token is not looked for here.
+    ///
+    /// # Errors
+    /// The list is full, or the name cannot be one.
+    pub(crate) fn revoke(
+        &self,
+        target: Target,
+        issued_before: Option<u64>,
+        until: Option<u64>,
+    ) -> Result<u64, revocations::Refused> {
         let now = unix_s();
-        if claims.exp <= now {
-            return Err(TokenError::Expired);
-        }
-        if claims.nbf.is_some_and(|from| from > now + EARLY_S) {
-            return Err(TokenError::NotYet);
-        }
-        Ok(claims.into())
+        // Those of this second, too.
+        let issued_before = issued_before.unwrap_or(now + 1);
+        self.revocations.add(target, issued_before, until, now)
     }
 
     /// What someone may do in the room he asks for: by the token in his `room.join`, else by the
@@ -366,8 +386,9 @@ impl Auth {
             Some(token) => self.verify(token)?,
             None => match socket.grants() {
                 Some(grants) if grants.is_expired() => return Err(TokenError::Expired.into()),
+                Some(grants) if self.is_revoked(&grants) => return Err(TokenError::Revoked.into()),
                 Some(grants) => (*grants).clone(),
-                None => (*self.guest).clone(),
+                None => (*self.guest()).clone(),
             },
         };
         let refused = |text: String| Err(RoomError::new(ErrorCode::NotAllowed, text));
@@ -385,56 +406,6 @@ impl Auth {
     }
 }
 
-/// What a token is to say.
-#[derive(Debug, Clone, Default)]
-pub struct TokenRequest {
-    /// The identity.
-    pub identity: String,
-    /// The name that others see.
-    pub name: Option<String>,
-    /// The only room; none: any.
-    pub room: Option<String>,
-    /// May moderate rooms, list them, and use the whole HTTP API.
-    pub admin: bool,
-    /// Patterns of channels that may be subscribed to.
-    pub subscribe: Vec<String>,
-    /// Patterns of channels that may be published on.
-    pub publish: Vec<String>,
-    /// How long it holds, in seconds.
-    pub ttl_s: u64,
-}
-
-/// Makes a token of a key.
-///
-/// # Errors
-/// The text says why it could not be signed.
-pub fn issue(key: &str, secret: &Secret, request: &TokenRequest) -> Result<String, String> {
-    let now = unix_s();
-    let claims = Claims {
-        iss: key.to_owned(),
-        sub: request.identity.clone(),
-        name: request.name.clone(),
-        exp: now.saturating_add(request.ttl_s),
-        nbf: Some(now),
-        video: Video {
-            room: request.room.clone(),
-            room_join: true,
-            room_admin: request.admin,
-            room_list: request.admin,
-            ..Video::default()
-        },
-        sockets: SocketGrants {
-            subscribe: request.subscribe.clone(),
-            publish: request.publish.clone(),
-            call: request.admin,
-            admin: request.admin,
-        },
-    };
-    let key = EncodingKey::from_secret(secret.0.as_bytes());
-    jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)
-        .map_err(|error| format!("the token could not be signed: {error}"))
-}
-
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -442,7 +413,9 @@ fn unix_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jsonwebtoken::{Algorithm, EncodingKey, Header};
     use serde_json::json;
+    use token::TOKEN_BYTES;
 
     const SECRET: &str = "a secret that is long enough for HS256";
 

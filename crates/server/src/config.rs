@@ -2,9 +2,10 @@
 
 use crate::auth::{Guests, SECRET_CHARS, Secret};
 use crate::faults::Faults;
+use crate::private::{self, RunAs};
 use settings::{
-    Problems, Section, ip_address, list_of, map_of, number, one_of, one_or_many, parsed, size,
-    socket_address, text,
+    Problems, Section, either, ip_address, list_of, map_of, number, one_of, one_or_many, parsed,
+    section, size, socket_address, text,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,26 +15,45 @@ use std::path::{Path, PathBuf};
 pub struct Config {
     /// Started without a file: loopback only, and browsers only from pages of loopback hosts.
     pub development: bool,
+    /// The file that these settings were read from: SIGHUP reads it again.
+    pub file: Option<PathBuf>,
     /// `http`: pages, sockets, metrics.
     pub http: HttpConfig,
     /// `media`: UDP and TCP of the media threads.
     pub media: MediaConfig,
     /// `tls`: HTTPS instead of HTTP.
     pub tls: Option<TlsConfig>,
+    /// `hosts`: names that clients reach this server by, besides IP addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// `admin`: who may see metrics and console.
+    pub admin: AdminConfig,
     /// `origins`: whose pages may open sockets, besides those of the server's own host:
     /// `https://call.example.org`.
     pub origins: Vec<String>,
     /// `keys`: the names of keys that tokens are signed with, and their secrets.
     pub keys: Vec<(String, Secret)>,
+    /// `audience`: what the claim `aud` of every token must name.
+    pub audience: Option<String>,
     /// `guests`: what people without a token may do: `none`, `join` or `all`. Default: `none`
     /// where there are keys, else `join`; in development mode `all`.
     pub guests: Guests,
+    /// `run_as`: the user that the process becomes once its ports are bound.
+    pub run_as: Option<RunAs>,
     /// `limits`: bounds that keep one client, or too many, from harming the rest.
     pub limits: Limits,
     /// `log`.
     pub log: LogConfig,
     /// Faults for tests, from the command line alone and in development mode only.
     pub faults: Faults,
+}
+
+/// `admin`: `/metrics` and `/console`. With neither, nobody sees them (but in development mode).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AdminConfig {
+    /// `bind`: the only addresses that they are answered at. One that is also in `http.bind` is that listener.
+    pub bind: Vec<SocketAddr>,
+    /// `token` or `token_file`: what a request must show.
+    pub token: Option<Secret>,
 }
 
 /// `http`.
@@ -158,12 +178,17 @@ impl Config {
     pub fn development() -> Self {
         Self {
             development: true,
+            file: None,
             http: HttpConfig { bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 7880))] },
             media: MediaConfig::default(),
             tls: None,
+            hosts: Vec::new(),
+            admin: AdminConfig::default(),
             origins: Vec::new(),
             keys: Vec::new(),
+            audience: None,
             guests: Guests::All,
+            run_as: None,
             limits: Limits::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
             faults: Faults::default(),
@@ -179,7 +204,9 @@ impl Config {
             None => Ok(Self::development()),
             Some(path) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
-                settings::read_file(path, |root| decode(root, directory))
+                let mut config = settings::read_file(path, |root| decode(root, directory))?;
+                config.file = Some(path.to_owned());
+                Ok(config)
             }
         }
     }
@@ -206,12 +233,16 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         // So that it is among the valid keys.
         root.section("tls", |_| None)
     };
+    let hosts = root.read("hosts", list_of(host(), 0..=100)).or_else(Vec::new);
+    let admin = root.section("admin", |admin| decode_admin(admin, directory));
     let origins = root.read("origins", list_of(origin(), 0..=100)).or_else(Vec::new);
-    let keys = root.read("keys", map_of(text(1..=64), secret())).or_else(Vec::new);
+    let keys = root.read("keys", map_of(text(1..=64), key(directory))).or_else(Vec::new);
+    let audience = root.read("audience", text(1..=256)).optional();
     let guests = [("none", Guests::None), ("join", Guests::Join), ("all", Guests::All)];
     let guests = root.read("guests", one_of(&guests)).optional();
     let without_keys = if keys.is_empty() { Guests::Join } else { Guests::None };
     let guests = guests.unwrap_or(without_keys);
+    let run_as = root.read("run_as", run_as()).optional();
     let limits = root.section("limits", decode_limits);
     let log = root.section("log", |log| LogConfig {
         format: log
@@ -220,8 +251,33 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         level: log.read("level", log_level()).or(default.log.level),
     });
     let faults = Faults::default();
-    let development = false;
-    Some(Config { development, http, media, tls, origins, keys, guests, limits, log, faults })
+    Some(Config {
+        development: false,
+        file: None,
+        http,
+        media,
+        tls,
+        hosts,
+        admin,
+        origins,
+        keys,
+        audience,
+        guests,
+        run_as,
+        limits,
+        log,
+        faults,
+    })
+}
+
+fn decode_admin(admin: &mut Section<'_>, directory: &Path) -> AdminConfig {
+    let bind = admin.read("bind", one_or_many(socket_address(), 16)).or_else(Vec::new);
+    let token = admin.read("token", secret()).optional();
+    let from_file = admin.read("token_file", secret_file(directory)).optional();
+    if token.is_some() && from_file.is_some() {
+        admin.fault("token", "there is a token_file, too", "keep one of the two");
+    }
+    AdminConfig { bind, token: token.or(from_file) }
 }
 
 fn decode_media(media: &mut Section<'_>) -> MediaConfig {
@@ -265,6 +321,10 @@ fn decode_tls(tls: &mut Section<'_>, directory: &Path) -> Option<TlsConfig> {
         if let Err(error) = std::fs::File::open(&path) {
             let what = format!("{} cannot be read ({error})", path.display());
             tls.fault(key, what, "write the path of a PEM file, relative to these settings");
+        } else if key == "key"
+            && let Err(problem) = private::check_key(&path)
+        {
+            tls.fault(key, problem.what, problem.cure);
         }
         Some(path)
     };
@@ -314,6 +374,44 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
 /// A key's secret. What is wrong with it is told without it.
 fn secret() -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
     parsed(format!("a secret of {SECRET_CHARS} or more characters"), Secret::new)
+}
+
+/// The same from a file that nobody else may read.
+fn secret_file(directory: &Path) -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
+    let directory = directory.to_owned();
+    let read = move |path: &str| {
+        let path = directory.join(path);
+        let secret = private::read(&path).map_err(|problem| problem.to_string())?;
+        Secret::new(&secret).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    parsed("the path of a file that holds it, relative to these settings", read)
+}
+
+/// A key: its secret, or where that is.
+fn key(directory: &Path) -> impl settings::Shape<Value = Secret> {
+    let directory = directory.to_owned();
+    let mapping = section(move |key: &mut Section<'_>| {
+        key.read("secret_file", secret_file(&directory)).required()
+    });
+    either(secret(), mapping)
+}
+
+/// A host as clients write it into `Host`, without a port.
+fn host() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
+    parsed("a host's name without scheme and port, such as call.example.org", |text| {
+        let lower = text.to_ascii_lowercase();
+        let name = lower.strip_suffix('.').unwrap_or(&lower);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        if name.is_empty() || name.len() > 253 || !name.chars().all(allowed) {
+            return Err(format!("{text:?} is no host's name"));
+        }
+        Ok(name.to_owned())
+    })
+}
+
+/// A user, and perhaps a group.
+fn run_as() -> settings::Parsed<impl Fn(&str) -> Result<RunAs, String>> {
+    parsed("a user such as moim, user:group, or numbers such as 1000:1000", |text| text.parse())
 }
 
 /// A page's origin as browsers send it: scheme, host, and the port unless it is the scheme's own.
@@ -383,6 +481,10 @@ limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, s
   sockets: 100, connections_per_address: 6, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
   channel_subscribers: 8, message_bytes: 2KiB }
 keys: { ours: "0123456789abcdef0123456789abcdef", theirs: "0123456789abcdef0123456789abcdeg" }
+hosts: [Call.Example.org., sfu-1]
+admin: { bind: "127.0.0.1:9100", token: "0123456789abcdef0123456789abcdef" }
+audience: call.example.org
+run_as: "moim:ssl-cert"
 log: { format: json, level: "info,server=debug" }
 "#,
         )
@@ -413,6 +515,11 @@ log: { format: json, level: "info,server=debug" }
         );
         let names: Vec<&str> = config.keys.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, config.guests), (vec!["ours", "theirs"], Guests::None));
+        assert_eq!(config.hosts, ["call.example.org", "sfu-1"]);
+        assert_eq!(config.admin.bind, ["127.0.0.1:9100".parse().unwrap()]);
+        assert!(config.admin.token.is_some());
+        assert_eq!(config.audience.as_deref(), Some("call.example.org"));
+        assert_eq!(config.run_as.map(|user| user.to_string()).as_deref(), Some("moim:ssl-cert"));
         assert_eq!(config.log.format, LogFormat::Json);
         assert_eq!(config.log.level, "info,server=debug");
     }
@@ -454,6 +561,48 @@ log: { format: json, level: "info,server=debug" }
         let config = config.unwrap();
         assert_eq!(config.guests, Guests::Join);
         assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn secrets_come_from_files_that_nobody_else_may_read() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str, mode| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        write("ours", "0123456789abcdef0123456789abcdef\n", 0o600);
+        write("open", "0123456789abcdef0123456789abcdef\n", 0o644);
+        write("short", "s3cret", 0o600);
+        write("tls.pem", "x", 0o644);
+        let parse = |text: &str| {
+            let parsed = Config::parse(text, "moim.yaml", directory.path());
+            parsed.map_err(|problems| problems.to_string())
+        };
+        let files = "keys: { ours: { secret_file: ours } }\nadmin: { token_file: ours }\n";
+        let inline = "keys: { ours: 0123456789abcdef0123456789abcdef }\n\
+                      admin: { token: 0123456789abcdef0123456789abcdef }\n";
+        assert_eq!(parse(files).unwrap(), parse(inline).unwrap());
+        let told = parse(
+            "keys: { a: { secret_file: open }, b: { secret_file: short }, c: { secret_file: none }, d: {} }\n\
+             admin: { token: 0123456789abcdef0123456789abcdef, token_file: ours }\n\
+             tls: { cert: tls.pem, key: tls.pem }\nhosts: [\"https://a.b\"]\nrun_as: a b\n",
+        )
+        .unwrap_err();
+        for expected in [
+            "/open is open to everybody on this machine (mode 0644); run `chmod 600 ",
+            "/short: the secret has 6 of at least 32 characters",
+            "/none cannot be read (",
+            "keys.d.secret_file: the key is missing",
+            "admin.token: ",
+            "/tls.pem is open to everybody on this machine (mode 0644)",
+            "\"https://a.b\" is no host's name",
+            "\"a b\" is no user",
+        ] {
+            assert!(told.contains(expected), "{expected}\nis missing in\n{told}");
+        }
+        assert!(!told.contains("s3cret") && !told.contains("0123456789abcdef"), "{told}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! HTTP: the call page, sockets, metrics; TLS where configured.
 
+use crate::access::{Access, Entrance, Hidden};
 use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
 use crate::gate::{Gate, Visit, each_request};
@@ -9,7 +10,7 @@ use crate::socket::{Application, Sockets};
 use crate::{api, assets};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
@@ -18,8 +19,8 @@ use axum::{Extension, Router};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::task::JoinSet;
@@ -89,49 +90,88 @@ impl fmt::Display for HttpError {
 
 impl std::error::Error for HttpError {}
 
+/// The certificate that is shown to whoever connects from now on; none before it is read, or without TLS.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Certificate(Arc<OnceLock<RustlsConfig>>);
+
+impl Certificate {
+    /// Reads certificate and key again; connections that are there go on with the old ones.
+    ///
+    /// # Errors
+    /// The files cannot be used, or TLS would begin or end by it. The old certificate stays.
+    pub(crate) async fn replace(&self, files: Option<&TlsConfig>) -> Result<(), String> {
+        match (self.0.get(), files) {
+            (None, None) => Ok(()),
+            (Some(tls), Some(files)) => tls
+                .reload_from_pem_file(&files.cert, &files.key)
+                .await
+                .map_err(|error| HttpError::Tls { files: files.clone(), error }.to_string()),
+            _ => {
+                Err("tls cannot be switched on or off while the server runs: start it again".into())
+            }
+        }
+    }
+}
+
 /// Bound addresses, not yet served.
 #[derive(Debug)]
 pub struct Http {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, Entrance)>,
     addresses: Vec<SocketAddr>,
+    admin_addresses: Vec<SocketAddr>,
     tls: Option<TlsConfig>,
-    origins: Origins,
+    certificate: Certificate,
+    access: Access,
     places: Places,
 }
 
 impl Http {
-    /// Binds all of `http.bind`.
+    /// Binds all of `http.bind` and `admin.bind`.
     ///
     /// # Errors
     /// [`HttpError::Bind`] for the first address that cannot be bound.
     pub fn bind(config: &Config) -> Result<Self, HttpError> {
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        for &address in &config.http.bind {
+        let (mut listeners, mut addresses, mut admin_addresses) = (vec![], vec![], vec![]);
+        let public = &config.http.bind;
+        let admin_only = config.admin.bind.iter().filter(|address| !public.contains(address));
+        for &address in public.iter().chain(admin_only) {
             let bound = TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((listener.local_addr()?, listener))
             });
             let (bound, listener) = bound.map_err(|error| HttpError::Bind { address, error })?;
-            addresses.push(bound);
-            listeners.push(listener);
+            let admin = config.admin.bind.contains(&address);
+            if public.contains(&address) {
+                addresses.push(bound);
+            }
+            if admin {
+                admin_addresses.push(bound);
+            }
+            listeners.push((listener, Entrance { admin }));
         }
-        let origins = Origins {
-            listed: config.origins.clone(),
-            development_ports: config
-                .development
-                .then(|| addresses.iter().map(SocketAddr::port).collect()),
-        };
+        let access = Access::new(config, &addresses);
         let most = places::shares(config.limits.sockets, config.media.shards).http;
         // Only this machine reaches a development server: one address is everybody.
         let each = if config.development { most } else { config.limits.connections_per_address };
         let places = Places::new(most, each);
-        Ok(Self { listeners, addresses, tls: config.tls.clone(), origins, places })
+        let tls = config.tls.clone();
+        let certificate = Certificate::default();
+        Ok(Self { listeners, addresses, admin_addresses, tls, certificate, access, places })
     }
 
     /// The bound addresses, with the ports that port 0 got.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Those at which metrics and console are answered, if only some are.
+    pub fn admin_addresses(&self) -> &[SocketAddr] {
+        &self.admin_addresses
+    }
+
+    /// What can replace the certificate while this is served.
+    pub(crate) fn certificate(&self) -> Certificate {
+        self.certificate.clone()
     }
 
     /// Serves until `shutdown` is ready: then it stops accepting, closes the sockets with
@@ -148,12 +188,15 @@ impl Http {
         let tls = match self.tls {
             None => None,
             Some(files) => match RustlsConfig::from_pem_file(&files.cert, &files.key).await {
-                Ok(tls) => Some(tls),
+                Ok(tls) => {
+                    // Only here is it ever set.
+                    let _ = self.certificate.0.set(tls.clone());
+                    Some(tls)
+                }
                 Err(error) => return Err(HttpError::Tls { files, error }),
             },
         };
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        if self.origins.development_ports.is_some() {
+        if self.access.is_development() {
             tracing::info!(
                 "development mode (no --config): this machine only, pages of loopback hosts only; \
                  everything is allowed without a token"
@@ -168,15 +211,14 @@ impl Http {
             }
         }
         let gate = Gate::new(self.places, &metrics);
-        let router = router(sockets.clone(), metrics, self.origins);
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let router = router(sockets.clone(), metrics, self.access);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();
-        for (listener, address) in self.listeners.into_iter().zip(self.addresses) {
-            tracing::debug!(%address, "listening on {scheme}://{address}/");
+        for (listener, entrance) in self.listeners {
             let handle = Handle::new();
             handles.push(handle.clone());
-            let service = service.clone();
+            let router = router.clone().layer(Extension(entrance));
+            let service = router.into_make_service_with_connect_info::<SocketAddr>();
             match tls.clone() {
                 None => {
                     let server =
@@ -213,15 +255,26 @@ impl Http {
 pub(crate) struct Shared<A> {
     pub(crate) sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
-    origins: Origins,
+    pub(crate) access: Access,
+}
+
+impl<A: Application> Shared<A> {
+    /// Whether metrics and console may be seen by this request.
+    pub(crate) fn check_admin(
+        &self,
+        entrance: Entrance,
+        headers: &HeaderMap,
+    ) -> Result<(), Hidden> {
+        self.access.check_admin(entrance, headers, self.sockets.auth())
+    }
 }
 
 fn router<A: Application>(
     sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
-    origins: Origins,
+    access: Access,
 ) -> Router {
-    let shared = Arc::new(Shared { sockets, metrics, origins });
+    let shared = Arc::new(Shared { sockets, metrics, access });
     Router::new()
         .route("/", get(async || assets::index()))
         .route("/room/{name}", get(async || assets::index()))
@@ -231,32 +284,71 @@ fn router<A: Application>(
         )
         .route("/{file}", get(async |Path(file): Path<String>| assets::file(&file)))
         .route("/metrics", get(render_metrics::<A>))
-        .route("/healthz", get(health::<A>))
-        .route("/console", get(async || assets::file("console.html")))
+        .route("/console", get(console::<A>))
         .merge(api::router::<A>().route_layer(from_fn_with_state(shared.clone(), own_pages::<A>)))
         .route(wire::frame::SOCKET_PATH, any(open_socket::<A>))
+        .layer(from_fn_with_state(shared.clone(), own_names::<A>))
+        // Whoever looks whether it runs knows it by any name.
+        .route("/healthz", get(health::<A>))
         .layer(map_response(harden))
         .layer(from_fn(each_request))
         .with_state(shared)
 }
 
-async fn render_metrics<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Response {
+async fn render_metrics<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Result<Response, Hidden> {
+    shared.check_admin(entrance, &headers)?;
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    ([(CONTENT_TYPE, content_type)], shared.metrics.render()).into_response()
+    Ok(([(CONTENT_TYPE, content_type)], shared.metrics.render()).into_response())
 }
 
-async fn health<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Response {
+async fn console<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Result<Response, Hidden> {
+    shared.check_admin(entrance, &headers)?;
+    Ok(assets::file("console.html"))
+}
+
+/// A word for everybody; which threads are late is for those who may see metrics.
+async fn health<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    Extension(entrance): Extension<Entrance>,
+    headers: HeaderMap,
+) -> Response {
     let late = shared.metrics.health.late();
     if !late.is_empty() {
         let tell = |(name, silent): &(String, std::time::Duration)| {
             format!("{name} has not come round for {} s\n", silent.as_secs())
         };
-        let text: String = late.iter().map(tell).collect();
+        let text = match shared.check_admin(entrance, &headers) {
+            Ok(()) => late.iter().map(tell).collect(),
+            Err(_) => "late\n".to_owned(),
+        };
         (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
     } else if shared.sockets.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
     } else {
         "ok\n".into_response()
+    }
+}
+
+/// Nothing is answered to names that are not this server's.
+async fn own_names<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match shared.access.check_host(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(why) => {
+            shared.metrics.dropped("http", "host");
+            api::Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", why).into_response()
+        }
     }
 }
 
@@ -266,9 +358,7 @@ async fn own_pages<A: Application>(
     request: Request,
     next: Next,
 ) -> Response {
-    let headers = request.headers();
-    let checked = shared.origins.check(headers).and_then(|()| shared.origins.check_host(headers));
-    match checked {
+    match shared.access.origins.check(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(why) => {
             shared.metrics.dropped("http", "origin");
@@ -284,7 +374,7 @@ async fn open_socket<A: Application>(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if let Err(why) = shared.origins.check(&headers) {
+    if let Err(why) = shared.access.origins.check(&headers) {
         shared.metrics.dropped("http", "origin");
         tracing::warn!(%remote, origin = ?headers.get(ORIGIN), "socket refused: {why}");
         return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
@@ -305,73 +395,6 @@ async fn open_socket<A: Application>(
             visit.is_socket();
             sockets.run(place, stream, remote, visit)
         })
-}
-
-/// Whose pages may open sockets. A page of another site could otherwise act here in the name of
-/// whoever looks at it. Clients that are no browsers send no `Origin`.
-#[derive(Debug, Clone)]
-struct Origins {
-    listed: Vec<String>,
-    /// In development mode: the ports of our own pages.
-    development_ports: Option<Vec<u16>>,
-}
-
-impl Origins {
-    fn check(&self, headers: &HeaderMap) -> Result<(), &'static str> {
-        let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
-        if self.listed.contains(&origin) {
-            return Ok(());
-        }
-        let Some((scheme, authority)) = origin.split_once("://") else {
-            return Err("this Origin is no page's address");
-        };
-        match &self.development_ports {
-            Some(ports) => {
-                let (host, port) = split_port(scheme, authority);
-                if is_loopback(host) && port.is_some_and(|port| ports.contains(&port)) {
-                    return Ok(());
-                }
-                Err("in development mode only this server's own pages on loopback hosts may open \
-                     sockets: start it with --config and list others under `origins`")
-            }
-            None => {
-                let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-                let same = host.is_some_and(|host| {
-                    let host = host.to_ascii_lowercase();
-                    split_port(scheme, &host) == split_port(scheme, authority)
-                });
-                if same {
-                    return Ok(());
-                }
-                Err("pages of this Origin may not open sockets: list it under `origins`")
-            }
-        }
-    }
-
-    /// In development mode anybody may do anything, so no name but this machine's own is answered
-    /// to: a page of another site can have its name lead here, and then needs no `Origin`.
-    fn check_host(&self, headers: &HeaderMap) -> Result<(), &'static str> {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let (host, _) = split_port("http", host);
-        if self.development_ports.is_none() || is_loopback(&host.to_ascii_lowercase()) {
-            return Ok(());
-        }
-        Err("in development mode the API is reached by localhost, 127.0.0.1 or [::1] only")
-    }
-}
-
-fn split_port<'a>(scheme: &str, authority: &'a str) -> (&'a str, Option<u16>) {
-    match authority.rsplit_once(':') {
-        // The last colon of `[::1]` is none before a port.
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-        _ => (authority, Some(if scheme == "https" { 443 } else { 80 })),
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Headers that every answer carries: pages load and reach nothing but this server, are in no
@@ -399,59 +422,4 @@ async fn harden(mut response: Response) -> Response {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(origins: &Origins, origin: &str, host: &str) -> bool {
-        let mut headers = HeaderMap::new();
-        if !origin.is_empty() {
-            headers.insert(ORIGIN, origin.parse().unwrap());
-        }
-        headers.insert(HOST, host.parse().unwrap());
-        origins.check(&headers).is_ok()
-    }
-
-    #[test]
-    fn development_takes_loopback_pages_on_our_port() {
-        let origins = Origins { listed: Vec::new(), development_ports: Some(vec![7880]) };
-        for origin in [
-            "",
-            "http://localhost:7880",
-            "http://127.0.0.1:7880",
-            "http://[::1]:7880",
-            "HTTP://LOCALHOST:7880",
-        ] {
-            assert!(check(&origins, origin, "127.0.0.1:7880"), "{origin}");
-        }
-        for origin in [
-            "http://localhost:7881",
-            "http://localhost",
-            "http://evil.example:7880",
-            "http://localhost.evil.example:7880",
-            "http://127.0.0.1.evil.example:7880",
-            "null",
-            "http://localhost:7880@evil.example",
-        ] {
-            // A rebound name makes Host and Origin the same: in development that is no pass.
-            assert!(!check(&origins, origin, "evil.example:7880"), "{origin}");
-        }
-    }
-
-    #[test]
-    fn with_settings_the_own_host_and_listed_origins_are_taken() {
-        let listed = vec!["https://call.example.org".to_owned()];
-        let origins = Origins { listed, development_ports: None };
-        assert!(check(&origins, "https://call.example.org", "sfu.example.org"));
-        assert!(check(&origins, "https://sfu.example.org", "sfu.example.org"));
-        assert!(check(&origins, "https://sfu.example.org", "SFU.example.org:443"));
-        assert!(check(&origins, "http://[2001:db8::1]:80", "[2001:db8::1]"));
-        assert!(check(&origins, "", "sfu.example.org"));
-        assert!(!check(&origins, "http://sfu.example.org", "sfu.example.org:443"));
-        assert!(!check(&origins, "https://other.example.org", "sfu.example.org"));
-        assert!(!check(&origins, "https://call.example.org.evil", "sfu.example.org"));
-        assert!(!check(&origins, "null", "null"));
-    }
 }

@@ -5,6 +5,7 @@
 //! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do;
 //! `places` bounds connections, `gate` is where HTTP's come in.
 
+mod access;
 mod api;
 mod assets;
 pub mod auth;
@@ -20,7 +21,9 @@ mod media;
 pub mod metrics;
 mod mix;
 mod places;
+pub mod private;
 mod relay;
+mod reload;
 mod rooms;
 pub mod serve;
 pub mod socket;

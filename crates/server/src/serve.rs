@@ -11,7 +11,9 @@ use crate::media::{Beside, MediaThread, Upward};
 use crate::metrics::Metrics;
 use crate::mix;
 use crate::places::{self, Places};
+use crate::private;
 use crate::relay;
+use crate::reload;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
 use net::stream::Listener;
@@ -81,6 +83,18 @@ pub fn run(config: &Config) -> Result<(), ServeError> {
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;
     let ports = bind_media(config)?;
+    // While there is one thread, and before anything is read from the network.
+    match &config.run_as {
+        Some(user) => {
+            user.take_on().map_err(ServeError::Settings)?;
+            tracing::info!(%user, "ports are bound: the process is another user now");
+        }
+        None if private::is_root() && !config.development => tracing::warn!(
+            "the server runs as root, so a fault in it is a fault of the whole machine: start it as another user \
+             (deploy/moim.service), or name one under run_as"
+        ),
+        None => {}
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("signaling")
         .enable_all()
@@ -237,17 +251,18 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         shards.push(ShardHandle { media, mix, control });
     }
     drop(inputs);
-    let keys = config.keys.iter().map(|(name, secret)| (name.as_str(), secret));
-    let auth = Arc::new(Auth::new(keys, config.guests));
+    let auth = Arc::new(Auth::from_config(config));
     let together = config.media.keep_together;
     let rooms = Rooms::new(shards.clone(), together, config.limits, auth.clone(), metrics.clone());
     let rooms = Arc::new(rooms);
     let mut inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);
-    let sockets = Sockets::new(rooms.clone(), options, auth, metrics.clone());
+    let sockets = Sockets::new(rooms.clone(), options, auth.clone(), metrics.clone());
     // Before anybody can know that it runs: a signal that comes early must not kill it.
     let signals = Signals::take()?;
-    announce(config, http.addresses());
+    let hangup = config.file.clone().map(|file| reload::on_hangup(file, auth, http.certificate()));
+    let hangup = hangup.transpose()?.map(tokio::spawn);
+    announce(config, &http);
     let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
     if let Some((stall, every)) = config.faults.stalled_signaling {
         faults::stall(stall, every);
@@ -273,6 +288,9 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     }
     inbox.abort();
     watchdog.abort();
+    if let Some(hangup) = hangup {
+        hangup.abort();
+    }
     drop((shards, rooms));
     let joined = tokio::task::spawn_blocking(move || {
         threads.into_iter().all(|thread| thread.join().is_ok())
@@ -325,10 +343,21 @@ async fn count_missed_ticks(metrics: Arc<Metrics>) {
     }
 }
 
-fn announce(config: &Config, addresses: &[SocketAddr]) {
+fn announce(config: &Config, http: &Http) {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    for address in addresses {
+    for address in http.addresses() {
         tracing::info!("open {scheme}://{address}/ in a browser");
+    }
+    let admin = http.admin_addresses();
+    for address in admin {
+        tracing::info!("metrics and console are at {scheme}://{address}/");
+    }
+    let is_open = config.admin.token.is_none();
+    if is_open && admin.iter().any(|address| !address.ip().is_loopback()) {
+        tracing::warn!(
+            "whoever reaches admin.bind sees metrics and console: bind a loopback or private address, or set \
+             admin.token"
+        );
     }
 }
 

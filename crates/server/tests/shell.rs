@@ -156,7 +156,8 @@ impl Running {
     /// GET: status line, headers, body.
     async fn get(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         soon("the answer", stream.read_to_string(&mut answer)).await.unwrap();

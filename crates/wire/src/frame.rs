@@ -31,6 +31,8 @@ pub mod close {
     pub const SLOW_CONSUMER: u16 = 4101;
     /// The server is ending; reconnect elsewhere or later.
     pub const DRAINING: u16 = 4102;
+    /// The token that the client came in with was revoked.
+    pub const REVOKED: u16 = 4104;
 }
 
 /// A packet that asks or tells: with `cid` an invoke that wants an answer, without it a transmit.

@@ -60,13 +60,21 @@ window.moim = {
   },
 };
 
+const TOKEN_IN_QUERY =
+  "This link carries its token where servers log it (?token=), so it is not used. " +
+  "Ask whoever invited you for a link with #token= in its place.";
+
 function report(message: string): void {
   lastError = message;
   notices.error(message);
 }
 
 async function main(): Promise<void> {
-  const options = parseOptions(location.pathname, location.search);
+  const options = parseOptions(location.pathname, location.search, location.hash);
+  if (options.tokenInQuery) {
+    report(TOKEN_IN_QUERY);
+    history.replaceState(null, "", location.pathname + withoutToken(location.search) + location.hash);
+  }
   const name = options.name ?? memory.get("name");
   if (options.room !== null && options.join && name !== null) {
     const kind = kindOf(options);
@@ -76,7 +84,7 @@ async function main(): Promise<void> {
   }
   const choice = await showLobby(app, options, report);
   const path = `/room/${encodeURIComponent(choice.room)}`;
-  if (location.pathname !== path) history.pushState(null, "", path + withKind(choice));
+  if (location.pathname !== path) history.pushState(null, "", path + withKind(choice) + location.hash);
   await enter(choice, options);
 }
 
@@ -126,6 +134,14 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
   app.replaceChildren(message(...explainEnd(reason, choice.room), "Join again"));
 }
 
+/** The query as it was, but for a token. */
+function withoutToken(search: string): string {
+  const query = new URLSearchParams(search);
+  query.delete("token");
+  const text = query.toString();
+  return text === "" ? "" : `?${text}`;
+}
+
 /** The address of a room that was just chosen keeps its kind, so that a reload asks for the same. */
 function withKind({ kind }: Choice): string {
   const query = new URLSearchParams(location.search);
@@ -164,4 +180,6 @@ function message(title: string, text: string, again?: string, asItIs = false): H
 }
 
 window.addEventListener("popstate", () => location.reload());
+// Another link into this page's own tab, with another token.
+window.addEventListener("hashchange", () => location.reload());
 void main();

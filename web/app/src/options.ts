@@ -23,7 +23,10 @@ export interface PageOptions {
   microphone: boolean | null;
   camera: boolean | null;
   cameraSize: CameraOptions;
+  /** Of the fragment (`#token=`): browsers send it to nobody, so it stands in no log. */
   token: string | null;
+  /** A token came in the query, where servers and proxies log it; it is not used. */
+  tokenInQuery: boolean;
 }
 
 const SIZES: Record<string, CameraOptions> = {
@@ -33,8 +36,8 @@ const SIZES: Record<string, CameraOptions> = {
   "720p": { width: 1280, height: 720 },
 };
 
-/** Reads path and query; what is unknown or wrong counts as left out. */
-export function parseOptions(path: string, query: string): PageOptions {
+/** Reads path, query and fragment; what is unknown or wrong counts as left out. */
+export function parseOptions(path: string, query: string, fragment = ""): PageOptions {
   const params = new URLSearchParams(query);
   const among = <T extends string>(key: string, ...words: T[]): T | null => {
     const value = params.get(key);
@@ -56,7 +59,8 @@ export function parseOptions(path: string, query: string): PageOptions {
     microphone: params.has("mic") ? params.get("mic") !== "0" : null,
     camera: size === null ? null : size !== "0" && size !== "off",
     cameraSize: SIZES[size ?? "360p"] ?? SIZES["360p"]!,
-    token: params.get("token"),
+    token: new URLSearchParams(fragment.replace(/^#/, "")).get("token") || null,
+    tokenInQuery: params.has("token"),
   };
 }
 

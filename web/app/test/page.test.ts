@@ -25,7 +25,17 @@ describe("parseOptions", () => {
       camera: true,
       cameraSize: { width: 1280, height: 720 },
       token: null,
+      tokenInQuery: false,
     });
+  });
+
+  it("takes a token from the fragment alone, which stands in no log", () => {
+    const read = (query: string, fragment?: string) => parseOptions("/room/garden", query, fragment);
+    expect(read("?name=Ada", "#token=a.b-c.d_e")).toMatchObject({ token: "a.b-c.d_e", tokenInQuery: false });
+    expect(read("?token=a.b.c")).toMatchObject({ token: null, tokenInQuery: true });
+    expect(read("?token=a.b.c", "#token=d.e.f")).toMatchObject({ token: "d.e.f", tokenInQuery: true });
+    expect(read("", "#token=")).toMatchObject({ token: null, tokenInQuery: false });
+    expect(read("", "#chat")).toMatchObject({ token: null, tokenInQuery: false });
   });
 
   it("takes what is wrong as left out", () => {

@@ -32,7 +32,10 @@ const form = el(
   { class: "card", hidden: true },
   el("h2", { textContent: "This server wants a token" }),
   reason,
-  el("label", { for: "token", textContent: "Token (a JWT with the grant roomAdmin or roomList)" }),
+  el("label", {
+    for: "token",
+    textContent: "Token (admin.token of the settings, or a JWT with the grant roomAdmin or roomList)",
+  }),
   field,
   el("button", { type: "submit", textContent: "Show the rooms" }),
 );

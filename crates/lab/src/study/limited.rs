@@ -110,7 +110,7 @@ impl Limited {
     fn serve(&mut self, exe: &Path, cpu: usize, dir: &Path, group: u32) -> Result<(), String> {
         let config = dir.join("limited.yaml");
         let text = format!(
-            "http: {{ bind: \"{FAR}:{PORT}\" }}\nmedia: {{ bind: [{FAR}] }}\nguests: all\n\
+            "http: {{ bind: \"{FAR}:{PORT}\" }}\nadmin: {{ bind: \"{FAR}:{PORT}\" }}\nmedia: {{ bind: [{FAR}] }}\nguests: all\n\
              limits: {{ participants_per_room: 500, connections_per_address: 4096 }}\n"
         );
         let written =

@@ -6,6 +6,7 @@ use super::notices::{
     media_kind, participant_id, participant_info, person_key, track_id, track_key,
 };
 use super::{Cell, Member, Rooms, Seat, State, locked};
+use crate::auth::{Grants, TokenError};
 use crate::lane;
 use crate::socket::{Application, RoomRow, Socket};
 use engine::room::{Effects, Person, Published, Refusal};
@@ -96,6 +97,7 @@ impl Application for Rooms {
 
     fn closed(&self, socket: &Arc<Socket>) {
         self.budgets.forget(socket.id());
+        self.passing.forget(socket.id());
         let Ok(seat) = seat(socket) else { return };
         let mut state = locked(&seat.cell.state);
         if let Some(member) = state.members.get_mut(&seat.person)
@@ -106,6 +108,10 @@ impl Application for Rooms {
             let (room, participant) = (&seat.cell.id, participant_id(seat.person));
             tracing::info!(room, participant, "socket lost; the participant stays a while");
         }
+    }
+
+    fn end_revoked(&self, is_revoked: &dyn Fn(&Grants) -> bool) -> usize {
+        self.put_out(is_revoked)
     }
 
     fn rooms(&self) -> Vec<RoomRow> {
@@ -270,6 +276,10 @@ impl Rooms {
             let mut state = locked(&cell.state);
             if state.ended {
                 continue; // The last one left this moment: it is out of the table, or will be.
+            }
+            if self.auth.is_revoked(&grants) {
+                // Now, and under the room's lock: a revocation looks for seats there.
+                return Err(TokenError::Revoked.into());
             }
             let subject = Subject::new(grants.identity.as_deref(), join.session.as_deref());
             if state.decisions.is_removed(subject.as_ref()) {

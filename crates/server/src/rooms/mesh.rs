@@ -57,13 +57,15 @@ impl Rooms {
     pub(super) fn peer_offer(&self, socket: &Arc<Socket>, offer: PeerDescription) -> Answered {
         let PeerDescription { to, sdp, tracks } = offer;
         self.check_sdp(&sdp)?;
-        self.pass_on(socket, &to, |from| Event::PeerOffer { from, sdp, tracks })
+        let bytes = sdp.len();
+        self.pass_on(socket, &to, bytes, |from| Event::PeerOffer { from, sdp, tracks })
     }
 
     pub(super) fn peer_answer(&self, socket: &Arc<Socket>, answer: PeerDescription) -> Answered {
         let PeerDescription { to, sdp, tracks } = answer;
         self.check_sdp(&sdp)?;
-        self.pass_on(socket, &to, |from| Event::PeerAnswer { from, sdp, tracks })
+        let bytes = sdp.len();
+        self.pass_on(socket, &to, bytes, |from| Event::PeerAnswer { from, sdp, tracks })
     }
 
     pub(super) fn peer_candidate(
@@ -76,7 +78,8 @@ impl Rooms {
             let text = format!("a candidate has at most {CANDIDATE_BYTES} bytes");
             return Err(RoomError::new(ErrorCode::BadRequest, text));
         }
-        self.pass_on(socket, &to, |from| Event::PeerCandidate { from, candidate, mid })
+        let bytes = candidate.len();
+        self.pass_on(socket, &to, bytes, |from| Event::PeerCandidate { from, candidate, mid })
     }
 
     fn check_sdp(&self, sdp: &str) -> Result<(), RoomError> {
@@ -88,11 +91,13 @@ impl Rooms {
         Err(RoomError::new(ErrorCode::BadSdp, text))
     }
 
-    /// Tells another member something that comes from this one.
+    /// Tells another member something that comes from this one, `bytes` long. Who passes on too much is refused, and
+    /// so is what a member who reads slowly has no room for: nobody is closed for what others send them.
     fn pass_on(
         &self,
         socket: &Arc<Socket>,
         to: &str,
+        bytes: usize,
         event: impl FnOnce(String) -> Event,
     ) -> Answered {
         let seat = seat(socket)?;
@@ -113,7 +118,12 @@ impl Rooms {
             let text = format!("{:?} is not in this room any more", shorten(to));
             return Err(RoomError::new(ErrorCode::UnknownParticipant, text));
         };
-        cell.tell_one(&state, other, event(participant_id(seat.person)));
+        self.passing.take(socket.id(), bytes)?;
+        if !cell.pass_on(&state, other, event(participant_id(seat.person))) {
+            let text =
+                "too much waits for this participant, who reads slowly: send it again in a second";
+            return Err(RoomError::new(ErrorCode::TooFast, text));
+        }
         Ok(None)
     }
 }

@@ -79,6 +79,7 @@ pub(crate) struct Rooms {
     limits: Limits,
     metrics: Arc<Metrics>,
     budgets: offers::Budgets,
+    passing: offers::Passing,
     next_key: AtomicU64,
     draining: AtomicBool,
 }
@@ -181,6 +182,7 @@ impl Rooms {
             limits,
             metrics,
             budgets: offers::Budgets::default(),
+            passing: offers::Passing::default(),
             next_key: AtomicU64::new(1),
             draining: AtomicBool::new(false),
         }

@@ -4,11 +4,13 @@
 use super::calls::{Answered, seat};
 use super::decisions::Subject;
 use super::notices::person_key;
-use super::{Rooms, Seat, State, locked};
-use crate::socket::Socket;
+use super::{Cell, Rooms, Seat, State, locked};
+use crate::auth::Grants;
+use crate::socket::{REVOKED, Socket};
 use engine::room::Effects;
 use std::sync::Arc;
 use wire::event::LeaveReason;
+use wire::frame::close;
 use wire::room::{Limit, Lock, Remove};
 use wire::{ErrorCode, Event, RoomError};
 
@@ -55,6 +57,31 @@ impl Rooms {
         drop(state);
         self.leave(&seat.cell, gone, LeaveReason::Removed);
         Ok(None)
+    }
+
+    /// Puts everybody out whose token is revoked, from all rooms; tells how many that were.
+    pub(super) fn put_out(&self, is_revoked: &dyn Fn(&Grants) -> bool) -> usize {
+        let cells: Vec<Arc<Cell>> = locked(&self.table).by_id.values().cloned().collect();
+        let mut count = 0;
+        for cell in cells {
+            let state = locked(&cell.state);
+            let mut gone = Vec::new();
+            for (person, member) in &state.members {
+                if is_revoked(&member.grants) {
+                    cell.tell_one(&state, *person, Event::RoomEnded { reason: REVOKED.to_owned() });
+                    gone.push((*person, member.socket.clone()));
+                }
+            }
+            drop(state);
+            count += gone.len();
+            for (person, socket) in gone {
+                self.leave(&cell, person, LeaveReason::Removed);
+                if let Some(socket) = socket {
+                    socket.close(close::REVOKED, REVOKED);
+                }
+            }
+        }
+        count
     }
 
     /// Lets nobody new in, or again somebody.

@@ -144,6 +144,18 @@ impl Cell {
         }
     }
 
+    /// Sends an event of another participant, unless too much waits for the receiver already; false then.
+    pub(super) fn pass_on(&self, state: &State, person: PersonKey, event: Event) -> bool {
+        let publication = self.unnumbered(state, event);
+        let member = state.members.get(&person);
+        let Some(socket) = member.and_then(|member| member.socket.as_ref()) else { return true };
+        let fits = socket.has_room_for(&publication);
+        if fits {
+            socket.deliver(&publication);
+        }
+        fits
+    }
+
     /// Which of a participant's own pictures rest, for who resumed.
     pub(super) fn tell_paused(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };

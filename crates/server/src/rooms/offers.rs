@@ -1,5 +1,6 @@
 //! How much SDP a socket may have negotiated: answering an offer costs a shard's control thread a time that
-//! grows with its length, and there is one for all of a shard's participants.
+//! grows with its length, and there is one for all of a shard's participants. And how much of it a member of a mesh
+//! may have passed on to others.
 
 use super::locked;
 use crate::config::Limits;
@@ -17,11 +18,35 @@ const BYTES_A_SECOND: u32 = 160 << 10;
 /// An offer counts as this many bytes at least: the transport that a first one makes has its cost too.
 const LEAST_BYTES: u32 = 16 << 10;
 
+/// Bytes that a member of a mesh may have passed on at once: offers and candidates for all others, when it comes in or
+/// its network changes. Less than half of an outbox, which is what [`Socket::has_room_for`](crate::socket::Socket) gives
+/// them together.
+const PASSED_AT_ONCE: u32 = 384 << 10;
+/// Bytes a second of them in the long run.
+const PASSED_A_SECOND: u32 = 32 << 10;
+/// What is passed on counts as this many bytes at least.
+const PASSED_LEAST: u32 = 512;
+
 /// What each socket has left. It stays with the socket, so that nobody gains by leaving and joining again.
 #[derive(Debug, Default)]
-pub(super) struct Budgets {
-    by_socket: Mutex<HashMap<u64, Bucket>>,
+struct Shares(Mutex<HashMap<u64, Bucket>>);
+
+impl Shares {
+    fn take(&self, socket: u64, bytes: u32, at_once: u32, a_second: u32) -> bool {
+        let now = Instant::now();
+        let mut by_socket = locked(&self.0);
+        let bucket = by_socket.entry(socket).or_insert_with(|| Bucket::new(at_once, a_second, now));
+        bucket.take(bytes, now)
+    }
+
+    fn forget(&self, socket: u64) {
+        locked(&self.0).remove(&socket);
+    }
 }
+
+/// Offers to the server.
+#[derive(Debug, Default)]
+pub(super) struct Budgets(Shares);
 
 impl Budgets {
     /// Takes an offer's share, after a look at its size that costs next to nothing.
@@ -30,12 +55,8 @@ impl Budgets {
     /// It is too long, has more lines than anybody may have, or comes too soon.
     pub(super) fn take(&self, socket: u64, sdp: &str, limits: &Limits) -> Result<(), RoomError> {
         check_size(sdp, limits)?;
-        let now = Instant::now();
-        let mut by_socket = locked(&self.by_socket);
-        let bucket = by_socket
-            .entry(socket)
-            .or_insert_with(|| Bucket::new(BYTES_AT_ONCE, BYTES_A_SECOND, now));
-        if bucket.take((sdp.len() as u32).max(LEAST_BYTES), now) {
+        let bytes = (sdp.len() as u32).max(LEAST_BYTES);
+        if self.0.take(socket, bytes, BYTES_AT_ONCE, BYTES_A_SECOND) {
             return Ok(());
         }
         let text = "too many offers in a short time: offer again in a second";
@@ -44,7 +65,32 @@ impl Budgets {
 
     /// A socket is gone.
     pub(super) fn forget(&self, socket: u64) {
-        locked(&self.by_socket).remove(&socket);
+        self.0.forget(socket);
+    }
+}
+
+/// Descriptions and candidates that members of a mesh have passed on.
+#[derive(Debug, Default)]
+pub(super) struct Passing(Shares);
+
+impl Passing {
+    /// Takes the share of one.
+    ///
+    /// # Errors
+    /// It comes too soon after others.
+    pub(super) fn take(&self, socket: u64, bytes: usize) -> Result<(), RoomError> {
+        let bytes = (bytes as u32).max(PASSED_LEAST);
+        if self.0.take(socket, bytes, PASSED_AT_ONCE, PASSED_A_SECOND) {
+            return Ok(());
+        }
+        let text =
+            "too many descriptions and candidates in a short time: send this one again in a second";
+        Err(RoomError::new(ErrorCode::TooFast, text))
+    }
+
+    /// A socket is gone.
+    pub(super) fn forget(&self, socket: u64) {
+        self.0.forget(socket);
     }
 }
 
@@ -107,5 +153,20 @@ mod tests {
         let pool =
             (1..=10).all(|step| budgets.take(4, &"x".repeat(step * 8 * 1024), &limits).is_ok());
         assert!(pool);
+    }
+
+    #[test]
+    fn a_member_of_a_mesh_passes_on_what_a_call_needs_and_no_flood() {
+        let passing = Passing::default();
+        // 31 others: an offer of 8 kB and ten candidates for each.
+        for _ in 0..31 {
+            assert_eq!(code(passing.take(1, 8 << 10)), None);
+        }
+        assert!((0..200).all(|_| passing.take(1, 200).is_ok()));
+        let flood = (0..100).filter(|_| passing.take(2, 100_000).is_ok()).count();
+        assert_eq!(flood, 3);
+        assert_eq!(code(passing.take(2, 100_000)), Some(ErrorCode::TooFast));
+        passing.forget(2);
+        assert_eq!(code(passing.take(2, 100_000)), None);
     }
 }

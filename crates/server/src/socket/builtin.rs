@@ -186,6 +186,11 @@ impl Socket {
     pub(super) fn authenticate(&self, token: &str) -> Result<(), TokenError> {
         let grants = self.shared.auth.verify(token)?;
         self.set_grants(Some(grants));
+        // A revocation looks for sockets that have the token: this one has it only now.
+        if self.grants().is_some_and(|grants| self.shared.auth.is_revoked(&grants)) {
+            self.deauthenticate();
+            return Err(TokenError::Revoked);
+        }
         Ok(())
     }
 

@@ -55,6 +55,9 @@ pub const CLOSE_TOO_FAST: u16 = 4103;
 /// Where what sockets discard is counted: `moim_dropped_total{where="signaling"}`.
 const PLACE: &str = "signaling";
 
+/// Why a socket or a seat ends whose token was revoked.
+pub(crate) const REVOKED: &str = "the token was revoked";
+
 /// What the sockets are for.
 pub trait Application: Send + Sync + 'static {
     /// An invoke or a transmit of a client (the answer of a transmit goes nowhere). The calls of
@@ -73,6 +76,11 @@ pub trait Application: Send + Sync + 'static {
 
     /// May this socket subscribe to the channel of a room (`room:…`)?
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool;
+
+    /// Ends what was begun with tokens that are revoked; tells how many seats in rooms that were.
+    fn end_revoked(&self, _is_revoked: &dyn Fn(&Grants) -> bool) -> usize {
+        0
+    }
 
     /// The rooms with their people, by id, for the HTTP API.
     fn rooms(&self) -> Vec<RoomRow> {
@@ -235,6 +243,21 @@ impl<A: Application> Sockets<A> {
         socket.kick_out(channel, message)
     }
 
+    /// Closes what came in with a token that is revoked by now: sockets, and seats in rooms. Tells how many of each.
+    pub fn end_revoked(&self) -> (usize, usize) {
+        let is_revoked = |grants: &Grants| self.shared.auth.is_revoked(grants);
+        let all: Vec<Arc<Socket>> = self.table().values().cloned().collect();
+        let with_token =
+            |socket: &&Arc<Socket>| socket.grants().is_some_and(|own| is_revoked(&own));
+        let sockets: Vec<&Arc<Socket>> = all.iter().filter(with_token).collect();
+        // Seats first: their people are told why before their sockets close.
+        let seats = self.application.end_revoked(&is_revoked);
+        for socket in &sockets {
+            socket.close(close::REVOKED, REVOKED);
+        }
+        (sockets.len(), seats)
+    }
+
     fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Socket>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -376,6 +399,12 @@ impl Socket {
         self.send(publication.0.clone())
     }
 
+    /// Whether half of its outbox is free for this: what other clients have passed on to it must not be what closes
+    /// it.
+    pub(crate) fn has_room_for(&self, publication: &Publication) -> bool {
+        self.outbox.is_half_free_with(publication.0.len())
+    }
+
     /// Closes the socket once what waits is written. The first reason stands.
     pub fn close(&self, code: u16, reason: impl Into<Cow<'static, str>>) {
         self.outbox.close(code, reason);
@@ -437,7 +466,7 @@ impl Socket {
 
 /// 20 characters. The standard library's hasher keys are from the system's random source: good
 /// for names that must not collide, not for secrets.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut id = String::with_capacity(20);
     for part in 0..2u8 {

@@ -88,6 +88,11 @@ impl Outbox {
         Pushed::Queued
     }
 
+    /// Whether at most half of the bound is used with a further frame of so many bytes.
+    pub fn is_half_free_with(&self, bytes: usize) -> bool {
+        self.lock().bytes + bytes + FRAME_OVERHEAD <= self.bound_bytes / 2
+    }
+
     /// Closes once what is queued is written. The first reason stands.
     pub fn close(&self, code: u16, reason: impl Into<Cow<'static, str>>) {
         let mut state = self.lock();
@@ -165,6 +170,21 @@ mod tests {
         let batch = outbox.take().await;
         assert!(batch.frames.is_empty());
         assert_eq!(batch.close.unwrap().code, close::SLOW_CONSUMER);
+    }
+
+    #[tokio::test]
+    async fn what_others_pass_on_has_half_of_it() {
+        let outbox = Outbox::new(4 * (36 + FRAME_OVERHEAD));
+        assert!(!outbox.is_half_free_with(2 * 100 + 1));
+        assert!(outbox.is_half_free_with(36));
+        outbox.push(frame(36));
+        assert!(outbox.is_half_free_with(36));
+        outbox.push(frame(36));
+        assert!(!outbox.is_half_free_with(0));
+        let batch = outbox.take().await;
+        assert!(!outbox.is_half_free_with(0), "not yet written");
+        outbox.written(batch.bytes);
+        assert!(outbox.is_half_free_with(36));
     }
 
     #[tokio::test]
