@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -53,8 +53,11 @@ study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 evidence-truth: build ## delay, loss and jitter as read against what the lab's link did
 	@scripts/evidence-truth.sh
 
-evidence-bottleneck: build ## eight ways to break a server: does the lab name each? (28 min, goes on where it stopped)
+evidence-bottleneck: build ## ten causes of a bad run: does the lab name each? (33 min, goes on where it stopped)
 	@scripts/evidence-bottleneck.sh
+
+evidence-verdicts: build ## a crowd that is too much for the lab, a slow link: who is named? (5 min, goes on where it stopped)
+	@scripts/evidence-verdicts.sh
 
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh

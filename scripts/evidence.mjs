@@ -25,7 +25,7 @@ export async function load(scenario, { wrap = [], flags = [] } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "moim-evidence-"));
   const file = join(dir, "scenario.yaml");
   writeFileSync(file, scenario);
-  const line = [...wrap, binary, "load", file, "--runs", join(dir, "runs")];
+  const line = [...wrap, BINARY, "load", file, "--runs", join(dir, "runs")];
   const child = spawn(line[0], [...line.slice(1), ...flags], {
     stdio: ["ignore", "ignore", "inherit"],
   });

@@ -1,13 +1,17 @@
 //! Watches server and generator: CPU by thread, memory, traffic, drops, and how late timers fire.
 
+mod probe;
+
 use crate::http;
 use crate::kernel;
 use crate::proc;
 use crate::record::{GeneratorUsage, KernelUsage, MachineRecord, ServerUsage};
 use crate::scenario::{LinkLimit, Url};
 use hdrhistogram::Histogram;
+pub use probe::PROBE_LATE;
+use probe::{Inputs, Probe};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -20,10 +24,6 @@ const MAX_LAG_US: u64 = 60_000_000;
 const ADMIN_TOKEN: &str = "MOIM_ADMIN_TOKEN";
 /// The server has so long to tell its metrics.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the server is asked for a small page, and from when on the answer is late.
-const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// See [`ServerUsage::probes`].
-pub const PROBE_LATE: Duration = Duration::from_millis(250);
 
 /// What a server's metrics say so far; null where it has no such series.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -183,57 +183,6 @@ impl Drop for TimerLag {
     }
 }
 
-/// Asks the server for a small page some times a second and counts what came late.
-#[derive(Debug)]
-struct Probe {
-    counts: Arc<ProbeCounts>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-#[derive(Debug, Default)]
-struct ProbeCounts {
-    made: AtomicU64,
-    late: AtomicU64,
-}
-
-impl Probe {
-    fn start(url: Url) -> Self {
-        let counts = Arc::new(ProbeCounts::default());
-        let shared = Arc::clone(&counts);
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(PROBE_EVERY);
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-            // In the background: a request that hangs must not hold the next one up.
-            let mut running = tokio::task::JoinSet::new();
-            loop {
-                ticks.tick().await;
-                while running.try_join_next().is_some() {}
-                let (url, counts) = (url.clone(), Arc::clone(&shared));
-                running.spawn(async move {
-                    let begin = Instant::now();
-                    let _ = http::get(&url, "/healthz", METRICS_TIMEOUT).await;
-                    counts.made.fetch_add(1, Ordering::Relaxed);
-                    if begin.elapsed() > PROBE_LATE {
-                        counts.late.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-        });
-        Self { counts, task }
-    }
-
-    /// Requests that ended since the last call: all, late ones.
-    fn take(&self) -> (u64, u64) {
-        (self.counts.made.swap(0, Ordering::Relaxed), self.counts.late.swap(0, Ordering::Relaxed))
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Watches one server and this process.
 #[derive(Debug)]
 pub struct Monitor {
@@ -246,6 +195,7 @@ pub struct Monitor {
     browser_pid: Option<u32>,
     link_limit: LinkLimit,
     timer: TimerLag,
+    inputs: Inputs,
     probe: Probe,
     at: Instant,
     /// What its metrics said, and when.
@@ -270,8 +220,10 @@ impl Monitor {
         server_pid: Option<u32>,
         browser_pid: Option<u32>,
     ) -> std::io::Result<Self> {
+        let inputs = Inputs::start();
         let mut monitor = Self {
-            probe: Probe::start(url.clone()),
+            probe: Probe::start(url.clone(), &inputs),
+            inputs,
             url,
             token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
             server: server_pid.map(kernel::Watch::start),
@@ -300,7 +252,8 @@ impl Monitor {
         let token = self.token.as_deref();
         let text = http::get_with(&self.url, "/metrics", token, METRICS_TIMEOUT).await.ok();
         let counters = text.map(|text| Counters::parse(&text));
-        MachineRecord { t_ms, server: self.server(kernel, counters), generator }
+        let server = self.server(kernel, counters);
+        MachineRecord { t_ms, server, generator, ..MachineRecord::default() }
     }
 
     fn server(
@@ -356,12 +309,14 @@ impl Monitor {
     fn generator(&mut self, wall: Duration, datagrams: Option<(u64, u64)>) -> GeneratorUsage {
         let mut usage = GeneratorUsage {
             timer_lag_ms_p99: self.timer.take_window_p99_ms(),
+            input_lag_ms_p99: self.inputs.take_window_p99_ms(),
             ..GeneratorUsage::default()
         };
         if let Some((used, kernel)) = self.own.read() {
             usage.cpu_cores = used.cores;
             usage.threads = used.threads;
             usage.busiest_thread = used.busiest;
+            usage.fullest_thread = used.fullest;
             usage.kernel = Some(kernel);
         }
         if let Some((sent, received)) = datagrams {

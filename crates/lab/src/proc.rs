@@ -1,6 +1,6 @@
 //! What the kernel says about processes: CPU by thread, memory, who listens, what machine it is.
 
-use crate::record::MachineMeta;
+use crate::record::{MachineMeta, ThreadUsage};
 use procfs::process::{FDTarget, Process, all_processes};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -36,6 +36,8 @@ pub struct Usage {
     pub threads: BTreeMap<String, f64>,
     /// The busiest single thread.
     pub busiest: Option<(String, f64)>,
+    /// The thread that had least time left: on a CPU or in wait for one.
+    pub fullest: Option<ThreadUsage>,
     /// Of the time that all threads wanted to run, the share that they waited for a CPU, 0 to 1.
     pub waiting: f64,
     /// The thread that waited most, and for which share of the interval.
@@ -88,6 +90,10 @@ pub fn usage(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> Usage
         usage.cores += cores;
         waited += waiting;
         *usage.threads.entry(name.clone()).or_default() += cores;
+        let thread = ThreadUsage { name: name.clone(), cores, waited: waiting };
+        if usage.fullest.as_ref().is_none_or(|most| thread.wanted() > most.wanted()) {
+            usage.fullest = Some(thread);
+        }
         most(&mut usage.busiest, name, cores);
         most(&mut usage.most_waiting, name, waiting);
     }
@@ -293,6 +299,20 @@ mod tests {
         let mut known = before;
         known.update(times(&[(2, "gone", 60)]));
         assert_eq!(super::usage(&known, &after, ms(1000)).threads["lab"], 0.75);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_cpu_is_fuller_than_a_busier_one() {
+        let ms = Duration::from_millis;
+        let times = |lab: (u64, u64), bots: (u64, u64)| {
+            let one = |of: (u64, u64)| Scheduled { on_cpu: ms(of.0), waited: ms(of.1) };
+            let named = |name: &str, of| (name.to_owned(), one(of));
+            ThreadTimes(BTreeMap::from([(1, named("lab", lab)), (2, named("bots", bots))]))
+        };
+        let usage = usage(&times((0, 0), (0, 0)), &times((440, 540), (560, 100)), ms(1000));
+        assert_eq!(usage.busiest, Some(("bots".into(), 0.56)));
+        let fullest = usage.fullest.expect("threads");
+        assert_eq!((fullest.name.as_str(), fullest.cores, fullest.waited), ("lab", 0.44, 0.54));
     }
 
     #[test]

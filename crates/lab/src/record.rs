@@ -16,7 +16,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
-pub use usage::{GeneratorUsage, KernelUsage, LinkUsage, MachineRecord, QuotaUsage, ServerUsage};
+pub use usage::{
+    GeneratorUsage, KernelUsage, LinkUsage, MachineRecord, PersonLinkUsage, QuotaUsage,
+    ServerUsage, ThreadUsage, Way,
+};
 use wire::QualitySample;
 
 /// Version of the record's shape.

@@ -205,7 +205,7 @@ impl Roster {
             }
         }
         let (mixes, churn) = (self.mixes.clone(), self.churn.clone());
-        Expected { tracks, listeners, mixes, churn, end_ms }
+        Expected { tracks, listeners, mixes, churn, end_ms, ..Expected::default() }
     }
 }
 

@@ -139,7 +139,7 @@ impl Stage {
     /// A network is something else from now on.
     pub fn change_network(&self, index: usize, name: &str, change: &Change) {
         if let Some(networks) = &self.networks {
-            networks.change(index, change);
+            networks.change(index, change, self.now_ms());
         }
         self.event(Level::Info, None, format!("the network {name} changes"));
     }
@@ -337,13 +337,21 @@ impl Stage {
         let mut people = kept.people.clone();
         people.retain(|person| !cut || kept.came.contains(&person.name));
         let until_ms = kept.server_ended_ms.map_or(end_ms, |at| at.min(end_ms));
+        let mut expected = kept.roster.expected(until_ms);
+        for person in &people {
+            let on = self.networks.as_ref().zip(person.network);
+            let cuts = on.map(|(networks, network)| networks.cuts(network)).unwrap_or_default();
+            if !cuts.is_empty() {
+                expected.cuts.insert(person.name.clone(), cuts);
+            }
+        }
         Outcome {
             people,
             samples: samples.into_iter().map(Arc::unwrap_or_clone).collect(),
             faults: kept.faults.clone(),
             first_fault: kept.first_fault.clone(),
             joins: kept.joins.clone(),
-            expected: kept.roster.expected(until_ms),
+            expected,
         }
     }
 }

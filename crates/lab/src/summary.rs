@@ -7,7 +7,7 @@ mod usage;
 use crate::agreement::{self, Agreement};
 use crate::bot::hearing::MixWindows;
 pub use crate::bottleneck::Bottleneck;
-use crate::bottleneck::{self, GeneratorHealth, Join};
+use crate::bottleneck::{self, Danger, GeneratorHealth, Join, Signs};
 use crate::checks::Expected;
 use crate::link::networks::NetworkSummary;
 use crate::metrics::{Collector, Reduced, percentile};
@@ -23,8 +23,6 @@ pub use table::table;
 pub use usage::{GeneratorSummary, ServerSummary};
 use usage::{generator, generator_health, mean, server};
 
-/// Timers so late (ms) explain even media that was gone for a whole window.
-const LAG_THAT_EXPLAINS_MS: f64 = 100.0;
 /// At most so many failures are listed.
 const MAX_FAILURES: usize = 200;
 
@@ -232,7 +230,8 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     failures.extend(disagreements);
     let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
     let server = server(input.machine);
-    let quality = quality::judge(input, &metrics, &generator, server.as_ref());
+    let by_figures = quality::by_figures(input, &metrics, server.as_ref());
+    let quality = quality::judge(input, &generator, by_figures);
     let (verdict, exit_code) = match verdict(input, &health, checks_failed, failed) {
         // What one of them says is wrong, and nobody knows whose word it is. Who could not join or
         // received nothing needs no such word.
@@ -241,7 +240,8 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         }
         other => other,
     };
-    let bottleneck = bottleneck(input, &health, &thresholds, failed);
+    let danger = (by_figures == Some(Quality::Danger)).then(|| quality::server_cpus(input));
+    let bottleneck = bottleneck(input, &health, &thresholds, failed, danger);
     Summary {
         schema: SCHEMA,
         verdict,
@@ -322,40 +322,43 @@ fn churn(churn: &Churn) -> Option<ChurnSummary> {
     })
 }
 
-/// What broke first, and when quality broke.
+/// What broke first, and when quality broke. `danger`: the server's CPUs, where the run's figures
+/// are dangerous.
 fn bottleneck(
     input: &Input<'_>,
     health: &GeneratorHealth,
     results: &[ThresholdResult],
     failed: bool,
+    danger: Option<usize>,
 ) -> Bottleneck {
     if input.machine.is_empty() {
         return Bottleneck::default();
     }
     let pairs = input.thresholds.iter().zip(results);
     let thresholds: Vec<_> = pairs.filter(|(_, result)| !result.ok).map(|(one, _)| one).collect();
-    let broke = failed.then(|| {
-        let (samples, joins) = (input.samples, input.joins);
-        bottleneck::first_break(samples, joins, &thresholds, input.first_fault, input.subscriptions)
+    let broke = (failed || danger.is_some()).then(|| {
+        bottleneck::first_break(&Signs {
+            samples: input.samples,
+            joins: input.joins,
+            failed: &thresholds,
+            first_fault: input.first_fault,
+            subscriptions: input.subscriptions,
+            danger: danger.map(|cpus| Danger { machine: input.machine, cpus }),
+        })
     });
     bottleneck::judge(input.machine, health, broke.flatten().as_ref())
 }
 
-/// The verdict. A generator at its limit proves nothing, with one exception: timers that were a
-/// little late do not explain media that was gone for a whole window, so failed checks stand.
+/// The verdict. A generator at its limit proves nothing, whatever else failed.
 fn verdict(
     input: &Input<'_>,
     generator: &GeneratorHealth,
     checks_failed: bool,
     failed: bool,
 ) -> (Verdict, u8) {
-    let a_little_late = generator.only_late_timers && input.timer_lag_ms_p99 < LAG_THAT_EXPLAINS_MS;
-    let saturated = !generator.reasons.is_empty() && !a_little_late;
     if input.interrupted {
         let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
         (verdict, exit::INTERRUPTED)
-    } else if checks_failed && !saturated {
-        (Verdict::Fail, exit::FAIL)
     } else if !generator.reasons.is_empty() {
         (Verdict::Inconclusive, exit::GENERATOR_LIMIT)
     } else if failed {

@@ -9,8 +9,8 @@
 mod quality;
 mod reading;
 
-pub use quality::{Break, Join, first_break};
-pub use reading::{Candidate, Reading, readings};
+pub use quality::{Break, Danger, Join, Signs, first_break};
+pub use reading::{Candidate, Reading, link_level, readings};
 
 use crate::record::MachineRecord;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub struct Bottleneck {
     pub first: Option<String>,
     /// The next: fired too without being a consequence, or is near its limit.
     pub second: Option<String>,
+    /// The participant whose link is the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
     /// `suspected`, `proven` or null.
     pub state: Option<String>,
     /// What speaks for it, with the window.
@@ -53,6 +56,7 @@ struct Fired {
     since: usize,
     shown: usize,
     text: String,
+    person: Option<String>,
 }
 
 /// Names the first bottleneck of a run and the next. `broke`: none where quality held.
@@ -61,7 +65,7 @@ pub fn judge(
     generator: &GeneratorHealth,
     broke: Option<&Break>,
 ) -> Bottleneck {
-    let windows = Windows::of(machine);
+    let windows = Windows::of(machine, broke.map_or(&[][..], |broke| &broke.people));
     let mut evidence = Vec::new();
     if let Some(broke) = broke {
         evidence.push(format!("quality broke at {} s: {}", broke.t_ms / 1000, broke.why));
@@ -82,7 +86,7 @@ pub fn judge(
         return Bottleneck { first: Some("none".into()), evidence, ..Bottleneck::default() };
     }
     let Some(first) = roots.first() else {
-        evidence.push("no resource of the server was at its limit".into());
+        evidence.push("no link and no resource of the server was at its limit".into());
         return Bottleneck { first: Some("unexplained".into()), evidence, ..Bottleneck::default() };
     };
     let next = roots.get(1).map(|fired| fired.candidate).or_else(|| {
@@ -90,13 +94,15 @@ pub fn judge(
         evidence.push(text);
         Some(candidate)
     });
-    named(Some(first.candidate.id()), next.map(Candidate::id), evidence)
+    let found = named(Some(first.candidate.id()), next.map(Candidate::id), evidence);
+    Bottleneck { person: first.person.clone(), ..found }
 }
 
 fn named(first: Option<&str>, second: Option<&str>, evidence: Vec<String>) -> Bottleneck {
     Bottleneck {
         first: first.map(str::to_owned),
         second: second.map(str::to_owned),
+        person: None,
         state: Some("suspected".into()),
         evidence,
     }
@@ -112,7 +118,7 @@ struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    fn of(machine: &'a [MachineRecord]) -> Self {
+    fn of(machine: &'a [MachineRecord], people: &[String]) -> Self {
         let (mut records, mut spans, mut from) = (Vec::new(), Vec::new(), 0);
         for record in machine {
             if record.t_ms >= from + SHORTEST_WINDOW_MS {
@@ -122,7 +128,7 @@ impl<'a> Windows<'a> {
             from = record.t_ms;
         }
         let mut readings: Vec<Vec<Reading>> =
-            records.iter().map(|r| reading::readings(r)).collect();
+            records.iter().map(|r| reading::readings(r, people)).collect();
         only_long_stretches(&mut readings, Candidate::Thread, THREAD_WINDOWS);
         Self { records, spans, readings }
     }
@@ -195,8 +201,8 @@ impl<'a> Windows<'a> {
                 break;
             }
         }
-        let text = self.get(shown, candidate)?.text.clone();
-        Some(Fired { candidate, since, shown, text })
+        let Reading { text, person, .. } = self.get(shown, candidate)?.clone();
+        Some(Fired { candidate, since, shown, text, person })
     }
 
     /// What comes nearest to its limit in half of the windows or more, apart from some.

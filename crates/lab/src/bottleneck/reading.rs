@@ -1,10 +1,14 @@
 //! What each candidate reads in one window, against the value from which on it fires.
 
-use crate::record::{KernelUsage, LinkUsage, MachineRecord, ServerUsage};
+use crate::generator;
+use crate::record::{KernelUsage, LinkUsage, MachineRecord, PersonLinkUsage, ServerUsage};
+use crate::summary::short;
 
 /// Something that can be the first bottleneck; the load generator stands apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Candidate {
+    /// The link of a participant: a network of the scenario.
+    Link,
     /// The CPUs that the server may use.
     Cpu,
     /// One of its threads, while its CPUs are not full.
@@ -29,7 +33,8 @@ pub enum Candidate {
 
 impl Candidate {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Link,
         Self::Cpu,
         Self::Thread,
         Self::CpuQuota,
@@ -45,6 +50,7 @@ impl Candidate {
     /// The id in summaries.
     pub fn id(self) -> &'static str {
         match self {
+            Self::Link => "link",
             Self::Cpu => "cpu",
             Self::Thread => "thread",
             Self::CpuQuota => "cpu_quota",
@@ -62,7 +68,8 @@ impl Candidate {
     pub fn rank(self) -> u8 {
         match self {
             Self::Memory | Self::Fds | Self::SocketBuffer | Self::Softirq => 0,
-            Self::CpuQuota | Self::Network | Self::MixerDeadline | Self::Signaling => 1,
+            Self::Link | Self::CpuQuota | Self::Network => 1,
+            Self::MixerDeadline | Self::Signaling => 1,
             Self::Cpu | Self::Thread => 2,
         }
     }
@@ -77,6 +84,8 @@ impl Candidate {
             Thread => matches!(effect, SocketBuffer | Signaling | MixerDeadline),
             Softirq => matches!(effect, Cpu | SocketBuffer | Signaling | MixerDeadline),
             Network | Fds | Memory => effect == Signaling,
+            // Of the lab's own making: the server's resources are as they are.
+            Link => false,
             SocketBuffer | Signaling | MixerDeadline => false,
         }
     }
@@ -91,6 +100,8 @@ pub struct Reading {
     pub level: f64,
     /// In words.
     pub text: String,
+    /// Whose it is, where it is a participant's.
+    pub person: Option<String>,
 }
 
 impl Reading {
@@ -111,6 +122,10 @@ const THREAD_BUSY: f64 = 0.95;
 const THREAD_SET_BUSY: f64 = 0.85;
 /// Share of throttled periods from which on a quota holds a server back.
 const THROTTLED: f64 = 0.05;
+/// Share of its packets that a participant's link may lose, and from how many packets on in a
+/// window that is a share.
+const LINK_LOSS: f64 = 0.02;
+const LINK_PACKETS: u64 = 50;
 /// Share of a link's rate from which on it is full.
 const LINK: f64 = 0.9;
 /// Soft interrupts on one CPU.
@@ -124,9 +139,19 @@ const FDS_LEFT: u64 = 2;
 /// Share of the memory that may be used.
 const MEMORY: f64 = 0.98;
 
-/// Everything that is known of the server in a window.
-pub fn readings(record: &MachineRecord) -> Vec<Reading> {
-    let Some(server) = &record.server else { return Vec::new() };
+/// Everything that is known of a window. Of participants' links only those of `people` count, where
+/// it is known whom the break concerns: somebody else's explains nothing.
+pub fn readings(record: &MachineRecord, people: &[String]) -> Vec<Reading> {
+    let theirs = |link: &&PersonLinkUsage| people.is_empty() || people.contains(&link.person);
+    let links = record.person_links.iter().filter(theirs).map(person_link);
+    let mut all = vec![links.max_by(|a, b| a.level.total_cmp(&b.level))];
+    if let Some(server) = &record.server {
+        all.extend(of_server(record, server));
+    }
+    all.into_iter().flatten().collect()
+}
+
+fn of_server(record: &MachineRecord, server: &ServerUsage) -> Vec<Option<Reading>> {
     let mut all = Vec::new();
     if let Some(kernel) = &server.kernel {
         all.extend([cpu(kernel), thread(server, kernel), quota(server, kernel)]);
@@ -136,8 +161,33 @@ pub fn readings(record: &MachineRecord) -> Vec<Reading> {
     let links = server.kernel.iter().flat_map(|kernel| kernel.links.iter().filter_map(link));
     let links = links.chain(declared_link(record, server));
     all.push(links.max_by(|a, b| a.level.total_cmp(&b.level)));
-    all.extend([signaling(server), mixer(server)]);
-    all.into_iter().flatten().collect()
+    all.extend([signaling(record, server), mixer(server)]);
+    all
+}
+
+/// How near a participant's link is to its limit: from 1 on it fires.
+pub fn link_level(link: &PersonLinkUsage) -> f64 {
+    let lost = match link.packets >= LINK_PACKETS {
+        true => link.dropped as f64 / link.packets as f64,
+        false => 0.0,
+    };
+    let used = link.limit_mbit_per_s.map_or(0.0, |limit| link.mbit_per_s / limit.max(1e-6));
+    (lost / LINK_LOSS).max(used / LINK)
+}
+
+fn person_link(link: &PersonLinkUsage) -> Reading {
+    let PersonLinkUsage { person, network, packets, dropped, .. } = link;
+    let limit = link.limit_mbit_per_s;
+    let limit = limit.map_or(String::new(), |limit| format!(" of {}", short(limit)));
+    let delay = link.delay_ms.map_or(String::new(), |ms| format!(", {} ms late", short(ms)));
+    let text = format!(
+        "the link {network} of {person} ({}) dropped {dropped} of {packets} packets and sent \
+         {}{limit} Mbit/s{delay}",
+        link.way.as_str(),
+        short(link.mbit_per_s)
+    );
+    let level = link_level(link);
+    Reading { candidate: Candidate::Link, level, text, person: Some(person.clone()) }
 }
 
 /// Whether server and generator may use a common CPU.
@@ -150,7 +200,7 @@ pub fn shared_cpus(record: &MachineRecord) -> bool {
 }
 
 fn reading(candidate: Candidate, level: f64, text: String) -> Option<Reading> {
-    Some(Reading { candidate, level, text })
+    Some(Reading { candidate, level, text, person: None })
 }
 
 fn percent(share: f64) -> f64 {
@@ -264,10 +314,13 @@ fn fds(kernel: &KernelUsage) -> Option<Reading> {
     reading(Candidate::Fds, open as f64 / full as f64, text)
 }
 
-fn signaling(server: &ServerUsage) -> Option<Reading> {
+fn signaling(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {
     let share = server.signaling_ticks.filter(|(due, _)| *due > 0);
     let share = share.map(|(due, missed)| missed as f64 / due as f64);
-    let probes = server.probes.filter(|(made, _)| *made > 0);
+    // Who is late himself has seen nothing.
+    let own = &record.generator;
+    let punctual = generator::limits(std::iter::once(own), own.timer_lag_ms_p99).is_empty();
+    let probes = server.probes.filter(|(made, _)| *made > 0 && punctual);
     if share.is_none() && probes.is_none() {
         return None;
     }

@@ -2,7 +2,8 @@ use super::*;
 use crate::checks::Failure;
 use crate::metrics::NAMES;
 use crate::record::{
-    GeneratorUsage, KernelUsage, LinkUsage, PersonKind, QuotaUsage, SampleRecord, ServerUsage,
+    GeneratorUsage, KernelUsage, LinkUsage, PersonKind, PersonLinkUsage, QuotaUsage, SampleRecord,
+    ServerUsage, ThreadUsage, Way,
 };
 use crate::testing::audio_row;
 use crate::threshold::{Condition, Threshold};
@@ -31,7 +32,7 @@ fn quiet(t_ms: u64) -> MachineRecord {
         ..ServerUsage::default()
     };
     let own = GeneratorUsage { cpu_cores: 0.3, kernel: Some(kernel(1)), ..Default::default() };
-    MachineRecord { t_ms, server: Some(server), generator: own }
+    MachineRecord { t_ms, server: Some(server), generator: own, ..MachineRecord::default() }
 }
 
 /// Ten windows of 3 s; `change` is done to those from one to another.
@@ -48,7 +49,7 @@ fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
 }
 
 fn at(t_ms: u64) -> Break {
-    Break { t_ms, why: "loss".into() }
+    Break { t_ms, why: "loss".into(), people: Vec::new() }
 }
 
 fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
@@ -89,7 +90,9 @@ fn each_resource_is_named_for_what_it_does() {
         ("fds", |server| kernel(server).fds = Some(999)),
         ("memory", |server| kernel(server).oom_kills = Some(1)),
         ("signaling", |server| server.signaling_ticks = Some((150, 40))),
-        ("signaling", |server| server.probes = Some((12, 3))),
+        ("signaling", |server| {
+            (server.signaling_ticks, server.probes) = (None, Some((12, 3)));
+        }),
         ("network", |server| {
             let link = LinkUsage { drops: 3, ..LinkUsage::default() };
             kernel(server).links = vec![LinkUsage::default(), link];
@@ -193,9 +196,10 @@ fn quality_breaks_in_the_first_window_that_fails() {
         SampleRecord { t_ms, person: "bot-1".into(), kind: PersonKind::Bot, sample }
     };
     let samples = [sample(2_900, 90), sample(5_900, 0), sample(8_900, 20), sample(11_900, 30)];
+    let signs = Signs { samples: &samples, ..Signs::default() };
     let condition = |text| Condition::parse(text).expect(text);
     let loss = Threshold { metric: "loss_pct", condition: condition("user_p95 < 1"), abort: None };
-    let found = first_break(&samples, &[], &[&loss], None, &[]).expect("broke");
+    let found = first_break(&Signs { failed: &[&loss], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
 
@@ -206,13 +210,16 @@ fn quality_breaks_in_the_first_window_that_fails() {
         condition: condition("max < 1000"),
         abort: None,
     };
-    let found = first_break(&samples, &joins, &[&loss, &slow], None, &[]).expect("broke");
+    let found =
+        first_break(&Signs { failed: &[&loss, &slow], joins: &joins, ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000);
-    let found = first_break(&[], &joins, &[&slow], None, &[]).expect("broke");
+    let found =
+        first_break(&Signs { failed: &[&slow], joins: &joins, ..Signs::default() }).expect("broke");
     assert!(found.why.contains("it was 2500"), "{found:?}");
 
     let fault = (4_000, "bot-3 could not join".to_owned());
-    let found = first_break(&samples, &[], &[&loss], Some(&fault), &[]).expect("broke");
+    let found = first_break(&Signs { failed: &[&loss], first_fault: Some(&fault), ..signs })
+        .expect("broke");
     assert_eq!((found.t_ms, found.why), fault.clone());
     let silent = Failure {
         listeners: vec!["bot-1".into()],
@@ -222,10 +229,114 @@ fn quality_breaks_in_the_first_window_that_fails() {
         until_ms: None,
         text: "silence".into(),
     };
-    let found = first_break(&samples, &[], &[], Some(&fault), &[silent]).expect("broke");
+    let found = first_break(&Signs {
+        first_fault: Some(&fault),
+        subscriptions: std::slice::from_ref(&silent),
+        ..signs
+    })
+    .expect("broke");
     assert_eq!((found.t_ms, found.why.as_str()), (2_000, "silence"));
-    assert_eq!(first_break(&samples, &joins, &[], None, &[]), None);
+    assert_eq!(found.people, ["bot-1"]);
+    assert_eq!(first_break(&Signs { joins: &joins, ..signs }), None);
     assert!(NAMES.contains(&slow.metric));
+}
+
+#[test]
+fn quality_breaks_in_the_first_window_whose_word_is_danger() {
+    let sample = |t_ms, person: &str, lost| {
+        let mut row = audio_row("p", "t", 100);
+        (row.packets_lost, row.loss_pct) = (lost, Some(100.0 * lost as f64 / (lost + 100) as f64));
+        let sample = QualitySample { received: vec![row], ..Default::default() };
+        SampleRecord { t_ms, person: person.into(), kind: PersonKind::Bot, sample }
+    };
+    let mut samples = Vec::new();
+    for t_ms in [2_900, 5_900, 8_900, 11_900] {
+        samples.push(sample(t_ms, "bot-1", 0));
+        samples.push(sample(t_ms, "bot-2", if t_ms > 6_000 { 20 } else { 3 }));
+    }
+    let machine = run(0..0, |_| {});
+    let danger = Some(Danger { machine: &machine, cpus: 1 });
+    let signs = Signs { samples: &samples, ..Signs::default() };
+    assert_eq!(first_break(&signs), None, "the run's word is another");
+    let found = first_break(&Signs { danger, ..signs }).expect("broke");
+    assert_eq!((found.t_ms, &found.people[..]), (9_000, &["bot-2".to_owned()][..]), "{found:?}");
+    assert_eq!(found.why, "danger: 16.7 % lost (95th percentile of people)");
+    // The server's CPU, before that.
+    let machine = run(1..10, full);
+    let danger = Some(Danger { machine: &machine, cpus: 1 });
+    let found = first_break(&Signs { danger, ..signs }).expect("broke");
+    assert_eq!((found.t_ms, &*found.why), (6_000, "danger: the server used 97 % of its CPUs"));
+    assert!(found.people.is_empty());
+}
+
+fn person_link(person: &str, dropped: u64, mbit_per_s: f64) -> PersonLinkUsage {
+    PersonLinkUsage {
+        person: person.into(),
+        network: "slow".into(),
+        way: Way::Down,
+        packets: 1000,
+        dropped,
+        mbit_per_s,
+        limit_mbit_per_s: Some(1.5),
+        delay_ms: Some(290.0),
+    }
+}
+
+#[test]
+fn a_participants_link_is_named_with_the_participant() {
+    let linked = |links: &[PersonLinkUsage]| {
+        let mut machine = run(0..0, |_| {});
+        machine[2..].iter_mut().for_each(|record| record.person_links = links.to_vec());
+        machine
+    };
+    let judged = |links: &[PersonLinkUsage], people: &[&str]| {
+        let people = people.iter().map(|name| (*name).to_owned()).collect();
+        let broke = Break { people, ..at(12_000) };
+        judge(&linked(links), &GeneratorHealth::default(), Some(&broke))
+    };
+    let found = judged(&[person_link("bot-4", 20, 0.4)], &[]);
+    let named = (found.first.as_deref(), found.person.as_deref(), found.state.as_deref());
+    assert_eq!(named, (Some("link"), Some("bot-4"), Some("suspected")), "it loses 2 %");
+    let found = judged(&[person_link("bot-4", 0, 1.35)], &["bot-4"]);
+    assert_eq!(found.first.as_deref(), Some("link"), "it sends 90 % of its rate");
+    let text = "link (12–15 s): the link slow of bot-4 (down) dropped 0 of 1000 packets and sent \
+                1.35 of 1.50 Mbit/s, 290 ms late; since 6 s";
+    assert!(found.evidence.iter().any(|evidence| evidence == text), "{:?}", found.evidence);
+    let found = judged(&[person_link("bot-4", 19, 1.34)], &["bot-4"]);
+    assert_eq!(found.first.as_deref(), Some("unexplained"), "below both");
+    // Of a few packets one is no share.
+    let few = PersonLinkUsage { packets: 49, ..person_link("bot-4", 40, 0.4) };
+    assert_eq!(judged(&[few], &[]).first.as_deref(), Some("unexplained"));
+    // What broke for one is not another's link's doing.
+    let two = [person_link("bot-2", 300, 1.5), person_link("bot-4", 100, 1.5)];
+    assert_eq!(judged(&two, &["bot-4", "bot-1"]).person.as_deref(), Some("bot-4"));
+    assert_eq!(judged(&two, &["bot-1"]).first.as_deref(), Some("unexplained"));
+    // A server elsewhere tells nothing: the links are the lab's own.
+    let mut elsewhere = linked(&two);
+    elsewhere.iter_mut().for_each(|record| record.server = None);
+    let found = judge(&elsewhere, &GeneratorHealth::default(), Some(&at(12_000)));
+    assert_eq!(found.person.as_deref(), Some("bot-2"), "the worst");
+    // A loss that the scenario wants and nobody minds is no bottleneck.
+    let held = judge(&elsewhere, &GeneratorHealth::default(), None);
+    assert_eq!((held.first.as_deref(), held.person), (Some("none"), None));
+}
+
+#[test]
+fn answers_that_the_lab_itself_was_too_late_for_accuse_nobody() {
+    let late = |change: fn(&mut GeneratorUsage)| {
+        let mut machine = run(3..10, |server| {
+            (server.signaling_ticks, server.probes) = (Some((150, 0)), Some((12, 9)));
+        });
+        machine.iter_mut().for_each(|record| change(&mut record.generator));
+        first(&machine, Some(&at(14_000)))
+    };
+    assert_eq!(late(|_| {}), "signaling", "the lab was punctual");
+    assert_eq!(late(|own| own.input_lag_ms_p99 = 300.0), "unexplained");
+    assert_eq!(late(|own| own.timer_lag_ms_p99 = 9.0), "unexplained");
+    let full = |own: &mut GeneratorUsage| {
+        own.fullest_thread = Some(ThreadUsage { name: "lab".into(), cores: 0.5, waited: 0.48 });
+    };
+    assert_eq!(late(full), "unexplained");
 }
 
 #[test]

@@ -41,6 +41,16 @@ pub struct LinkSpec {
     pub queue: Duration,
 }
 
+impl LinkSpec {
+    /// Whether nothing passes.
+    pub fn is_cut(&self) -> bool {
+        match self.loss {
+            Loss::None => false,
+            Loss::Random(share) | Loss::Bursts { share, .. } => share >= 1.0,
+        }
+    }
+}
+
 /// The queue where none is given.
 const DEFAULT_QUEUE: Duration = Duration::from_millis(200);
 
@@ -64,7 +74,9 @@ pub struct Counts {
     pub lost: u64,
     /// Packets dropped for a full queue.
     pub queue_full: u64,
-    /// Sum of what the others were delayed, in µs.
+    /// Bytes of the others.
+    pub bytes: u64,
+    /// Sum of what they were delayed, in µs.
     pub delay_us: u64,
     /// Sum and number of |differences| of the delays of two packets of one stream that follow each
     /// other, in µs.
@@ -95,12 +107,28 @@ impl Counts {
         (count > 0).then(|| sum as f64 / count as f64 / 1000.0)
     }
 
+    /// What came since an earlier count.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            offered: self.offered - earlier.offered,
+            lost: self.lost - earlier.lost,
+            queue_full: self.queue_full - earlier.queue_full,
+            bytes: self.bytes - earlier.bytes,
+            delay_us: self.delay_us - earlier.delay_us,
+            differences_us: (
+                self.differences_us.0 - earlier.differences_us.0,
+                self.differences_us.1 - earlier.differences_us.1,
+            ),
+        }
+    }
+
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             offered: self.offered + other.offered,
             lost: self.lost + other.lost,
             queue_full: self.queue_full + other.queue_full,
+            bytes: self.bytes + other.bytes,
             delay_us: self.delay_us + other.delay_us,
             differences_us: (
                 self.differences_us.0 + other.differences_us.0,
@@ -153,9 +181,9 @@ impl Path {
     /// A packet of `len` bytes comes at `now`; of which media stream (its SSRC), if of one.
     pub fn offer(&mut self, now: Instant, len: usize, stream: Option<u32>) -> Fate {
         let fate = self.fate(now, len);
-        count(&mut self.counts, fate, now);
+        count(&mut self.counts, fate, now, len);
         if let Some(stream) = stream {
-            count(&mut self.media, fate, now);
+            count(&mut self.media, fate, now, len);
             if let Fate::Arrives(at) = fate {
                 self.difference(at.saturating_duration_since(now), stream);
             }
@@ -219,10 +247,11 @@ impl Path {
     }
 }
 
-fn count(counts: &mut Counts, fate: Fate, now: Instant) {
+fn count(counts: &mut Counts, fate: Fate, now: Instant, len: usize) {
     counts.offered += 1;
     match fate {
         Fate::Arrives(at) => {
+            counts.bytes += len as u64;
             counts.delay_us += at.saturating_duration_since(now).as_micros() as u64;
         }
         Fate::Lost => counts.lost += 1,

@@ -80,11 +80,11 @@ pub async fn canary(
     };
     let (stage, page) = (&*stage, page);
     let mut canary = Canary { stage, page: &page, name, place, show, participant: None, ears };
-    let mut known = Vec::new();
+    let (mut known, person) = (Vec::new(), canary.name.clone());
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
         if let (Some(networks), Some(network)) = (networks, network) {
-            let through = |sdp: &str| networks.through(network, sdp, &mut known);
+            let through = |sdp: &str| networks.through(network, &person, sdp, &mut known);
             page.put_link(through).await.map_err(|error| format!("gets no link: {error}"))
         } else {
             std::future::pending().await

@@ -109,7 +109,7 @@ impl<D: BotDriver> Visit<D> {
         let t_ms = self.stage.now_ms();
         self.stage.roster(|roster| roster.joined(&joined, &self.spec.name, t_ms));
         let connecting = FuturesUnordered::new();
-        let mut way = Way::default();
+        let mut way = Way { person: self.spec.name.clone(), ..Way::default() };
         if let Some(server) = &server {
             let through = |sdp: &str| way.through(&self.stage, &self.place, sdp);
             negotiate(&**server, &*signaling, &self.session, through).await?;
@@ -203,13 +203,19 @@ async fn negotiate<H: BotHandle>(
 
 /// The links to the server's addresses, from one answer to the next.
 #[derive(Default)]
-struct Way(Vec<(SocketAddr, Leg)>);
+struct Way {
+    /// Whose.
+    person: String,
+    legs: Vec<(SocketAddr, Leg)>,
+}
 
 impl Way {
     /// The server's SDP as someone at a place gets it.
     fn through(&mut self, stage: &Stage, place: &Place, sdp: &str) -> String {
         match (&stage.networks, place.network) {
-            (Some(networks), Some(network)) => networks.through(network, sdp, &mut self.0),
+            (Some(networks), Some(network)) => {
+                networks.through(network, &self.person, sdp, &mut self.legs)
+            }
             _ => sdp.to_owned(),
         }
     }

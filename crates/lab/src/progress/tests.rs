@@ -59,9 +59,9 @@ fn machine() -> MachineRecord {
         timer_lag_ms_p99: 0.3,
         packets_out_per_s: Some(1_240.0),
         packets_in_per_s: Some(12_930.0),
-        kernel: None,
+        ..GeneratorUsage::default()
     };
-    MachineRecord { t_ms: 30_000, server: Some(server), generator }
+    MachineRecord { t_ms: 30_000, server: Some(server), generator, ..MachineRecord::default() }
 }
 
 /// Twelve people after 30 of 60 s.

@@ -13,6 +13,68 @@ pub struct MachineRecord {
     pub server: Option<ServerUsage>,
     /// The generator.
     pub generator: GeneratorUsage,
+    /// Links of the lab's own that lost something or were half full or more, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub person_links: Vec<PersonLinkUsage>,
+}
+
+/// A thread in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadUsage {
+    /// Its name.
+    pub name: String,
+    /// Share of the interval that it was on a CPU, 0 to 1.
+    pub cores: f64,
+    /// Share that it was ready to run, with no CPU for it.
+    pub waited: f64,
+}
+
+impl ThreadUsage {
+    /// Share of the interval in which it had work to do.
+    pub fn wanted(&self) -> f64 {
+        self.cores + self.waited
+    }
+}
+
+/// A direction of somebody's link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// From the person to the server.
+    Up,
+    /// From the server to the person.
+    Down,
+}
+
+impl Way {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What a link of the lab's own did with one person's packets in an interval, one way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PersonLinkUsage {
+    /// Whose link it is.
+    pub person: String,
+    /// Which of the scenario's networks.
+    pub network: String,
+    /// In which direction.
+    pub way: Way,
+    /// Packets that came to it.
+    pub packets: u64,
+    /// Packets of these that it lost, or dropped for a full queue.
+    pub dropped: u64,
+    /// What it sent on, in Mbit/s.
+    pub mbit_per_s: f64,
+    /// What it may send at most; null where it has no limit.
+    pub limit_mbit_per_s: Option<f64>,
+    /// Mean delay of what it sent on, in milliseconds; null where that was nothing.
+    pub delay_ms: Option<f64>,
 }
 
 /// What the server used in an interval.
@@ -70,8 +132,15 @@ pub struct GeneratorUsage {
     /// Cores of the busiest single thread of the lab itself.
     #[serde(default)]
     pub busiest_thread: Option<(String, f64)>,
+    /// Its thread that had least time left.
+    #[serde(default)]
+    pub fullest_thread: Option<ThreadUsage>,
     /// How late a 10 ms timer fires, 99th percentile, in milliseconds.
     pub timer_lag_ms_p99: f64,
+    /// How late the lab handles what comes to its own threads (answers, events, joins), 99th
+    /// percentile, in milliseconds.
+    #[serde(default)]
+    pub input_lag_ms_p99: f64,
     /// Datagrams a second that its bots sent; null where there are none.
     #[serde(default)]
     pub packets_out_per_s: Option<f64>,

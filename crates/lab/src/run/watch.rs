@@ -3,6 +3,7 @@
 use super::abort::Abort;
 use crate::bot::SplitMix;
 use crate::bots::BotCommand;
+use crate::link::Networks;
 use crate::monitor::Monitor;
 use crate::progress::{Phase, Progress};
 use crate::record::{Level, MachineRecord, Meta};
@@ -164,7 +165,8 @@ impl Watch<'_> {
     }
 
     pub(super) async fn record(&mut self, t_ms: u64) {
-        let record = self.monitor.record(t_ms, (self.datagrams)()).await;
+        let mut record = self.monitor.record(t_ms, (self.datagrams)()).await;
+        record.person_links = self.stage.networks.as_ref().map(Networks::used).unwrap_or_default();
         self.stage.writer.machine(&record);
         self.progress.machine(&record);
         self.machine.push(record);

@@ -6,7 +6,7 @@ use crate::canary;
 use crate::cpus::CpuSets;
 use crate::generator::THREAD_CORES;
 use crate::metrics::{Reduced, percentile};
-use crate::record::{self, Level, MachineRecord, Meta, SampleRecord};
+use crate::record::{self, Level, MachineRecord, Meta, SampleRecord, ThreadUsage};
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
 use crate::sockets::SocketsSummary;
@@ -38,8 +38,8 @@ impl Session {
     /// Whether a thread of the generator had no time left.
     pub fn generator_was_saturated(&self) -> bool {
         let steady = self.machine.iter().skip(1);
-        let busiest = steady.filter_map(|record| record.generator.busiest_thread.as_ref());
-        busiest.map(|(_, cores)| *cores).fold(0.0, f64::max) >= THREAD_CORES
+        let threads = steady.filter_map(|record| record.generator.fullest_thread.as_ref());
+        threads.map(ThreadUsage::wanted).fold(0.0, f64::max) >= THREAD_CORES
     }
 
     /// A metric's reductions.

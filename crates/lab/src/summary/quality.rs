@@ -22,13 +22,17 @@ impl Quality {
     pub const MEANING: &'static str = "stable where loss stays under 1 % for 95 % of people and the server under 50 % of its \
          CPUs, danger where loss is over 5 %, the server over 90 %, or a subscription was dead for a \
          window, caution between";
+    /// Loss over this, in percent, is dangerous.
+    pub(crate) const DANGEROUS_LOSS_PCT: f64 = 5.0;
     /// All, from good to bad.
     pub const ALL: [Self; 3] = [Self::Stable, Self::Caution, Self::Danger];
 
     /// By loss (95th percentile over people) and the share that the server used of its CPUs, both
     /// in percent; none where what is known does not tell.
-    pub(super) fn of(loss_pct: Option<f64>, server_cpu_pct: Option<f64>) -> Option<Self> {
-        if loss_pct.is_some_and(|loss| loss > 5.0) || server_cpu_pct.is_some_and(|cpu| cpu > 90.0) {
+    pub(crate) fn of(loss_pct: Option<f64>, server_cpu_pct: Option<f64>) -> Option<Self> {
+        if loss_pct.is_some_and(|loss| loss > Self::DANGEROUS_LOSS_PCT)
+            || server_cpu_pct.is_some_and(|cpu| cpu > 90.0)
+        {
             return Some(Self::Danger);
         }
         match (loss_pct?, server_cpu_pct?) {
@@ -50,9 +54,8 @@ impl Quality {
 /// The word of a run; none where the generator was the limit: it proves nothing.
 pub(super) fn judge(
     input: &Input<'_>,
-    metrics: &BTreeMap<String, Option<Reduced>>,
     generator: &GeneratorSummary,
-    server: Option<&ServerSummary>,
+    by_figures: Option<Quality>,
 ) -> Option<Quality> {
     if !generator.healthy {
         return None;
@@ -61,10 +64,22 @@ pub(super) fn judge(
     if !input.subscriptions.is_empty() {
         return Some(Quality::Danger);
     }
-    let loss_pct = metrics.get("loss_pct").and_then(|loss| Some(loss.as_ref()?.user_p95));
-    // Of the CPUs that the server was given, or of all.
+    by_figures
+}
+
+/// The CPUs that the server was given, or all.
+pub(super) fn server_cpus(input: &Input<'_>) -> usize {
     let meta = input.meta;
-    let cpus = meta.cpus.as_ref().map_or(meta.machine.cores, |sets| sets.server.len());
+    meta.cpus.as_ref().map_or(meta.machine.cores, |sets| sets.server.len()).max(1)
+}
+
+/// The word that figures alone give.
+pub(super) fn by_figures(
+    input: &Input<'_>,
+    metrics: &BTreeMap<String, Option<Reduced>>,
+    server: Option<&ServerSummary>,
+) -> Option<Quality> {
+    let loss_pct = metrics.get("loss_pct").and_then(|loss| Some(loss.as_ref()?.user_p95));
     let cores = server.and_then(|server| server.cpu_cores);
-    Quality::of(loss_pct, cores.map(|cores| cores * 100.0 / cpus.max(1) as f64))
+    Quality::of(loss_pct, cores.map(|cores| cores * 100.0 / server_cpus(input) as f64))
 }

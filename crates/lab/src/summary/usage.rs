@@ -103,7 +103,8 @@ pub(super) fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
 
 /// The generator's health over the whole run.
 pub(super) fn generator_health(input: &Input<'_>) -> GeneratorHealth {
-    let windows = steady(input.machine).iter().map(|record| &record.generator);
+    // The first window too: what it could not do while people came is in every figure.
+    let windows = input.machine.iter().map(|record| &record.generator);
     let mut limits = generator::limits(windows, input.timer_lag_ms_p99);
     let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
     limits.extend((late > generator::LATE_MS).then_some(Limit::Link(late)));

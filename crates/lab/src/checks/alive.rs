@@ -1,0 +1,38 @@
+//! What keeps a subscription alive in a window (MEASURE.md): of video a frame that could be shown,
+//! of sound that less than half of it was lost or concealed. Packets that arrive are not enough.
+
+use wire::quality::ReceivedTrack;
+use wire::room::MediaKind;
+
+/// From this share on, in percent, sound that was lost or concealed is none.
+const HALF_PCT: f64 = 50.0;
+
+/// What a track was for a listener in a window, from bad to good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Life {
+    /// No packet of it came.
+    Silent,
+    /// Packets came that nobody could see or hear anything of.
+    Useless,
+    /// It was seen or heard.
+    Alive,
+}
+
+/// Judges a row. Where the scenario had `cut` the link, or where the track has come into the slot
+/// in this window, any packet is life: pictures and sound need a while to come back.
+pub(super) fn life(row: &ReceivedTrack, cut: bool) -> Life {
+    if row.packets_received == 0 {
+        return Life::Silent;
+    }
+    let fresh = row.total_packets_received.is_some_and(|total| total <= row.packets_received);
+    let good = match row.kind {
+        // Unknown where no frames are counted: then packets are all that is known.
+        MediaKind::Video => row.frames_per_second != Some(0.0),
+        MediaKind::Audio => {
+            let lost_pct =
+                100.0 * row.packets_lost as f64 / (row.packets_lost + row.packets_received) as f64;
+            lost_pct < HALF_PCT && row.concealed_pct.is_none_or(|share| share < HALF_PCT)
+        }
+    };
+    if good || fresh || cut { Life::Alive } else { Life::Useless }
+}

@@ -1,0 +1,67 @@
+// Does a run end with what it deserves? Five runs of scenarios/audio-450.yaml, whose load may be too much for the
+// lab: each must pass (0) or be inconclusive because of the generator (110, with the reason), and may never accuse
+// the server. One of scenarios/slow-downlink.yaml, a call with one participant behind a slow link and without any
+// threshold: it must fail (99), name the participant, and name their link as the first bottleneck. A run of that
+// one whose generator was at its limit says nothing and is made again, twice at most.
+//
+// Takes about 5 minutes and goes on where it stopped. `evidence-verdicts.sh crowd link` makes those parts alone.
+// Writes target/evidence/verdicts.json.
+
+import { readFileSync } from "node:fs";
+import { finish, healthy, keeper, load, loadavg } from "./evidence.mjs";
+
+const ROUNDS = 5;
+/** The scenario's first bot is the one on its network. */
+const SLOW = "bot-1";
+
+const scenario = (name) => readFileSync(`scenarios/${name}.yaml`, "utf8");
+const before = loadavg();
+const wanted = process.argv.slice(2);
+const kept = keeper("verdicts");
+const rows = [];
+
+/** Makes a row, unless it is kept from before. */
+async function row(part, what, make) {
+  if (wanted.length > 0 && !wanted.includes(part)) return;
+  const known = kept.find(what);
+  const made = known ?? { what, ...(await make()) };
+  if (!known && made.holds) kept.keep(made);
+  console.log(known ? `${what}: held before` : made);
+  rows.push(made);
+}
+
+/** What a run says of itself. */
+function said({ code, summary }) {
+  const { bottleneck, generator } = summary ?? {};
+  return {
+    exit_code: code,
+    verdict: summary?.verdict ?? null,
+    first: bottleneck?.first ?? null,
+    person: bottleneck?.person ?? null,
+    evidence: bottleneck?.evidence ?? [],
+    generator: generator?.reasons ?? [],
+    failures: (summary?.failures ?? []).slice(0, 5),
+  };
+}
+
+for (let round = 1; round <= ROUNDS; round++)
+  await row("crowd", `450 people in a mixed room, round ${round}`, async () => {
+    const found = said(await load(scenario("audio-450")));
+    const passed = found.exit_code === 0 && found.generator.length === 0;
+    const own = found.exit_code === 110 && found.generator.length > 0;
+    const blamed = own && found.first !== "generator";
+    return { ...found, holds: (passed || own) && !blamed };
+  });
+
+await row("link", "a call of four, one behind 1.5 Mbit/s", async () => {
+  const run = await healthy(scenario("slow-downlink"), { most: 3 });
+  const found = said(run);
+  const named = found.failures.some((text) => text.includes(SLOW));
+  const linked = found.first === "link" && found.person === SLOW;
+  return {
+    ...found,
+    tries: run.tries,
+    holds: found.exit_code === 99 && named && linked,
+  };
+});
+finish("verdicts", rows, before, { told: true });
