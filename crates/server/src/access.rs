@@ -126,9 +126,9 @@ impl IntoResponse for Hidden {
         };
         let mut response = Problem::new(status, "admin", why).into_response();
         if self == Self::Token {
-            // A browser asks for it: any user name, and the token as the password.
-            let how =
-                HeaderValue::from_static("Basic realm=\"moim: any name, and admin.token\", Bearer");
+            // A browser asks for it: any user name, and the token as the password. Chromium takes no second
+            // scheme in the same header.
+            let how = HeaderValue::from_static("Basic realm=\"moim: any name, and admin.token\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         response
