@@ -2,6 +2,7 @@
 //! address gets no more than an honest one, and that nobody else loses anything by it.
 
 mod amplification;
+mod budgets;
 mod connections;
 mod figures;
 mod forged;
