@@ -16,7 +16,7 @@ const ROUNDS: usize = 5;
 const BURST: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
 /// The share of a core that a flood may cost.
-const SHARE: f64 = 0.1;
+const SHARE: f64 = 0.03;
 /// Others who hear of what is published.
 const LISTENERS: usize = 10;
 
