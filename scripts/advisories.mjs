@@ -7,7 +7,7 @@ import { join } from "node:path";
 const directory = join(process.argv[2] ?? "", "crates");
 if (!existsSync(directory)) {
   console.log(
-    "skipped: no list of known faults (git clone https://github.com/rustsec/advisory-db ~/.cargo/advisory-db)",
+    "not checked: no list of known faults (git clone https://github.com/rustsec/advisory-db ~/.cargo/advisory-db)",
   );
   process.exit(77);
 }

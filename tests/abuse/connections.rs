@@ -1,4 +1,4 @@
-//! Half requests and idle connections of one address: everybody else gets in (door 3).
+//! Half requests and idle connections of one address: everybody else gets in.
 
 use crate::raw::{Raw, connect};
 use crate::target::{Server, Socket, connect_from, eventually};

@@ -1,4 +1,4 @@
-//! Metrics and console are for whom the settings name, and names of others lead to nothing (door 12).
+//! Metrics and console are for whom the settings name, and names of others lead to nothing.
 
 use super::SECRET;
 use crate::target::{Server, eventually};

@@ -1,4 +1,4 @@
-//! STUN without integrity moves nobody and learns no address (door 8).
+//! STUN without integrity moves nobody and learns no address.
 
 use crate::peer::{Peer, run};
 use crate::target::{Server, eventually};

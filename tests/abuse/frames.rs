@@ -1,4 +1,4 @@
-//! Cheap calls with costly answers: each kind of call has a budget (door 9).
+//! Cheap calls with costly answers: each kind of call has a budget.
 
 use super::memory::{Raw, frame};
 use crate::target::{Server, Socket};

@@ -1,4 +1,4 @@
-//! Every seat has a live socket or a deadline: no socket fills rooms with ghosts (door 2).
+//! Every seat has a live socket or a deadline: no socket fills rooms with ghosts.
 
 use crate::target::{Server, Socket, eventually};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a token does not grant does not pass, by whatever way (door 7).
+//! What a token does not grant does not pass, by whatever way.
 
 use super::{server_with_keys, token, unix_s};
 use crate::peer::Peer;

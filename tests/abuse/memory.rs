@@ -1,4 +1,4 @@
-//! What can be made to be held without rights is bounded (door 4).
+//! What can be made to be held without rights is bounded.
 
 use crate::target::{Server, Socket, connect_from, eventually};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Attacks on the release binary, one program a door: each shows that one hostile participant or
+//! Attacks on the release binary, one program for each way in: each shows that one hostile participant or
 //! address gets no more than an honest one, and that nobody else loses anything by it.
 
 mod amplification;

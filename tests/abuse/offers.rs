@@ -1,4 +1,4 @@
-//! Offers and junk datagrams do not hold up the offers of others, and leave nothing over (door 5).
+//! Offers and junk datagrams do not hold up the offers of others, and leave nothing over.
 
 use crate::peer::{Peer, meet, run};
 use crate::target::{Server, Socket, eventually};

@@ -1,4 +1,4 @@
-//! What a member of a mesh has passed on to another costs the sender, not the receiver (door 12).
+//! What a member of a mesh has passed on to another costs the sender, not the receiver.
 
 use crate::target::{Server, Socket};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A token that is revoked opens nothing any more, and what it opened is closed (door 12).
+//! A token that is revoked opens nothing any more, and what it opened is closed.
 
 use super::{SECRET, server_with_keys, unix_s};
 use crate::target::{Server, Socket};

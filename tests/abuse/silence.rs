@@ -1,4 +1,4 @@
-//! A moderator's decision holds until a moderator lifts it (door 6).
+//! A moderator's decision holds until a moderator lifts it.
 
 use super::{server_with_keys, token};
 use crate::peer::Peer;

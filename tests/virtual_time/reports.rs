@@ -44,7 +44,7 @@ fn who_publishes_has_reports_each_second_and_who_only_listens_every_five() {
 }
 
 #[test]
-fn a_flood_of_sender_reports_reaches_other_shards_ten_times_a_second() {
+fn a_flood_of_sender_reports_reaches_other_shards_fifty_times_a_second_at_most() {
     let made = Made { audio: Topology::Sfu, video: Topology::None, shards: 2 };
     let mut world = World::with_slots(6, LAN, made, (4, 0));
     let listener = world.join(false);
@@ -72,7 +72,7 @@ fn a_flood_of_sender_reports_reaches_other_shards_ten_times_a_second() {
     }
     // Voices and wishes for keyframes use the same lane.
     let crossed = world.handed_over(3) - before;
-    assert!((5..=25).contains(&crossed), "{crossed} messages to another shard in a second");
+    assert!((5..=75).contains(&crossed), "{crossed} messages to another shard in a second");
     let refused = |shard: &engine::Shard| shard.stats().in_drops.get(InDrop::ReportTooSoon);
     assert!(world.shards.iter().map(refused).sum::<u64>() > 7000, "each refusal is counted");
 }

@@ -162,9 +162,9 @@ media: { audio: speech, video: 360p }
 events: [{ at: 20s, bot: 3, do: stop_video }]
 `,
   );
-  const { code, text, summary } = await load(t, scenario);
-  assert.equal(code, 99, text);
-  assert.equal(summary.verdict, "fail");
+  const { code, text, summary } = await loadHealthy(t, scenario);
+  if (code === 110) t.diagnostic(`not quiet enough to judge: ${summary.generator.reasons.join("; ")}`);
+  else assert.deepEqual([code, summary.verdict], [99, "fail"], text);
   assert.match(text, /nobody receives video of bot-3 since 2\d s/);
   assert.equal(summary.failures.length, 1, `only bot-3 is named: ${summary.failures}`);
 });

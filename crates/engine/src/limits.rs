@@ -37,8 +37,9 @@ pub const KEYFRAME_LASTS: Duration = Duration::from_secs(1);
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The same to those who only listen, as browsers do with sound: RFC 3550 §6.2's shortest.
 pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
-/// Least time between two sender reports of a track that count: publishers send one a second or less often.
-pub const REPORT_HEARD_INTERVAL: Duration = Duration::from_millis(100);
+/// Least time between two sender reports of a track that count. Browsers send those of pictures the more often the more
+/// these take, some ten a second.
+pub const REPORT_HEARD_INTERVAL: Duration = Duration::from_millis(20);
 /// Period of the shard's own work where packets or keyframes are missing.
 pub const TICK: Duration = Duration::from_millis(10);
 /// The same where nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.
