@@ -240,10 +240,17 @@ impl Room {
     /// Tracks are gone: their slots are empty, and may be filled with others.
     pub(super) fn tracks_ended(&mut self, ended: &[TrackKey], effects: &mut Effects) {
         for person in &mut self.people {
-            let mut changes = Vec::new();
+            let (mut changes, key, shard) = (Vec::new(), person.key, person.shard);
             for kind in KINDS {
                 for slot in &mut person.pool(kind).slots {
-                    slot.next.take_if(|next| ended.contains(next));
+                    let called_off = slot.next.take_if(|next| ended.contains(next)).is_some();
+                    let stays = slot.content.filter(|content| !ended.contains(content));
+                    if let Some(track) = stays.filter(|_| called_off) {
+                        // It was given up for what ended, where it had not begun to flow.
+                        let (person, mid) = (key, slot.mid.clone());
+                        let command = Command::Map { person, mid, track: Some(track) };
+                        effects.commands.push((shard, command));
+                    }
                     if slot.content.take_if(|content| ended.contains(content)).is_some() {
                         // The shard emptied it with the track; what was to come is told now.
                         let change = SlotChange {
@@ -256,7 +263,6 @@ impl Room {
                     }
                 }
             }
-            let key = person.key;
             tell(key, changes, effects);
         }
         self.fill_slots(effects);
@@ -482,5 +488,19 @@ mod tests {
         assert_eq!(effects.notices, [wakes, told, rests], "nobody has the old one any more");
         room.report(report, &mut effects);
         assert_eq!(effects.notices.len(), 3, "told once");
+    }
+
+    #[test]
+    fn a_picture_that_was_given_up_comes_back_when_the_one_chosen_instead_ends() {
+        let (mut room, _) = room(3, 2, 1);
+        let (viewer, other) = (PersonKey(1), PersonKey(3));
+        room.want(viewer, &[("v0".into(), Some(TrackKey(31)))], &mut Effects::default()).unwrap();
+        let mut effects = Effects::default();
+        room.leave(other, &mut effects).unwrap();
+        let back = |command: &(ShardIndex, Command)| {
+            matches!(&command.1, Command::Map { person, mid, track: Some(TrackKey(21)) }
+                if *person == viewer && mid == "v0")
+        };
+        assert!(effects.commands.iter().any(back), "{:?}", effects.commands);
     }
 }
