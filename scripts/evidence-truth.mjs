@@ -9,7 +9,7 @@ import {
   finish,
   healthy,
   inTurn,
-  keeper,
+  rowMaker,
   loadavg,
   stayAwake,
 } from "./evidence.mjs";
@@ -20,19 +20,9 @@ const JITTERS_MS = [20, 50];
 
 const before = loadavg();
 const wanted = process.argv.slice(2);
-const kept = keeper("truth");
 stayAwake(3600);
 const rows = [];
-
-/** Makes a row, unless it is kept from before. */
-async function row(part, what, make) {
-  if (wanted.length > 0 && !wanted.includes(part)) return;
-  const known = kept.find(what);
-  const made = known ?? { what, ...(await make()) };
-  if (!known && made.holds) kept.keep(made);
-  console.log(known ? `${what}: held before` : made);
-  rows.push(made);
-}
+const row = rowMaker("truth", wanted, rows);
 
 /** A link that was later than this in one of twenty packets was not what it was to be. */
 const LINK_LATE_MS = 1;

@@ -8,7 +8,7 @@
 // Writes target/evidence/verdicts.json.
 
 import { readFileSync } from "node:fs";
-import { finish, healthy, keeper, load, loadavg } from "./evidence.mjs";
+import { finish, healthy, load, loadavg, rowMaker } from "./evidence.mjs";
 
 const ROUNDS = 5;
 /** The scenario's first bot is the one on its network. */
@@ -17,18 +17,8 @@ const SLOW = "bot-1";
 const scenario = (name) => readFileSync(`scenarios/${name}.yaml`, "utf8");
 const before = loadavg();
 const wanted = process.argv.slice(2);
-const kept = keeper("verdicts");
 const rows = [];
-
-/** Makes a row, unless it is kept from before. */
-async function row(part, what, make) {
-  if (wanted.length > 0 && !wanted.includes(part)) return;
-  const known = kept.find(what);
-  const made = known ?? { what, ...(await make()) };
-  if (!known && made.holds) kept.keep(made);
-  console.log(known ? `${what}: held before` : made);
-  rows.push(made);
-}
+const row = rowMaker("verdicts", wanted, rows);
 
 /** What a run says of itself. */
 function said({ code, summary }) {

@@ -104,6 +104,22 @@ export function keeper(name) {
   return { find: (what) => ours.find((row) => row.what === what), keep };
 }
 
+/**
+ * What makes the rows of an evidence and goes on where it was cut: `row(part, what, make)` makes one, unless it is kept
+ * from before as one that held, or `wanted` names other parts.
+ */
+export function rowMaker(name, wanted, rows) {
+  const kept = keeper(name);
+  return async (part, what, make) => {
+    if (wanted.length > 0 && !wanted.includes(part)) return;
+    const known = kept.find(what);
+    const made = known ?? { what, ...(await make()) };
+    if (!known && made.holds) kept.keep(made);
+    console.log(known ? `${what}: held before` : made);
+    rows.push(made);
+  };
+}
+
 /** Phases of a run, one after the other from a second on, with when each begins and ends. */
 export function inTurn(phases, from_s) {
   let at = from_s;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::room::MediaKind;
-use wire::{ErrorCode, Event, RoomError};
+use wire::{ErrorCode, Event};
 
 /// Two plain peers who send each other sound and pictures all the time.
 struct Call {
@@ -419,18 +419,6 @@ fn bad_wishes(call: &Call) -> Vec<Row> {
     ]
 }
 
-/// A call, again where there were too many of them before.
-fn patiently(socket: &mut Socket, event: &str, data: &Value) -> Result<Value, RoomError> {
-    loop {
-        match socket.call(event, data.clone()) {
-            Err(error) if error.code == ErrorCode::TooFast => {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            answered => return answered,
-        }
-    }
-}
-
 #[test]
 fn calls_that_make_no_sense_are_refused_with_their_code_and_disturb_no_call() {
     let server = Server::start("{ participants_per_room: 2 }");
@@ -446,7 +434,7 @@ fn calls_that_make_no_sense_are_refused_with_their_code_and_disturb_no_call() {
                 Who::Lone => &mut lone,
                 Who::Ada => &mut call.ada.socket,
             };
-            match patiently(socket, event, &data) {
+            match socket.call_patiently(event, &data) {
                 Ok(answer) => panic!("{case} ({who:?}, {event}): taken with {answer}"),
                 Err(error) => {
                     assert_eq!(error.code, code, "{case} ({who:?}, {event}): {error}");
@@ -483,7 +471,7 @@ fn calls_that_make_no_sense_are_refused_with_their_code_and_disturb_no_call() {
     );
     let rows = bad_wishes(&call);
     refuse(rows, &mut call);
-    let answer = patiently(&mut lone, "room.offer", &offer(json!(offered.tracks))).unwrap();
+    let answer = lone.call_patiently("room.offer", &offer(json!(offered.tracks))).unwrap();
     assert_eq!(answer["tracks"].as_array().unwrap().len(), 2);
     call.end();
 }

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::error::Error as WebError;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 use wire::event::EventEnvelope;
 use wire::frame::SOCKET_PATH;
-use wire::{Event, RoomError};
+use wire::{ErrorCode, Event, RoomError};
 
 /// What should come at once may take so long on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -412,6 +412,14 @@ impl Socket {
             Some(error) => Err(serde_json::from_value(error.take()).unwrap()),
             None => Ok(answer["data"].take()),
         }
+    }
+
+    /// The same, again and again while there were too many calls before.
+    pub fn call_patiently(&mut self, event: &str, data: &Value) -> Result<Value, RoomError> {
+        eventually("the end of too_fast", || match self.call(event, data.clone()) {
+            Err(error) if error.code == ErrorCode::TooFast => None,
+            answered => Some(answered),
+        })
     }
 
     /// Calls a procedure that must succeed.

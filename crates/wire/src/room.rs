@@ -57,9 +57,9 @@ pub const COSTS: &[(&str, u32)] = &[
 ];
 
 /// The cost of a call in [`COSTS`]; what is none of a room's costs nothing beside the packet.
-pub fn cost(call: &str) -> f64 {
+pub fn cost(call: &str) -> u32 {
     let known = COSTS.iter().find(|(name, _)| *name == call);
-    f64::from(known.map_or(0, |(_, cost)| *cost))
+    known.map_or(0, |(_, cost)| *cost)
 }
 
 /// Way of a room's audio.

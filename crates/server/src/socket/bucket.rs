@@ -1,20 +1,25 @@
 //! How much a socket may ask for: packets, what they cost, and bytes.
 
+use engine::Bucket;
 use std::time::{Duration, Instant};
 use wire::room::cost;
 
 /// What calls may cost together a second in the long run, in the units of [`wire::room::COSTS`].
-const COST_PER_SECOND: f64 = 200.0;
+const COST_PER_SECOND: u32 = 200;
 /// Bytes a second for each packet a second.
-const BYTES_PER_PACKET: f64 = 5120.0;
+const BYTES_PER_PACKET: u32 = 5120;
+/// Bytes a second of whoever may send few packets.
+const LEAST_BYTES_PER_SECOND: u32 = 1_000_000;
 /// Longest pause in reading: heartbeats must come through.
-const LONGEST_PAUSE: f64 = 1.0;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Who is refused something for so long, without a pause, is no honest client.
 const FLOOD: Duration = Duration::from_secs(30);
 
 /// The budget of one socket.
 #[derive(Debug)]
 pub(super) struct Budget {
+    /// Packets a second in the long run.
+    per_second: u32,
     packets: Bucket,
     cost: Bucket,
     bytes: Bucket,
@@ -25,128 +30,90 @@ pub(super) struct Budget {
 
 impl Budget {
     /// `per_second` packets in the long run, twice as many at once; bytes in proportion.
-    pub(super) fn new(per_second: u32) -> Self {
-        let packets = f64::from(per_second);
+    pub(super) fn new(per_second: u32, now: Instant) -> Self {
+        let bucket = |per_second: u32| Bucket::new(per_second.saturating_mul(2), per_second, now);
+        let bytes = per_second.saturating_mul(BYTES_PER_PACKET).max(LEAST_BYTES_PER_SECOND);
         Self {
-            packets: Bucket::new(packets),
-            cost: Bucket::new(COST_PER_SECOND),
-            bytes: Bucket::new((packets * BYTES_PER_PACKET).max(1e6)),
+            per_second,
+            packets: bucket(per_second),
+            cost: bucket(COST_PER_SECOND),
+            bytes: bucket(bytes),
             refused: 0,
             flooding_since: None,
         }
     }
 
     /// Whether a call may be carried out.
-    pub(super) fn call(&mut self, event: &str) -> bool {
-        let taken = self.packets.take(1.0) && self.cost.take(cost(event));
+    pub(super) fn call(&mut self, event: &str, now: Instant) -> bool {
+        let taken = self.packets.take(1, now) && self.cost.take(cost(event), now);
         self.refused += u32::from(!taken);
         taken
     }
 
     /// Whether the answer to a call of the server may be looked at.
-    pub(super) fn answer(&mut self) -> bool {
-        let taken = self.packets.take(1.0);
+    pub(super) fn answer(&mut self, now: Instant) -> bool {
+        let taken = self.packets.take(1, now);
         self.refused += u32::from(!taken);
         taken
     }
 
     /// A frame of so many bytes was read and its packets dealt with: how long nothing more is read, so that a
     /// client which sends too much waits itself.
-    pub(super) fn pause(&mut self, bytes: usize) -> Option<Duration> {
-        let debt = self.bytes.owe(bytes as f64);
+    pub(super) fn pause(&mut self, bytes: usize, now: Instant) -> Option<Duration> {
+        let debt = self.bytes.owe(u32::try_from(bytes).unwrap_or(u32::MAX), now);
         let refused = std::mem::take(&mut self.refused);
         if refused > 0 {
-            self.flooding_since.get_or_insert_with(Instant::now);
-        } else if self.packets.is_half_full() && self.cost.is_half_full() {
+            self.flooding_since.get_or_insert(now);
+        } else if self.flooding_since.is_some()
+            && self.packets.is_half_full(now)
+            && self.cost.is_half_full(now)
+        {
             self.flooding_since = None;
         }
-        let pause = debt.max(f64::from(refused) / self.packets.per_second).min(LONGEST_PAUSE);
-        (pause > 0.0).then(|| Duration::from_secs_f64(pause))
+        let worth = Duration::from_secs_f64(f64::from(refused) / f64::from(self.per_second));
+        let pause = debt.max(worth).min(LONGEST_PAUSE);
+        (!pause.is_zero()).then_some(pause)
     }
 
     /// Whether it was too much for too long.
-    pub(super) fn is_flood(&self) -> bool {
-        self.flooding_since.is_some_and(|since| since.elapsed() > FLOOD)
-    }
-}
-
-/// Token bucket: so many a second in the long run, twice as many at once.
-#[derive(Debug)]
-struct Bucket {
-    per_second: f64,
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn new(per_second: f64) -> Self {
-        Self { per_second, tokens: per_second * 2.0, filled: Instant::now() }
-    }
-
-    fn fill(&mut self) {
-        let now = Instant::now();
-        let earned = (now - self.filled).as_secs_f64() * self.per_second;
-        self.tokens = (self.tokens + earned).min(self.per_second * 2.0);
-        self.filled = now;
-    }
-
-    fn take(&mut self, cost: f64) -> bool {
-        if self.tokens < cost {
-            self.fill();
-        }
-        let enough = self.tokens >= cost;
-        if enough {
-            self.tokens -= cost;
-        }
-        enough
-    }
-
-    /// Takes what is not refused, and tells after how many seconds it is paid for.
-    fn owe(&mut self, cost: f64) -> f64 {
-        if self.tokens < cost {
-            self.fill();
-        }
-        self.tokens -= cost;
-        (-self.tokens / self.per_second).max(0.0)
-    }
-
-    fn is_half_full(&mut self) -> bool {
-        if self.tokens < self.per_second {
-            self.fill();
-        }
-        self.tokens >= self.per_second
+    pub(super) fn is_flood(&self, now: Instant) -> bool {
+        self.flooding_since.is_some_and(|since| now.saturating_duration_since(since) > FLOOD)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::room::{MUTE, OFFER, QUALITY_SAMPLE};
+    use wire::room::{MUTE, OFFER, PING, QUALITY_SAMPLE};
 
     #[test]
     fn costly_calls_are_few_whatever_the_rate_of_packets() {
-        let mut budget = Budget::new(1_000_000);
-        let taken = |budget: &mut Budget, event| (0..2000).filter(|_| budget.call(event)).count();
-        assert!((20..30).contains(&taken(&mut budget, MUTE)));
+        let now = Instant::now();
+        let mut budget = Budget::new(1_000_000, now);
+        let taken =
+            |budget: &mut Budget, event| (0..2000).filter(|_| budget.call(event, now)).count();
+        assert_eq!(taken(&mut budget, MUTE), 20);
         assert_eq!(taken(&mut budget, OFFER), 0, "one budget for all kinds");
-        assert_eq!(taken(&mut budget, wire::room::PING), 2000, "a ping costs a packet alone");
-        let mut budget = Budget::new(200);
-        assert!((395..405).contains(&taken(&mut budget, QUALITY_SAMPLE)));
-        assert!(!budget.answer(), "answers count as packets");
+        assert_eq!(taken(&mut budget, PING), 2000, "a ping costs a packet alone");
+        let mut budget = Budget::new(200, now);
+        assert_eq!(taken(&mut budget, QUALITY_SAMPLE), 400);
+        assert!(!budget.answer(now), "answers count as packets");
     }
 
     #[test]
     fn who_sends_too_much_is_not_read_for_a_while() {
-        let mut budget = Budget::new(200);
-        assert_eq!(budget.pause(150 << 10), None, "an offer");
-        while budget.answer() {}
-        let pause = budget.pause(10).unwrap();
-        assert!(pause <= Duration::from_millis(6), "as long as a packet is worth: {pause:?}");
+        let now = Instant::now();
+        let mut budget = Budget::new(200, now);
+        assert_eq!(budget.pause(150 << 10, now), None, "an offer");
+        while budget.answer(now) {}
+        assert_eq!(budget.pause(10, now), Some(Duration::from_millis(5)), "what a packet is worth");
         for _ in 0..100_000 {
-            budget.answer();
+            budget.answer(now);
         }
-        assert_eq!(budget.pause(10), Some(Duration::from_secs(1)), "never without heartbeats");
-        assert!(budget.flooding_since.is_some() && !budget.is_flood());
-        assert!(budget.pause(4 << 20).is_some(), "bytes count as well");
+        assert_eq!(budget.pause(10, now), Some(Duration::from_secs(1)), "never without heartbeats");
+        assert!(!budget.is_flood(now) && budget.is_flood(now + FLOOD + LONGEST_PAUSE));
+        assert!(budget.pause(4 << 20, now).is_some(), "bytes count as well");
+        assert_eq!(budget.pause(10, now + FLOOD), None, "all is paid for");
+        assert!(!budget.is_flood(now + 3 * FLOOD), "and it is no flood any more");
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn run<A: Application>(
         stream,
         greeted: None,
         bad: 0,
-        budget: Budget::new(sockets.options.requests_per_second),
+        budget: Budget::new(sockets.options.requests_per_second, Instant::now()),
         visit,
         long: false,
         pings: PINGS.with(Arc::clone),
@@ -209,8 +209,8 @@ impl<A: Application> Session<A> {
             self.long = true;
             self.visit.may_be_long();
         }
-        let pause = self.budget.pause(bytes)?;
-        if self.budget.is_flood() {
+        let pause = self.budget.pause(bytes, Instant::now())?;
+        if self.budget.is_flood(Instant::now()) {
             let why = "the client sends too much: see the refusals with too_fast";
             return Some(End::Close(CLOSE_TOO_FAST, why));
         }
@@ -248,7 +248,7 @@ impl<A: Application> Session<A> {
                 }
                 Ok(Packet::Answer { .. }) if self.greeted.is_none() => Some(before_handshake()),
                 Ok(Packet::Answer { rid, result }) => {
-                    if self.budget.answer() {
+                    if self.budget.answer(Instant::now()) {
                         self.socket.answered(rid, result);
                     } else {
                         self.sockets.metrics.dropped(PLACE, reason::TOO_FAST);
@@ -301,7 +301,7 @@ impl<A: Application> Session<A> {
     }
 
     async fn request(&mut self, request: Incoming<'_>) {
-        if !self.budget.call(&request.event) {
+        if !self.budget.call(&request.event, Instant::now()) {
             self.sockets.metrics.dropped(PLACE, reason::TOO_FAST);
             let error = RoomError::new(
                 ErrorCode::TooFast,
