@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// Random moves of a run.
 const MOVES: usize = 40;
+/// Seeds that found a fault once: a slot whose picture was given up for one that ended, and a question for a track that
+/// overtook the track, or outlived it.
+const SHOWED_FAULTS: [u64; 3] = [130, 272, 323];
 /// The SSRC that hand-made control packets come from.
 const SENDER: u32 = 0xBAD;
 /// Keys of people are below this.
@@ -330,16 +333,16 @@ fn run(seed: u64) -> [usize; 3] {
 #[test]
 fn whatever_is_called_and_sent_every_packet_is_accounted_for_and_nothing_is_left() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("MOIM_SEED") {
-        Some(seed) => seed..=seed,
-        None => 1..=number("MOIM_SEEDS").unwrap_or(12),
+    let seeds: Vec<u64> = match number("MOIM_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("MOIM_SEEDS").unwrap_or(12)).chain(SHOWED_FAULTS).collect(),
     };
     let mut sums = [0; 3];
-    for seed in seeds.clone() {
+    for &seed in &seeds {
         sums.iter_mut().zip(run(seed)).for_each(|(sum, more)| *sum += more);
     }
     let [flowing, silences, heard] = sums;
-    let count = seeds.count();
+    let count = seeds.len();
     println!("{count} seeds: {flowing} slots flowed, {silences} silences held, {heard} heard");
     assert!(flowing > 0 && silences > 0 && heard > 100 * count);
 }

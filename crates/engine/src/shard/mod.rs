@@ -39,6 +39,7 @@ mod track;
 mod transports;
 
 pub use demux::Handled;
+use relay::Imported;
 pub use relay::{RelayContent, RelayControl, RelayPacket};
 pub use stats::Stats;
 
@@ -105,8 +106,8 @@ pub struct Shard {
     speakers_due: Option<Instant>,
     /// Somebody began to speak: that is told with the next tick.
     voices_began: bool,
-    /// Tracks of sound imported since the last tick, to be asked for where they are published.
-    imported: Vec<(ShardIndex, TrackKey)>,
+    /// Tracks of sound from other shards of which nothing has come yet.
+    imported: Vec<Imported>,
     stats: Stats,
 }
 
@@ -194,15 +195,11 @@ impl Shard {
         // Calm ticks are few: with pictures, each is everybody's.
         let turns = if calm && !self.pictures.is_empty() { 1 } else { FEEDBACK_TICKS };
         self.send_reports(turns, now, sink);
-        for (from, track) in self.imported.drain(..) {
-            if self.track_by_key.contains_key(&track) {
-                sink.relay_control(from, RelayControl::Wanted { track, to: self.index });
-            }
-        }
         let due = self.speakers_due.is_none_or(|at| now.at >= at);
         if due {
             self.speakers_due = Some(now.at + SPEAKER_INTERVAL);
         }
+        self.ask_for_imported(due, sink);
         if due || self.voices_began {
             self.voices_began = self.tell_speakers(now, sink);
         }
@@ -424,6 +421,7 @@ impl Shard {
     fn remove_track(&mut self, key: TrackKey) -> Option<()> {
         let index = self.track_by_key.remove(&key)?;
         let track = self.tracks[index].take()?;
+        self.imported.retain(|imported| imported.key != key);
         self.free_tracks.push(index);
         self.pictures.retain(|known| *known != index);
         for subscription in &track.subscriptions {

@@ -75,6 +75,14 @@ pub enum RelayControl {
     },
 }
 
+/// A track of sound from another shard of which nothing has come yet.
+pub(super) struct Imported {
+    from: ShardIndex,
+    pub key: TrackKey,
+    /// It was asked for.
+    asked: bool,
+}
+
 impl Shard {
     pub(super) fn import(
         &mut self,
@@ -84,7 +92,7 @@ impl Shard {
         opaque: bool,
     ) -> Option<()> {
         if line.codec.kind() == Kind::Audio {
-            self.imported.push((from, key));
+            self.imported.push(Imported { from, key, asked: false });
         }
         if !self.track_by_key.contains_key(&key) {
             let mut track = Track::new(key, Origin::Relay(from), line);
@@ -92,6 +100,22 @@ impl Shard {
             self.place_track(track);
         }
         Some(())
+    }
+
+    /// Asks for imported sound where it is published: at once, and again when it is `due` until something of it comes, since
+    /// the first time may come before the track itself is there.
+    pub(super) fn ask_for_imported(&mut self, due: bool, sink: &mut impl Sink) {
+        let Self { imported, tracks, track_by_key, index, .. } = self;
+        imported.retain_mut(|one| {
+            let found = track_by_key.get(&one.key).and_then(|at| tracks[*at].as_ref());
+            let Some(track) = found else { return false };
+            let waits = track.newest.is_none();
+            if !one.asked || (due && waits) {
+                one.asked = true;
+                sink.relay_control(one.from, RelayControl::Wanted { track: one.key, to: *index });
+            }
+            waits
+        });
     }
 
     pub(super) fn export(&mut self, key: TrackKey, to: ShardIndex, on: bool) -> Option<()> {
