@@ -75,7 +75,7 @@ enum Command {
         /// A fault made on purpose, for tests of the lab itself: freeze_counter (bots count no
         /// freezes). The record says so.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
-        fault: Option<lab::fault::Fault>,
+        fault: Option<lab::record::Fault>,
         /// Print the JSON Schema of scenarios, for editors, and do nothing else.
         #[arg(long)]
         schema: bool,

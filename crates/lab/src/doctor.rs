@@ -1,7 +1,7 @@
 //! What this machine allows, tried out rather than looked up: so that one knows before a run what it
 //! can show.
 
-use crate::proc;
+use crate::observe::proc;
 use net::{RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
 use rustix::process::{Resource, getrlimit};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -10,8 +10,8 @@ mod view;
 
 pub use standing::{About, Phase};
 
+use crate::people::stage::News;
 use crate::record::MachineRecord;
-use crate::stage::News;
 use standing::Standing;
 use std::io::Write;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

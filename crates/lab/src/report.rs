@@ -1,9 +1,8 @@
 //! The report: one HTML file, a pure function of the record.
 
-use crate::record::{self, Record};
-use std::fs;
-use std::io;
+use crate::judge::whole::{self, Record};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The page with a place for the record; see `build.rs`.
 const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
@@ -25,7 +24,7 @@ fn fill(template: &str, record: &Record) -> io::Result<String> {
     // `<` could end the script element; inside a JSON string it may be written as an escape, and
     // outside of strings JSON has none.
     let json = serde_json::to_string(record)?.replace('<', "\\u003c");
-    let text = crate::summary::table(&record.summary, &record.meta);
+    let text = crate::judge::summary::table(&record.summary, &record.meta);
     let after = after.replacen("__MOIM_SUMMARY__", &escape(&text), 1);
     Ok(format!("{before}{json}{after}"))
 }
@@ -39,7 +38,7 @@ fn escape(text: &str) -> String {
 /// # Errors
 /// The record cannot be read or the report cannot be written.
 pub fn render(run_dir: &Path) -> io::Result<PathBuf> {
-    let page = html(&record::read(run_dir)?)?;
+    let page = html(&whole::read(run_dir)?)?;
     let path = run_dir.join("report.html");
     fs::write(&path, page)?;
     Ok(path)
@@ -48,8 +47,8 @@ pub fn render(run_dir: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{meta, sample};
     use crate::record::{EventRecord, Level, Writer};
+    use crate::testing::{meta, sample};
     use std::time::SystemTime;
 
     fn record_in(page: &str) -> Record {
@@ -69,7 +68,7 @@ mod tests {
         writer.sample(&sample(3_000));
         let text = "a name with < and & and 모임".to_owned();
         writer.event(&EventRecord { t_ms: 1, text, person: None, level: Level::Warn });
-        let record = record::read(writer.dir()).expect("read");
+        let record = whole::read(writer.dir()).expect("read");
         writer.summary(&record.summary).expect("summary");
 
         let path = render(writer.dir()).expect("render");
@@ -85,7 +84,7 @@ mod tests {
         let runs = tempfile::tempdir().expect("tempdir");
         let writer = Writer::create(runs.path(), "x", SystemTime::UNIX_EPOCH, "").expect("create");
         writer.meta(&meta()).expect("meta");
-        let record = record::read(writer.dir()).expect("read");
+        let record = whole::read(writer.dir()).expect("read");
         assert!(fill("<p></p>", &record).is_err());
         assert!(render(Path::new("/nowhere")).is_err());
     }

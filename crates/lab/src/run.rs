@@ -1,29 +1,36 @@
 //! A run from the scenario to the report.
 
 mod abort;
+mod cpus;
 mod house;
+mod options;
 mod plan;
+mod prove;
+mod serve;
 mod watch;
 
-use crate::bots::{self, BotDriver, BotError};
-use crate::canary;
-use crate::checks;
-use crate::fault::Fault;
-use crate::link::networks::Networks;
-use crate::monitor::Monitor;
-use crate::proc;
+pub use options::LoadOptions;
+pub(crate) use options::NoRun;
+
+use crate::base::Url;
+use crate::clients::bot::driver;
+use crate::clients::bot::spec::{BotDriver, BotError};
+use crate::clients::link::networks::Networks;
+use crate::clients::seat::Adapter;
+use crate::clients::{self, canary};
+use crate::judge::checks;
+use crate::judge::summary::{self, Input, Summary, exit};
+use crate::observe::monitor::Monitor;
+use crate::observe::proc;
+use crate::people::sockets;
+use crate::people::stage::{Stage, Told};
 use crate::progress::{About, Phase, Progress};
-use crate::prove::Changed;
-use crate::record::{self, Level, MachineRecord, Meta, Writer};
+use crate::record::{self, ByHand, Level, MachineRecord, Meta, SocketsSummary, Writer};
 use crate::report;
-use crate::scenario::{Adapter, Scenario, Target, Url};
-use crate::seat;
-use crate::sockets::{self, SocketsSummary};
-use crate::stage::{Stage, Told};
-use crate::summary::{self, Input, Summary, exit};
+use crate::scenario::{Scenario, Target};
 use house::House;
 use plan::{Planned, invite, meta, plan};
-use std::fmt;
+use prove::Changed;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -36,53 +43,6 @@ use watch::{End, Watch};
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The target has so long to answer at all.
 const REACH_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// What `moim load` is told.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoadOptions {
-    /// The scenario file.
-    pub scenario: PathBuf,
-    /// Where records go.
-    pub runs_dir: PathBuf,
-    /// The binary whose `serve` is started for `serve:` scenarios; none: this one.
-    pub server_exe: Option<PathBuf>,
-    /// Whether the scenario runs once more with the first bottleneck's resource changed.
-    pub prove: bool,
-    /// Plain lines on stderr, even where it is a terminal.
-    pub plain: bool,
-    /// What the lab does wrong on purpose.
-    pub fault: Option<Fault>,
-}
-
-/// Why there is no run at all.
-#[derive(Debug)]
-pub(crate) struct NoRun {
-    code: u8,
-    text: String,
-}
-
-impl NoRun {
-    fn new(code: u8, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
-    }
-
-    /// The exit code.
-    pub(crate) fn code(&self) -> u8 {
-        self.code
-    }
-}
-
-impl fmt::Display for NoRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl From<io::Error> for NoRun {
-    fn from(error: io::Error) -> Self {
-        Self::new(exit::BAD_CONFIGURATION, error.to_string())
-    }
-}
 
 /// A finished run.
 #[derive(Debug)]
@@ -138,7 +98,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
 
 /// Whether the target speaks its adapter's protocol; else what is wrong and what helps.
 async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
-    let error = match timeout(REACH_TIMEOUT, seat::take(adapter, url)).await {
+    let error = match timeout(REACH_TIMEOUT, clients::take_seat(adapter, url)).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
@@ -313,7 +273,7 @@ fn by_hand<D: BotDriver>(
     scenario: &Scenario,
     house: &House<D>,
     stage: &Arc<Stage>,
-) -> Option<tokio::task::JoinHandle<Option<sockets::ByHand>>> {
+) -> Option<tokio::task::JoinHandle<Option<ByHand>>> {
     let pages = scenario.sockets.iter().map(|group| group.chromium).sum();
     let (browser, stage) = (house.browser()?.clone(), Arc::clone(stage));
     if pages == 0 {
@@ -390,11 +350,11 @@ pub(crate) async fn interrupted() {
 /// Starts the bots of this build, on the own address that reaches the target.
 pub(crate) fn bots_of_this_build(
     options: &LoadOptions,
-) -> impl FnOnce(&Url, u32) -> Result<bots::Driver, BotError> + use<> {
+) -> impl FnOnce(&Url, u32) -> Result<driver::Driver, BotError> + use<> {
     let fault = options.fault;
     move |target, bots| {
         let target = address_of(target).map_err(|error| BotError::new(error.to_string()))?;
-        bots::start_for(target, bots, fault)
+        driver::start_for(target, bots, fault)
     }
 }
 

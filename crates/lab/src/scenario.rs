@@ -5,15 +5,17 @@ mod executors;
 mod networks;
 mod rooms;
 
-use crate::bots::{AudioSource, Media, VideoSource};
-use crate::link::networks::Network;
-use crate::metrics::NAMES;
-use crate::threshold::{self, Threshold};
+use crate::base::Url;
+use crate::clients::bot::words::{AudioSource, Media, VideoSource};
+use crate::clients::link::networks::Network;
+use crate::clients::seat::Adapter;
+use crate::judge::threshold::{self, Threshold};
+use crate::observe::metrics::NAMES;
+use crate::record::LinkLimit;
 pub use events::{Happening, ScenarioEvent};
-pub use executors::{Arrival, Executor, RampStage, Stay, ramp};
+pub use executors::{Arrival, Executor, MAX_PEOPLE, RampStage, Stay, ramp};
 pub use rooms::{Role, RoomGroup};
 use rtp::Protocol;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
@@ -21,9 +23,6 @@ use settings::{
 use std::path::Path;
 use std::time::Duration;
 use wire::room::{AudioTopology, VideoTopology};
-
-/// Most people of a scenario.
-pub const MAX_PEOPLE: u32 = 10_000;
 
 /// A checked scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,15 +61,6 @@ pub struct Scenario {
     pub text: String,
 }
 
-/// What a link to people bears, as somebody declared it; none: not said.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkLimit {
-    /// Mbit/s.
-    pub mbit_per_s: Option<f64>,
-    /// Packets a second.
-    pub packets_per_s: Option<f64>,
-}
-
 /// What is tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
@@ -78,33 +68,6 @@ pub enum Target {
     Running(Url),
     /// A server of our own, started for the run.
     Serve(ServeOptions),
-}
-
-/// What a server speaks: by whose words people enter its rooms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Adapter {
-    /// Our own realtime socket.
-    #[default]
-    Moim,
-    /// Janus' VideoRoom plugin, by its WebSocket.
-    Janus,
-}
-
-impl Adapter {
-    const ALL: [(&str, Self); 2] = [("moim", Self::Moim), ("janus", Self::Janus)];
-
-    /// Its word in scenarios and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Moim => "moim",
-            Self::Janus => "janus",
-        }
-    }
-
-    /// Whether the server has no slots, but offers each publisher's tracks by themselves.
-    pub fn offers_each(self) -> bool {
-        self == Self::Janus
-    }
 }
 
 /// How a server of our own is started.
@@ -149,60 +112,6 @@ pub struct SocketGroup {
     pub batch_ms: u32,
     /// Pages in a real browser that stay connected all the time and ping once a second.
     pub chromium: u32,
-}
-
-/// Where a server answers: `http://host:port`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
-    /// Name or address; an IPv6 address in brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-}
-
-impl Url {
-    /// What to write, for messages.
-    const EXPECTED: &'static str = "the server's address, such as http://127.0.0.1:7880";
-
-    /// Reads `http://host[:port]`, or the same with `ws://`.
-    ///
-    /// # Errors
-    /// A sentence that says what is wrong.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("ws://")) else {
-            return Err(format!("{text:?} is no http:// or ws:// address"));
-        };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        if rest.contains(['/', '?', '#', '@', ' ']) {
-            return Err(format!("{text:?} has more than a host and a port"));
-        }
-        let after_address = rest.rfind(']').map_or(0, |at| at + 1);
-        let (host, port) = match rest[after_address..].rfind(':') {
-            Some(at) => (&rest[..after_address + at], &rest[after_address + at + 1..]),
-            None => (rest, "80"),
-        };
-        let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
-        if host.is_empty() || port == 0 {
-            return Err(format!("{text:?} names no host or no port"));
-        }
-        Ok(Self { host: host.to_owned(), port })
-    }
-
-    /// `host:port`.
-    pub fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
-    }
-
-    /// The socket endpoint.
-    pub fn socket(&self) -> String {
-        format!("ws://{}{}", self.authority(), wire::frame::SOCKET_PATH)
-    }
-}
-
-impl std::fmt::Display for Url {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}", self.authority())
-    }
 }
 
 impl Scenario {
@@ -419,9 +328,14 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     }
     check_tcp(root, scenario);
     check_janus(root, scenario);
-    events::check(root, scenario);
-    rooms::check(root, scenario);
-    networks::check(root, scenario);
+    let (length, rooms, networks) = (scenario.duration, &scenario.rooms, &scenario.networks);
+    let (serves, url) = match &scenario.target {
+        Target::Serve(_) => (true, None),
+        Target::Running(url) => (false, Some(url)),
+    };
+    events::check(root, &scenario.events, length, scenario.bots(), serves, networks);
+    rooms::check(root, rooms, length, scenario.media);
+    networks::check(root, networks, rooms, url);
 }
 
 /// What goes by UDP alone.

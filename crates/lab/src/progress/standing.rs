@@ -1,12 +1,12 @@
 //! Where a run stands, as far as it is shown: people, thresholds so far, machines, notes.
 
-use crate::generator;
-use crate::metrics::{Collector, percentile};
+use crate::base::{Url, mean, percentile, short};
+use crate::judge::generator;
+use crate::judge::threshold::{Threshold, ThresholdResult};
+use crate::observe::metrics::Collector;
+use crate::people::stage::News;
 use crate::record::{MachineRecord, SampleRecord};
-use crate::scenario::{Scenario, Url};
-use crate::stage::News;
-use crate::summary::short;
-use crate::threshold::{Threshold, ThresholdResult};
+use crate::scenario::Scenario;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -112,8 +112,7 @@ impl PersonLine {
             jitter_ms: median(|row| row.jitter_ms),
             rtt_ms: record.sample.rtt_ms,
             mouth_to_ear_ms: median(|row| row.mouth_to_ear_ms),
-            freeze_ratio: (!freezes.is_empty())
-                .then(|| freezes.iter().sum::<f64>() / freezes.len() as f64),
+            freeze_ratio: mean(freezes.iter().copied()),
         }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
+use crate::judge::threshold::{Condition, Threshold};
 use crate::record::{GeneratorUsage, PersonKind, SampleRecord, ServerUsage};
 use crate::testing::audio_row;
-use crate::threshold::{Condition, Threshold};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -4,9 +4,9 @@
 //! generator; notes. A small terminal shows fewer of them, from the bottom up.
 
 use super::standing::{PersonLine, Standing};
+use crate::base::short;
+use crate::judge::threshold::ThresholdResult;
 use crate::record::ServerUsage;
-use crate::summary::short;
-use crate::threshold::ThresholdResult;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -1,10 +1,10 @@
 //! Thresholds that end a run as soon as they fail (`abort_on_fail`).
 
-use crate::metrics::Collector;
+use crate::base::short;
+use crate::judge::threshold::Threshold;
+use crate::observe::metrics::Collector;
+use crate::people::stage::{Stage, Told};
 use crate::scenario::Scenario;
-use crate::stage::{Stage, Told};
-use crate::summary::short;
-use crate::threshold::Threshold;
 use std::time::Duration;
 
 /// Looks at all that was sampled so far; each sample is taken once.

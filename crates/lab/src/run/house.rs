@@ -1,15 +1,16 @@
 //! What is started for a run and ended after it: server, bots, browser.
 
-use super::{LoadOptions, NoRun};
-use crate::bots::{BotDriver, BotError};
-use crate::canary::Browser;
-use crate::cpus::{self, CpuSets};
-use crate::kernel;
-use crate::proc;
-use crate::scenario::{Scenario, Target, Url};
-use crate::serve::{Limits, OwnServer};
-use crate::sockets;
-use crate::summary::exit;
+use super::cpus;
+use super::options::{LoadOptions, NoRun};
+use super::serve::{Limits, OwnServer};
+use crate::base::Url;
+use crate::clients::bot::spec::{BotDriver, BotError};
+use crate::clients::canary::Browser;
+use crate::judge::summary::exit;
+use crate::observe::proc;
+use crate::people::sockets;
+use crate::record::CpuSets;
+use crate::scenario::{Scenario, Target};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl<D: BotDriver> House<D> {
         let (url, server, cpus) = match &scenario.target {
             Target::Running(url) => {
                 let pid = proc::listener(&url.host, url.port);
-                let server = pid.map(kernel::affinity).unwrap_or_default();
+                let server = pid.map(proc::affinity).unwrap_or_default();
                 let sets = cpus::beside(&all_cpus, server, scenario.browsers() > 0);
                 if let Some(sets) = &sets {
                     if sets.disjoint {

@@ -1,14 +1,15 @@
 //! Who comes when, and goes where.
 
 use super::house::House;
-use crate::bot::marks::Turn;
-use crate::bots::{AudioSource, BotDriver, BotSpec, SlotPool};
-use crate::link::networks::network_of;
-use crate::person::{self, Guest, Place, Told};
-use crate::proc;
+use crate::clients::bot::marks::Turn;
+use crate::clients::bot::spec::{BotDriver, BotSpec, SlotPool};
+use crate::clients::bot::words::AudioSource;
+use crate::clients::link::networks::network_of;
+use crate::observe::proc;
+use crate::people::person::{self, Guest, Place, Told};
+use crate::people::stage::Stage;
 use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
 use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
-use crate::stage::Stage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

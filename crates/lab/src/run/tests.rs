@@ -1,9 +1,9 @@
 use super::plan::Coming;
 use super::*;
-use crate::bot::marks::Turn;
-use crate::bots::{AudioSource, Media, VideoSource};
+use crate::clients::bot::marks::Turn;
+use crate::clients::bot::words::{AudioSource, Media, VideoSource};
+use crate::judge::summary::Verdict;
 use crate::scenario::{Arrival, Stay};
-use crate::summary::Verdict;
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
 use std::fs;
@@ -94,7 +94,7 @@ async fn a_bot_that_stops_its_video_without_leaving_fails_the_run() {
     assert_eq!(summary.subscriptions, 10, "2 have 3 in most windows, bot-2 has 4");
     assert!(server.with(|world| world.samples.len()) >= 9, "samples are posted too");
     assert!(run.dir.join("report.html").exists());
-    let record = crate::record::read(&run.dir).expect("record");
+    let record = crate::judge::whole::read(&run.dir).expect("record");
     assert_eq!(record.summary.failures, summary.failures);
     assert_eq!(record.summary.metrics["loss_pct"], summary.metrics["loss_pct"]);
     assert!(record.events.iter().any(|event| event.text == "StopVideo"));
@@ -115,9 +115,9 @@ async fn all_is_well_and_sockets_may_be_lost() {
     assert_eq!(summary.failures, Vec::<String>::new());
     let code = if summary.generator.healthy { 0 } else { 110 };
     assert_eq!(summary.exit_code, code, "leaving is no failure, nor is a lost socket");
-    let record = crate::record::read(&run.dir).expect("record");
+    let record = crate::judge::whole::read(&run.dir).expect("record");
     assert!(record.events.iter().any(|event| event.text == "socket resumed"));
-    let table = crate::summary::table(summary, &run.meta);
+    let table = crate::judge::summary::table(summary, &run.meta);
     assert!(table.contains("3 of 3 joined"), "{table}");
 }
 
@@ -150,7 +150,7 @@ async fn an_interrupted_run_has_a_full_report() {
     // What a kill at this moment would have left.
     fs::remove_file(run.dir.join("summary.json")).expect("remove");
     assert_eq!(crate::render(&run.dir), 0);
-    let record = crate::record::read(&run.dir).expect("record");
+    let record = crate::judge::whole::read(&run.dir).expect("record");
     assert_eq!((record.summary.people, record.summary.exit_code), (2, 105));
     assert_eq!((run.summary.verdict, run.summary.exit_code), (Verdict::Inconclusive, 105));
     assert!(run.summary.duration_s < 3600.0 && run.dir.join("report.html").exists());
@@ -219,7 +219,7 @@ async fn who_only_listens_is_measured_and_nobody_misses_what_he_does_not_send() 
     assert_eq!(run.summary.subscriptions, 6, "three hear and see the one");
     let roles: Vec<_> = run.meta.people.iter().filter_map(|p| p.role.as_deref()).collect();
     assert_eq!(roles.iter().filter(|role| **role == "listener").count(), 3);
-    let record = crate::record::read(&run.dir).expect("record");
+    let record = crate::judge::whole::read(&run.dir).expect("record");
     let listener = run.meta.people.iter().find(|p| p.role.as_deref() == Some("listener"));
     let name = &listener.expect("a listener").name;
     let samples = record.samples.iter().filter(|sample| sample.person == *name);
@@ -281,7 +281,7 @@ async fn some_may_leave_at_once_and_a_network_change() {
                 - { at: 4s, do: leave, count: 5 }\n";
     let bench = bench(&url(&server), rest);
     let run = run_fake(&bench, FakeDriver::default()).await;
-    let record = crate::record::read(&run.dir).expect("record");
+    let record = crate::judge::whole::read(&run.dir).expect("record");
     let count = |text: &str, until_ms: u64| {
         record.events.iter().filter(|e| e.text == text && e.t_ms < until_ms).count()
     };

@@ -1,16 +1,16 @@
 //! Watches a run from the first join to its end.
 
 use super::abort::Abort;
-use crate::bot::SplitMix;
-use crate::bots::BotCommand;
-use crate::link::Networks;
-use crate::monitor::Monitor;
+use super::serve::OwnServer;
+use crate::base::SplitMix;
+use crate::clients::bot::spec::BotCommand;
+use crate::clients::link::Networks;
+use crate::observe::monitor::Monitor;
+use crate::people::sockets;
+use crate::people::stage::{Stage, Told};
 use crate::progress::{Phase, Progress};
 use crate::record::{Level, MachineRecord, Meta};
 use crate::scenario::{Happening, Scenario};
-use crate::serve::OwnServer;
-use crate::sockets;
-use crate::stage::{Stage, Told};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -1,9 +1,9 @@
 //! The `events` of a scenario: what happens on the way.
 
+use super::executors::MAX_PEOPLE;
 use super::networks::{decode_link, has_link};
-use super::{MAX_PEOPLE, Scenario, Target};
-use crate::bots::BotCommand;
-use crate::link::networks::Change;
+use crate::clients::bot::spec::BotCommand;
+use crate::clients::link::networks::{Change, Network};
 use settings::{Section, Shape, duration, number, one_of, text};
 use std::time::Duration;
 
@@ -123,10 +123,16 @@ fn only(event: &mut Section<'_>, what: Do) {
 }
 
 /// What only the whole can tell.
-pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
-    let bots = scenario.bots();
-    for event in &scenario.events {
-        if event.at >= scenario.duration {
+pub(super) fn check(
+    root: &mut Section<'_>,
+    events: &[ScenarioEvent],
+    duration: Duration,
+    bots: u32,
+    serves: bool,
+    networks: &[Network],
+) {
+    for event in events {
+        if event.at >= duration {
             let what = format!("an event at {:?} comes after the end", event.at);
             root.fault("events", what, "choose a time before `duration`");
         }
@@ -139,16 +145,14 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
                 let what = format!("{count} bots cannot leave: there are {bots}");
                 root.fault("events", what, format!("write `count: {bots}` or less"));
             }
-            Happening::StopServer | Happening::KillServer
-                if !matches!(scenario.target, Target::Serve(_)) =>
-            {
+            Happening::StopServer | Happening::KillServer if !serves => {
                 let cure = "write `serve: {}` instead of `target`, or leave the event out";
                 root.fault("events", "the lab ends only a server that it started", cure);
             }
             Happening::ChangeNetwork { network, .. }
-                if !scenario.networks.iter().any(|known| known.name == *network) =>
+                if !networks.iter().any(|known| known.name == *network) =>
             {
-                let known: Vec<&str> = scenario.networks.iter().map(|n| n.name.as_str()).collect();
+                let known: Vec<&str> = networks.iter().map(|n| n.name.as_str()).collect();
                 let cure = match known[..] {
                     [] => "write `networks` first".to_owned(),
                     _ => format!("write one of {}", known.join(", ")),

@@ -1,9 +1,10 @@
 //! How the bots of a group come and go: executors, as k6 calls them.
 
-use super::MAX_PEOPLE;
 use settings::{Section, Shape, duration, list_of, number, section};
 use std::time::Duration;
 
+/// Most people of a scenario.
+pub const MAX_PEOPLE: u32 = 10_000;
 /// How long someone who comes and goes stays, where the scenario does not say.
 const CHURN_STAY: Duration = Duration::from_secs(20);
 /// The longest that anything in a scenario lasts.

@@ -1,8 +1,9 @@
 //! The `networks` of a scenario.
 
-use super::{Scenario, Target};
-use crate::link::model::{LinkSpec, Loss};
-use crate::link::networks::{Change, Network};
+use super::rooms::RoomGroup;
+use crate::base::Url;
+use crate::clients::link::model::{LinkSpec, Loss};
+use crate::clients::link::networks::{Change, Network};
 use settings::{Section, duration, list_of, number, one_of, parsed, section};
 use std::time::Duration;
 use wire::room::{AudioTopology, VideoTopology};
@@ -73,23 +74,25 @@ pub(super) fn decode_link(link: &mut Section<'_>) -> (LinkSpec, LinkSpec) {
 }
 
 /// What only the whole can tell.
-pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
-    if scenario.networks.is_empty() {
+pub(super) fn check(
+    root: &mut Section<'_>,
+    networks: &[Network],
+    rooms: &[RoomGroup],
+    running: Option<&Url>,
+) {
+    if networks.is_empty() {
         return;
     }
-    let share: f64 = scenario.networks.iter().map(|network| network.share_pct).sum();
+    let share: f64 = networks.iter().map(|network| network.share_pct).sum();
     if share > 100.0 {
         let what = format!("the shares add up to {share} %");
         root.fault("networks", what, "write shares of 100 % in all, or less: the rest has no link");
     }
-    if let Target::Running(url) = &scenario.target
-        && url.host.starts_with('[')
-    {
+    if running.is_some_and(|url| url.host.starts_with('[')) {
         let cure = "give the server's IPv4 address";
         root.fault("networks", "the link speaks IPv4 only", cure);
     }
-    let mesh = scenario
-        .rooms
+    let mesh = rooms
         .iter()
         .any(|room| room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh);
     if mesh {
@@ -101,6 +104,7 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
 
     fn parse(networks: &str) -> Result<Scenario, settings::Problems> {
         let head = "name: x\nserve: {}\nduration: 9s\n";

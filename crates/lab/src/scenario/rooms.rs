@@ -1,9 +1,8 @@
 //! The `rooms` of a scenario: who meets where, and who sends what.
 
-use super::executors::{self, Executor};
-use super::{MAX_PEOPLE, Scenario};
-use crate::bot::SplitMix;
-use crate::bots::{AudioSource, VideoSource};
+use super::executors::{self, Executor, MAX_PEOPLE};
+use crate::base::SplitMix;
+use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use settings::{Section, boolean, format_duration, list_of, number, one_of, section, text};
 use std::time::Duration;
 use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
@@ -141,8 +140,8 @@ fn preset_name(preset: Preset) -> &'static str {
 }
 
 /// What only the whole can tell.
-pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
-    for (index, room) in scenario.rooms.iter().enumerate() {
+pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Duration, media: Media) {
+    for (index, room) in rooms.iter().enumerate() {
         if room.executor != Executor::Constant && room.chromium > 0 {
             let what = format!("rooms[{index}]: browsers do not come and go");
             let cure = "give the browsers a room of their own, without churn, ramping or arrival";
@@ -150,7 +149,7 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
         }
         if let Executor::Ramping { stages } = &room.executor {
             let length: Duration = stages.iter().map(|stage| stage.duration).sum();
-            if length > scenario.duration {
+            if length > duration {
                 let what = format!("rooms[{index}].ramping: its stages last {length:?}");
                 let cure = format!("write `duration: {}` or more", format_duration(length));
                 root.fault("rooms", what, cure);
@@ -163,13 +162,13 @@ pub(super) fn check(root: &mut Section<'_>, scenario: &Scenario) {
             root.fault("rooms", what, format!("write at most {MAX_MESH} people a mesh"));
         }
     }
-    let tones = scenario.media.audio == AudioSource::Tone;
-    if tones && scenario.rooms.iter().any(|room| !room.roles.is_empty()) {
+    let tones = media.audio == AudioSource::Tone;
+    if tones && rooms.iter().any(|room| !room.roles.is_empty()) {
         let cure = "leave out the roles, or write `media: { audio: speech }`";
         root.fault("rooms", "bots that say tones have a plan of their own for who is loud", cure);
     }
     let h264 = |room: &RoomGroup| room.bots > 0 && room.video_codec == VideoCodec::H264;
-    if scenario.media.video != VideoSource::None && scenario.rooms.iter().any(h264) {
+    if media.video != VideoSource::None && rooms.iter().any(h264) {
         let cure =
             "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
         root.fault("rooms", "bots send VP8 only", cure);

@@ -1,7 +1,10 @@
 mod schema;
 
 use super::*;
-use crate::bots::BotCommand;
+use crate::base::Url;
+use crate::clients::bot::spec::BotCommand;
+use crate::clients::seat::Adapter;
+use crate::record::LinkLimit;
 use wire::room::{AudioTopology, VideoTopology};
 
 const FIRST_ROOM: &str = include_str!("../../../../scenarios/first-room.yaml");
@@ -291,7 +294,7 @@ fn events_of_all_kinds() {
     assert_eq!(what[..3], [&server, &kill, &leave]);
     let Happening::ChangeNetwork { network, change } = what[3] else { panic!("{what:?}") };
     assert_eq!((network.as_str(), change.at.as_secs()), ("mobile", 4));
-    assert_eq!(change.up, crate::link::model::LinkSpec::default());
+    assert_eq!(change.up, crate::clients::link::model::LinkSpec::default());
     assert_eq!(change.down.delay, Duration::from_millis(200));
     for (events, told) in [
         ("{ at: 1s, do: stop_video }", "events[0].bot: the key is missing; write `bot: 3`"),

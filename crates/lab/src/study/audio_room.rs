@@ -2,15 +2,15 @@
 //! then people in and out like a bisection until the largest healthy number is found, then the
 //! loop of people who come and go.
 
-use super::sockets::limits;
-use super::{About, Cell, Plot, Row, Session, Sessions, Table};
-use crate::bot::media::MIX;
-use crate::metrics::percentile;
-use crate::proc;
-use crate::record::PersonKind;
+use super::columns::{GENERATOR_CPU, LATE, LOSS, PEOPLE, SERVER_CPU_OF_SET};
+use super::session::{Session, Sessions, limits};
+use crate::base::{mean, percentile};
+use crate::observe::proc;
+use crate::record::{About, Cell, MIX, PersonKind, Plot, Row, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use wire::quality::{QualitySample, ReceivedTrack};
 
@@ -62,16 +62,16 @@ fn any(sample: &QualitySample, has: impl Fn(&ReceivedTrack) -> bool) -> bool {
 }
 
 const TRIALS: [(&str, &str, u8); 10] = [
-    ("people", "people", 0),
+    PEOPLE,
     ("healthy", "healthy = 1", 0),
     ("mixer_thread_pct", "busiest mixer thread %", 1),
-    ("server_cpu_pct", "server CPU % of its set", 1),
+    SERVER_CPU_OF_SET,
     ("ticks_late_pct", "ticks over 20 ms late %", 3),
-    ("loss_pct", "loss %", 3),
+    LOSS,
     ("mix_packets_per_s", "mix packets/s, worst person", 1),
-    ("late_ms", "late ms, estimated (95 %)", 1),
+    LATE,
     ("mos_lq_median", "median MOS-LQ", 2),
-    ("generator_cpu_cores", "generator CPU cores", 2),
+    GENERATOR_CPU,
 ];
 
 fn tables() -> Vec<Table> {
@@ -82,12 +82,12 @@ fn tables() -> Vec<Table> {
     let worst = [
         ("mos_lq", "MOS-LQ", 2),
         ("mos_sdk", "MOS as SDKs count it", 2),
-        ("loss_pct", "loss %", 3),
+        LOSS,
         ("jitter_ms", "jitter ms", 2),
         ("rtt_ms", "RTT ms", 2),
     ];
     let churn = [
-        ("people", "people", 0),
+        PEOPLE,
         ("loops", "whole loops", 0),
         ("failures", "failed", 0),
         ("first_audio_p50_ms", "first audio ms, median", 0),
@@ -130,19 +130,19 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
-    let tables = tables();
-    let mut about = About {
-        title: "Study D: an audio-only room".into(),
-        text: "The study grew an MCU room of headless browsers, one a pod, against a server of 96 \
-               virtual CPUs. Here native bots fill one mixed room on half of this machine's CPUs."
-            .into(),
-        ..About::default()
-    };
+/// What the study is, and its tables.
+pub(super) fn about() -> About {
+    let text = "The study grew an MCU room of headless browsers, one a pod, against a server of 96 \
+               virtual CPUs. Here native bots fill one mixed room on half of this machine's CPUs.";
+    About::new("Study D: an audio-only room", text, tables())
+}
+
+pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
+    let tables = about.tables.clone();
     let (mut rows, browser) = costs(sessions, &tables[0]).await;
-    let search = Search::run(sessions, &tables[1], &mut about).await;
+    let search = Search::run(sessions, &tables[1], about).await;
     let best = search.best.as_ref().map(|(_, session)| session);
-    rows.extend(capacity(&search, &tables[2], &mut about));
+    rows.extend(capacity(&search, &tables[2], about));
     rows.extend(search.rows);
     rows.extend(mos_rows(best, &tables));
     rows.extend(field_rows(best, browser.as_ref()));
@@ -154,8 +154,7 @@ pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
         "Pods of browsers: one browser is measured for its cost, the room is of native bots."
             .to_owned(),
     ]);
-    about.tables = tables;
-    (rows, about)
+    rows
 }
 
 /// The scenario of one mixed room.
@@ -520,7 +519,7 @@ fn mos_rows(best: Option<&Session>, tables: &[Table]) -> Vec<Row> {
     let mut scored: Vec<_> = scored.collect();
     scored.sort_by(|a, b| a.0.total_cmp(&b.0));
     let scores: Vec<f64> = scored.iter().map(|(score, ..)| *score).collect();
-    let average = (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64);
+    let average = mean(scores.iter().copied());
     let mut out = vec![
         spread
             .measured("min", scores.first().copied())

@@ -1,15 +1,13 @@
 //! A server behind a link of its own: in a network namespace beside this one, reached over a veth pair whose far
 //! side `tbf` limits, and under a CPU quota where asked. Needs root.
 
-use crate::guard::Guard;
-use crate::http;
-use crate::scenario::Url;
-use std::fs;
-use std::io;
+use crate::base::guard::Guard;
+use crate::base::{Url, http};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// The two ends of the link, from the addresses for documentation of RFC 5737.
 const NEAR: &str = "192.0.2.1/30";

@@ -1,8 +1,9 @@
 //! Study C: mesh against SFU, 1:N video, two to eight people.
 
-use super::sockets::limits;
-use super::{About, Cell, Plot, Row, Session, Sessions, Table};
-use crate::metrics::Reduced;
+use super::columns::{LATE, PEOPLE};
+use super::session::{Session, Sessions, limits};
+use crate::observe::metrics::Reduced;
+use crate::record::{About, Cell, Plot, Row, Table};
 
 /// The study's table: people, then CPU in percent of client with mesh and SFU, of server likewise.
 const STUDY: [(u32, f64, f64, f64, f64); 7] = [
@@ -31,10 +32,10 @@ fn tables() -> Vec<Table> {
     let quality = [
         ("freeze_pct", "frozen % (worst 5 % of people)", 2),
         ("frames_per_second", "frames/s (worst 5 %)", 1),
-        ("late_ms", "late ms, estimated (95 %)", 1),
+        LATE,
         ("loss_pct", "loss % (95 %)", 3),
         ("first_frame_ms", "first frame ms (95 %)", 0),
-        ("people", "people", 0),
+        PEOPLE,
     ];
     vec![
         Table::new(
@@ -57,15 +58,15 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
-    let tables = tables();
-    let mut about = About {
-        title: "Study C: mesh against SFU".into(),
-        text: "The study had browsers and server on one desktop and let one person show video to \
-               one to seven others, by a mesh and by an SFU."
-            .into(),
-        ..About::default()
-    };
+/// What the study is, and its tables.
+pub(super) fn about() -> About {
+    let text = "The study had browsers and server on one desktop and let one person show video to \
+               one to seven others, by a mesh and by an SFU.";
+    About::new("Study C: mesh against SFU", text, tables())
+}
+
+pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
+    let tables = about.tables.clone();
     let most_browsers = match (sessions.has_chromium(), sessions.quick) {
         (false, _) => 0,
         (true, true) => 2,
@@ -109,8 +110,7 @@ pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
          an estimate."
             .to_owned(),
     ]);
-    about.tables = tables;
-    (rows, about)
+    rows
 }
 
 type Point = Vec<Option<f64>>;

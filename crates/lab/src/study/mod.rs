@@ -5,72 +5,25 @@
 //! rows made from them.
 
 mod audio_room;
+mod columns;
 mod limited;
 mod mesh_vs_sfu;
+mod options;
 mod session;
 mod sfu;
 mod sockets;
-mod table;
+mod text;
 
+pub use crate::record::{About, Cell, Column, Line, Plot, Row, Table};
+pub use options::{Name, StudyOptions};
 pub use session::{Session, Sessions};
-pub use table::{About, Cell, Column, Line, Plot, Row, Table};
 
+use crate::judge::summary::{self, exit};
+use crate::observe::proc;
 use crate::record::{Meta, SCHEMA, TargetMeta, Writer};
-use crate::summary::{self, exit};
-use crate::{proc, report};
+use crate::report;
 use std::io;
-use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
-
-/// Which study.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
-    /// An SFU on a small box.
-    Sfu,
-    /// Realtime sockets.
-    Sockets,
-    /// Mesh against SFU.
-    MeshVsSfu,
-    /// An audio-only room.
-    AudioRoom,
-}
-
-impl Name {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Sfu, Self::Sockets, Self::MeshVsSfu, Self::AudioRoom];
-
-    /// The word of the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sfu => "sfu",
-            Self::Sockets => "sockets",
-            Self::MeshVsSfu => "mesh-vs-sfu",
-            Self::AudioRoom => "audio-room",
-        }
-    }
-
-    /// Reads the word of the command line.
-    ///
-    /// # Errors
-    /// A sentence that names those there are.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
-        known.ok_or_else(|| "the studies are sfu, sockets, mesh-vs-sfu and audio-room".into())
-    }
-}
-
-/// What `moim study` is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StudyOptions {
-    /// Which study.
-    pub name: Name,
-    /// Small and short, to see that all of it works; its figures mean little.
-    pub quick: bool,
-    /// Where the record goes, in a directory of its own.
-    pub runs_dir: PathBuf,
-    /// The binary whose `serve` is started; none: this one.
-    pub server_exe: Option<PathBuf>,
-}
 
 /// Runs a study; the exit code: 0 when its report is complete, 99 when rows, cells or people are
 /// missing, 105 when it was interrupted.
@@ -100,11 +53,17 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     );
     let writer = Writer::create(&options.runs_dir, &name, started_at, &command)?;
     let mut sessions = Sessions::new(options, writer.dir());
-    let (rows, mut about) = match options.name {
-        Name::Sockets => sockets::run(&mut sessions).await,
-        Name::Sfu => sfu::run(&mut sessions).await,
-        Name::MeshVsSfu => mesh_vs_sfu::run(&mut sessions).await,
-        Name::AudioRoom => audio_room::run(&mut sessions).await,
+    let mut about = match options.name {
+        Name::Sockets => sockets::about(),
+        Name::Sfu => sfu::about(),
+        Name::MeshVsSfu => mesh_vs_sfu::about(),
+        Name::AudioRoom => audio_room::about(),
+    };
+    let rows = match options.name {
+        Name::Sockets => sockets::run(&mut sessions, &mut about).await,
+        Name::Sfu => sfu::run(&mut sessions, &mut about).await,
+        Name::MeshVsSfu => mesh_vs_sfu::run(&mut sessions, &mut about).await,
+        Name::AudioRoom => audio_room::run(&mut sessions, &mut about).await,
     };
     about.sessions = sessions.names();
     about.quick = options.quick;
@@ -134,8 +93,8 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
         summary.exit_code = exit::INTERRUPTED;
     }
     summary.people = sessions.people();
-    let text = table::text(&about, &rows);
-    let markdown = table::markdown(&about, &rows, &meta);
+    let text = text::text(&about, &rows);
+    let markdown = text::markdown(&about, &rows, &meta);
     (summary.study, summary.study_about) = (Some(rows), Some(about));
     writer.meta(&meta)?;
     writer.summary(&summary)?;

@@ -1,16 +1,18 @@
 //! Sessions of a study: a scenario run, with its record read back.
 
 use super::limited::{Limited, Limits};
-use super::{Name, StudyOptions};
-use crate::canary;
-use crate::cpus::CpuSets;
-use crate::generator::THREAD_CORES;
-use crate::metrics::{Reduced, percentile};
-use crate::record::{self, Level, MachineRecord, Meta, SampleRecord, ThreadUsage};
+use super::options::{Name, StudyOptions};
+use crate::base::{mean, percentile};
+use crate::clients::canary;
+use crate::judge::generator::THREAD_CORES;
+use crate::judge::summary::{Summary, exit};
+use crate::judge::whole;
+use crate::observe::metrics::Reduced;
+use crate::record::{
+    CpuSets, Level, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
+};
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
-use crate::sockets::SocketsSummary;
-use crate::summary::{Summary, exit};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -86,8 +88,7 @@ impl Session {
         pick: impl Fn(&MachineRecord) -> Option<f64>,
     ) -> Option<f64> {
         let windows = self.machine.iter().filter(|record| record.t_ms as f64 / 1000.0 >= from_s);
-        let values: Vec<f64> = windows.filter_map(pick).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        mean(windows.filter_map(pick))
     }
 
     /// Mean of the busiest server thread, in cores, over windows that end in `[from_s, to_s)`.
@@ -117,6 +118,14 @@ impl Session {
         }
         sums.into_values().reduce(f64::max).map(|most| most / f64::from(windows))
     }
+}
+
+/// Says in a row where the generator was the limit of its session.
+pub(super) fn limits(mut row: Row, session: &Session) -> Row {
+    for reason in &session.summary.generator.reasons {
+        row = row.note(format!("lower bound only: {reason}"));
+    }
+    row
 }
 
 /// Runs sessions and keeps what the study's own record needs of them.
@@ -158,7 +167,7 @@ impl Sessions {
             missing: Vec::new(),
             people: 0,
             interrupted: false,
-            load_average_before: crate::proc::machine().load_average,
+            load_average_before: crate::observe::proc::machine().load_average,
             versions: BTreeMap::new(),
             cpus: None,
         }
@@ -256,8 +265,8 @@ impl Sessions {
             let options = LoadOptions { scenario: path, ..self.options.clone() };
             run::prove(&mut ran, &options).await;
         }
-        let load_average = crate::proc::machine().load_average.first().copied();
-        let record = record::read(&ran.dir).map_err(|error| error.to_string())?;
+        let load_average = crate::observe::proc::machine().load_average.first().copied();
+        let record = whole::read(&ran.dir).map_err(|error| error.to_string())?;
         let summary = &ran.summary;
         self.interrupted |= summary.exit_code == exit::INTERRUPTED;
         self.people += summary.people;

@@ -1,11 +1,15 @@
 //! Study A: an SFU on a small box. Rooms of one kind of video at a time: 10 and 30 people at
 //! 1080p, two at 480p and at 360p.
 
+use super::columns::{
+    GENERATOR_CPU, LOSS, MEAN_RATE, PEOPLE, SERVER_CPU, SERVER_CPU_OF_SET, US_PER_PACKET_OUT,
+    percent,
+};
 use super::limited::Limits;
-use super::sockets::limits;
-use super::{About, Cell, Column, Plot, Row, Session, Sessions, Table};
-use crate::metrics::Reduced;
-use crate::summary::Quality;
+use super::session::{Session, Sessions, limits};
+use crate::judge::quality::Quality;
+use crate::observe::metrics::Reduced;
+use crate::record::{About, Cell, Column, Plot, Row, Table};
 
 /// One of the study's sessions.
 struct Plan {
@@ -112,20 +116,20 @@ const PLANS: [Plan; 4] = [
 ];
 
 const SESSIONS: [(&str, &str, u8); 15] = [
-    ("people", "people", 0),
+    PEOPLE,
     ("seconds", "seconds", 0),
-    ("server_cpu_pct", "server CPU % of its set", 1),
+    SERVER_CPU_OF_SET,
     ("busiest_thread_pct", "busiest server thread %", 1),
     ("signaling_cpu_pct", "signaling thread %", 2),
     ("jitter_ms", "jitter ms (95 % of people)", 2),
     ("loss_pct", "loss % (95 % of people)", 3),
     ("rtt_ms", "RTT ms (95 % of people)", 2),
     ("received_mb", "received MB", 0),
-    ("mean_rate_mbit", "mean rate Mbit/s", 1),
+    MEAN_RATE,
     ("per_person_mbit", "per person Mbit/s", 2),
     ("consumers", "consumers", 0),
-    ("us_per_packet_out", "server µs a packet out", 2),
-    ("generator_cpu_cores", "generator CPU cores", 2),
+    US_PER_PACKET_OUT,
+    GENERATOR_CPU,
     ("bottleneck", "bottleneck", 0),
 ];
 
@@ -134,8 +138,8 @@ fn tables() -> Vec<Table> {
         ("stable", "stable = 1", 0),
         ("caution", "caution = 1", 0),
         ("danger", "danger = 1", 0),
-        ("loss_pct", "loss %", 3),
-        ("server_cpu_pct", "server CPU %", 1),
+        LOSS,
+        SERVER_CPU,
     ];
     let signaling = [
         ("idle_pct", "signaling idle %", 2),
@@ -143,11 +147,11 @@ fn tables() -> Vec<Table> {
         ("delays_over_5_ms", "delays over 5 ms", 0),
     ];
     let later = [
-        ("server_cpu_pct", "server CPU %", 1),
+        SERVER_CPU,
         ("jitter_ms", "jitter ms", 1),
         ("loss_pct", "loss %", 2),
-        ("mean_rate_mbit", "mean rate Mbit/s", 1),
-        ("us_per_packet_out", "server µs a packet out", 2),
+        MEAN_RATE,
+        US_PER_PACKET_OUT,
         ("bottleneck", "first bottleneck", 0),
         ("second_bottleneck", "behind it", 0),
     ];
@@ -183,16 +187,16 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
-    let tables = tables();
-    let mut about = About {
-        title: "Study A: an SFU on a small box".into(),
-        text: "The study ran mediasoup v3 on a cloud machine with 2 virtual CPUs and about \
+/// What the study is, and its tables.
+pub(super) fn about() -> About {
+    let text = "The study ran mediasoup v3 on a cloud machine with 2 virtual CPUs and about \
                100 Mbit/s, with hosted browsers behind a tunnel that forced RTP over TCP. Here a \
-               server of our own has half of this machine's CPUs, native bots the other half."
-            .into(),
-        ..About::default()
-    };
+               server of our own has half of this machine's CPUs, native bots the other half.";
+    About::new("Study A: an SFU on a small box", text, tables())
+}
+
+pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
+    let tables = about.tables.clone();
     let mut rows = Vec::new();
     let mut points = Vec::new();
     let mut signaling = Vec::new();
@@ -208,12 +212,8 @@ pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
             row = row.note(format!("--quick: {people} people instead of {}", plan.people));
         }
         let name = format!("{people}-people-{}", plan.video);
-        let text = format!(
-            "{}duration: {seconds}s\nrooms: [{{ audio: sfu, video: sfu, people: {{ bot: {people} }} \
-             }}]\nmedia: {{ audio: speech, video: {} }}\njoin: {{ per_second: 5 }}\n",
-            sessions.serve(1),
-            plan.video
-        );
+        let media = format!("video: {}", plan.video);
+        let text = scenario(&sessions.serve(1), seconds, people, &media);
         let session = sessions.run(&name, &text).await;
         let verdict = Row::new("verdicts", format!("{} ({people} people)", plan.video));
         let verdict = studys_verdict(verdict, plan);
@@ -253,8 +253,15 @@ pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
     about
         .not_shown
         .extend(["Browsers as people: two CPUs do not carry ten browsers at 1080p.".to_owned()]);
-    about.tables = tables;
-    (rows, about)
+    rows
+}
+
+/// A room of bots who speak and show; `serve` says where, if the scenario does.
+fn scenario(serve: &str, seconds: u32, people: u32, media: &str) -> String {
+    format!(
+        "{serve}duration: {seconds}s\nrooms: [{{ audio: sfu, video: sfu, people: {{ bot: {people} }} \
+         }}]\nmedia: {{ audio: speech, {media} }}\njoin: {{ per_second: 5 }}\n"
+    )
 }
 
 /// The largest room once more, by TCP.
@@ -262,11 +269,8 @@ async fn over_tcp(sessions: &mut Sessions, table: &Table) -> Row {
     let (people, seconds) = if sessions.quick { (5, 8) } else { (30, 60) };
     let row = Row::new("later", format!("{people} people, 1080p, by TCP"))
         .note("the study expects 50 to 500 ms of jitter on UDP, 500 to 3000 ms on TCP");
-    let text = format!(
-        "{}duration: {seconds}s\nrooms: [{{ audio: sfu, video: sfu, people: {{ bot: {people} }} }}]\n\
-         media: {{ audio: speech, video: 1080p, transport: tcp }}\njoin: {{ per_second: 5 }}\n",
-        sessions.serve(1),
-    );
+    let media = "video: 1080p, transport: tcp";
+    let text = scenario(&sessions.serve(1), seconds, people, media);
     match sessions.run(&format!("{people}-people-tcp"), &text).await {
         Err(reason) => row.rest(table, &reason),
         Ok(session) => from_session(row, table, &session),
@@ -277,7 +281,6 @@ fn session_row(row: Row, session: &Session) -> Row {
     let end_s = session.summary.duration_s + 1.0;
     let of = |name: &str, pick: fn(&Reduced) -> f64| session.metric(name).map(pick);
     let cpus = session.meta.cpus.as_ref().map_or(1, |sets| sets.server.len().max(1));
-    let percent = |cores: Option<f64>| cores.map(|cores| cores * 100.0);
     let signaling = session.server_threads(3.5, end_s, |name| name.starts_with("signaling"));
     let megabytes = received_mb(session);
     let people = session.summary.people.max(1) as f64;
@@ -388,11 +391,8 @@ async fn limited(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
             (_, None) => "what the server uses without the quota was not measured",
             (false, Some(limits)) => {
                 let slug = name.replace([' ', ','], "-").replace("--", "-").replace('/', "");
-                let text = format!(
-                    "duration: 30s\nrooms: [{{ audio: sfu, video: sfu, people: {{ bot: {people} }} }}]\n\
-                     media: {{ audio: speech, video: 1080p }}\njoin: {{ per_second: 5 }}\n\
-                     thresholds: {{ loss_pct: [\"user_p95 < 2\"] }}\n"
-                );
+                let text = scenario("", 30, people, "video: 1080p")
+                    + "thresholds: { loss_pct: [\"user_p95 < 2\"] }\n";
                 let slug: String = slug.to_ascii_lowercase().chars().take(40).collect();
                 let session = sessions.run_limited(&slug, limits, &text).await;
                 rows.push(limited_row(row, table, session));

@@ -1,8 +1,9 @@
 //! Study B: realtime sockets. Throughput (clients join one a second, each pings at a fixed rate)
 //! and concurrency (many clients that ping now and then, and a real browser among them).
 
-use super::{About, Cell, Plot, Row, Session, Sessions, Table};
-use crate::sockets::{Latency, Second};
+use super::columns::{ANSWERED, GENERATOR_CPU, LATENCY_P99, LOAD_AVERAGE, percent};
+use super::session::{Session, Sessions, limits};
+use crate::record::{About, Cell, Latency, Plot, Row, Second, Table};
 
 /// Clients of the throughput test, as in the study.
 const CLIENTS: u32 = 100;
@@ -16,14 +17,14 @@ fn tables() -> Vec<Table> {
         ("offered_per_s", "offered/s", 0),
         ("made_pct", "sent %", 2),
         ("answered_per_s", "answered/s", 0),
-        ("answered_pct", "answered %", 2),
+        ANSWERED,
         ("latency_p50_ms", "median ms", 2),
-        ("latency_p99_ms", "p99 ms", 2),
+        LATENCY_P99,
         ("server_cpu_cores", "server CPU cores", 2),
         ("us_per_answer", "server µs an answer", 1),
-        ("generator_cpu_cores", "generator CPU cores", 2),
+        GENERATOR_CPU,
         ("counts_not_rising", "counts not rising", 0),
-        ("load_average", "load average", 2),
+        LOAD_AVERAGE,
     ];
     let concurrency = [
         ("connections", "connections", 0),
@@ -31,14 +32,14 @@ fn tables() -> Vec<Table> {
         ("ping_every_s", "ping every s", 1),
         ("live", "live at the end", 0),
         ("closed", "closed early", 0),
-        ("answered_pct", "answered %", 2),
-        ("latency_p99_ms", "p99 ms", 2),
+        ANSWERED,
+        LATENCY_P99,
         ("connect_p99_ms", "connect p99 ms", 1),
         ("busiest_arriving_pct", "busiest thread % while they arrive", 0),
         ("busiest_after_pct", "busiest thread % after", 0),
         ("server_rss_mib", "server MiB", 0),
         ("kib_per_connection", "KiB a connection", 1),
-        ("load_average", "load average", 2),
+        LOAD_AVERAGE,
         ("by_hand_pings", "pings by hand", 0),
         ("by_hand_answered", "answered by hand", 0),
         ("by_hand_p99_ms", "by hand p99 ms", 1),
@@ -98,28 +99,27 @@ const QUICK: Plan = Plan {
     hold_s: 6.0,
 };
 
-pub(super) async fn run(sessions: &mut Sessions) -> (Vec<Row>, About) {
-    let plan = if sessions.quick { QUICK } else { FULL };
-    let tables = tables();
-    let mut about = About {
-        title: "Study B: realtime sockets".into(),
-        text: "The study ran SocketCluster 0.9 on an 8-core machine (5 load balancers, 5 workers, \
+/// What the study is, and its tables.
+pub(super) fn about() -> About {
+    let text = "The study ran SocketCluster 0.9 on an 8-core machine (5 load balancers, 5 workers, \
                2 brokers; 4, 3 and 1 for concurrency) with a 32-core client. Here one server \
-               process answers, the load comes from one thread on the same machine."
-            .into(),
-        ..About::default()
-    };
+               process answers, the load comes from one thread on the same machine.";
+    About::new("Study B: realtime sockets", text, tables())
+}
+
+pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
+    let plan = if sessions.quick { QUICK } else { FULL };
+    let tables = about.tables.clone();
     let mut rows = Vec::new();
-    ramp(sessions, &plan, &tables[0], &mut rows, &mut about).await;
-    stages(sessions, &plan, &tables[0], &mut rows, &mut about).await;
-    concurrency(sessions, &plan, &tables[1], &mut rows, &mut about).await;
-    about.tables = tables;
+    ramp(sessions, &plan, &tables[0], &mut rows, about).await;
+    stages(sessions, &plan, &tables[0], &mut rows, about).await;
+    concurrency(sessions, &plan, &tables[1], &mut rows, about).await;
     about.not_shown.push(
         "The study's balance over several workers: moim answers in one process, there is no \
          balancer to spread wrongly."
             .into(),
     );
-    (rows, about)
+    rows
 }
 
 /// The study's own way: clients come one after the other, each with its full rate.
@@ -255,7 +255,6 @@ async fn concurrency(
         return rows.push(row.rest(table, "the session has no sockets in it"));
     };
     let closed: u64 = sockets.closed.values().sum();
-    let percent = |cores: Option<f64>| cores.map(|cores| cores * 100.0);
     let end_s = session.summary.duration_s + 1.0;
     let p99 = |latency: Option<Latency>| latency.map(|latency| latency.p99_ms);
     let mut row = row
@@ -359,12 +358,4 @@ fn us_per_answer(session: &Session) -> Option<f64> {
         before_ms = record.t_ms;
     }
     (answered > 0).then(|| cpu_us / answered as f64)
-}
-
-/// Says so where the generator was the limit: then the row is a lower bound only.
-pub(super) fn limits(mut row: Row, session: &Session) -> Row {
-    for reason in &session.summary.generator.reasons {
-        row = row.note(format!("lower bound only: {reason}"));
-    }
-    row
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::record::{Cell, Plot, Row, Table};
 use std::collections::BTreeMap;
 
 fn about() -> About {
@@ -37,15 +38,15 @@ fn a_cell_without_number_or_reason_is_a_gap() {
 
 #[test]
 fn documents_hold_every_figure_the_studys_own_and_each_reason_once() {
-    let meta = crate::record::tests::meta();
+    let meta = crate::testing::meta();
     let worded = Row { name: "a limit".into(), ..row().cell("rtt_ms", Cell::word("network")) };
     let rows = [row(), Row { name: "two people".into(), ..row() }, worded];
-    let text = table::markdown(&about(), &rows, &meta);
+    let text = text::markdown(&about(), &rows, &meta);
     assert!(text.contains("| ten people | 0.25 | – (a) |"), "{text}");
     assert!(text.contains("| *the study* | *0* |"), "{text}");
     assert!(text.contains("| a limit | 0.25 | network |"), "{text}");
     assert_eq!(text.matches("nobody asked").count(), 1, "{text}");
-    let text = table::text(&about(), &rows);
+    let text = text::text(&about(), &rows);
     assert!(text.contains("0.25  (study: 0.00)") && text.contains("nobody asked"), "{text}");
 }
 

@@ -1,10 +1,8 @@
 //! Bots without media: what one sends, those hear who have it in a slot.
 
-use crate::bot::hearing::MixWindows;
-use crate::bot::media::MIX;
-use crate::bots::{
-    AudioSource, BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, VideoSource,
-};
+use crate::clients::bot::spec::{BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec};
+use crate::clients::bot::words::{AudioSource, VideoSource};
+use crate::record::{MIX, MixWindows};
 use crate::testing::row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -3,6 +3,8 @@
 pub mod bots;
 pub mod server;
 
+use crate::record::{MachineMeta, Meta, PersonKind, PersonMeta, SCHEMA, SampleRecord, TargetMeta};
+use wire::QualitySample;
 use wire::quality::ReceivedTrack;
 use wire::room::MediaKind;
 
@@ -50,4 +52,33 @@ pub fn audio_row(participant: &str, track: &str, packets: u64) -> ReceivedTrack 
 /// A received row of video.
 pub fn video_row(participant: &str, track: &str, packets: u64) -> ReceivedTrack {
     row(participant, track, MediaKind::Video, packets)
+}
+
+/// A meta of a run with one bot.
+pub(crate) fn meta() -> Meta {
+    Meta {
+        schema: SCHEMA,
+        name: "first-room".into(),
+        started_at: "2026-01-02T03:04:05Z".into(),
+        duration_s: 60.0,
+        target: TargetMeta { adapter: "moim".into(), url: "http://127.0.0.1:7880".into() },
+        version: "0.1.0".into(),
+        scenario: "name: first-room\n".into(),
+        people: vec![PersonMeta {
+            name: "bot-1".into(),
+            kind: PersonKind::Bot,
+            room: "r".into(),
+            role: None,
+            network: None,
+            participant: None,
+        }],
+        machine: MachineMeta { cores: 2, ..Default::default() },
+        cpus: None,
+        fault: None,
+    }
+}
+
+pub(crate) fn sample(t_ms: u64) -> SampleRecord {
+    let sample = QualitySample { rtt_ms: Some(1.5), interval_ms: 3_000, ..Default::default() };
+    SampleRecord { t_ms, person: "bot-1".into(), kind: PersonKind::Bot, sample }
 }

@@ -1,0 +1,23 @@
+//! Figures: how values are reduced, and how people read them.
+
+/// Nearest-rank percentile of values in rising order; `None` of nothing.
+pub fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    Some(sorted[rank.saturating_sub(1).min(last)])
+}
+
+/// The mean; `None` of nothing.
+pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// A number with few digits, for people.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

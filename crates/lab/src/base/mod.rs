@@ -1,0 +1,13 @@
+//! What all floors of the lab share, and what imports nothing of it: addresses, HTTP, seeded numbers, figures.
+
+pub mod figures;
+pub(crate) mod guard;
+pub(crate) mod http;
+pub(crate) mod prompt;
+pub(crate) mod random;
+pub mod url;
+
+pub use figures::{mean, percentile, short};
+pub(crate) use prompt::be_prompt;
+pub(crate) use random::SplitMix;
+pub use url::Url;

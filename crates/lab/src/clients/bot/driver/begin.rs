@@ -1,0 +1,80 @@
+//! What a bot begins with: its media, and how its lines and candidates are named.
+
+use super::shared::{Common, Says};
+use crate::clients::bot::media::{BotMedia, Config, Opening};
+use crate::clients::bot::spec::BotSpec;
+use crate::clients::bot::talk::Talk;
+use crate::clients::bot::words::AudioSource;
+use rtp::negotiated::Kind;
+use std::time::Instant;
+use wire::room::{MediaKind, OfferedTrack};
+
+/// Bots take turns to open all that comes: one in so many at a time.
+const TURNS: u32 = 10;
+
+/// The media of a bot that begins at `now`.
+pub(super) fn media(common: &Common, spec: &BotSpec, says: Says, now: Instant) -> BotMedia {
+    let voice = match spec.media.audio {
+        AudioSource::Speech => Some(common.fixtures.voice(spec.index.wrapping_sub(1))),
+        AudioSource::Steady => Some(common.fixtures.steady()),
+        AudioSource::None | AudioSource::Tone => None,
+    };
+    let mut media = BotMedia::new(Config {
+        seed: seed(common, spec),
+        cname: spec.name.clone(),
+        voice,
+        clip: common.fixtures.clip(spec.media.video),
+        joined: spec.link.as_ref().map_or(now, |link| link.joined),
+        clock: common.clock,
+        opening: Opening::InTurn { place: spec.index, of: TURNS },
+    });
+    media.begin_sample(now);
+    if let Some(marks) = says.marks {
+        media.set_marks(marks);
+    }
+    if let Some(talk) = spec.talk {
+        media.set_talk(Talk::new(talk, common.fixtures.silence(), now));
+    }
+    if let Some(tone) = says.tone {
+        media.set_tone(tone);
+    }
+    media
+}
+
+/// Where all that is random of its media comes from; connections of a mesh differ by the other.
+fn seed(common: &Common, spec: &BotSpec) -> u64 {
+    let own = common.seed.wrapping_mul(0x1_0000_0001) ^ u64::from(spec.index);
+    let other = spec.link.iter().flat_map(|link| link.other.bytes());
+    other.fold(own, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+pub(super) fn rtp_kind(kind: MediaKind) -> Kind {
+    match kind {
+        MediaKind::Audio => Kind::Audio,
+        MediaKind::Video => Kind::Video,
+    }
+}
+
+/// What a line of a kind sends.
+pub(super) fn offered(kind: Kind, mid: String) -> OfferedTrack {
+    let (kind, name) = match kind {
+        Kind::Audio => (MediaKind::Audio, "microphone"),
+        Kind::Video => (MediaKind::Video, "camera"),
+    };
+    OfferedTrack { mid, kind, name: name.into(), opaque: false }
+}
+
+/// The addresses of an SDP's candidates, for people.
+pub(super) fn candidates(sdp: &str) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for line in sdp.lines().filter_map(|line| line.strip_prefix("a=candidate:")) {
+        let mut fields = line.split_ascii_whitespace().skip(4);
+        if let (Some(ip), Some(port)) = (fields.next(), fields.next()) {
+            let address = format!("{ip}:{port}");
+            if !addresses.contains(&address) && addresses.len() < 4 {
+                addresses.push(address);
+            }
+        }
+    }
+    addresses.join(", ")
+}

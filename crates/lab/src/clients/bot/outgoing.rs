@@ -1,0 +1,418 @@
+//! One stream that a bot sends: headers, sealing, repair, and what the other side says of it.
+
+use super::source::{AudioSource, Piece, VideoSource};
+use crate::base::SplitMix;
+use rtp::header::{AudioLevel, HeaderWriter};
+use rtp::negotiated::{Codec, Extensions, Kind, Line};
+use rtp::report::{Ntp, SendStream};
+use rtp::rtcp::ReportBlock;
+use rtp::srtp::{SealStream, Sealer, SrtpError};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use wire::quality::SentTrack;
+use wire::room::MediaKind;
+
+/// Longest datagram that is made.
+pub(super) const MAX_DATAGRAM: usize = 1500;
+/// Packets that can be sent again.
+const HISTORY: usize = 512;
+/// A packet is not sent again twice in this time: the second NACK crossed the first answer.
+const RESEND_SPACING: Duration = Duration::from_millis(15);
+/// The `mid` extension is on every packet for so long; by then the other side knows the SSRC.
+const MID_TIME: Duration = Duration::from_secs(3);
+/// A level up to this is called voice (RFC 6464 leaves it to the sender).
+const VOICE_DBOV: u8 = 55;
+
+/// The wall clock of a session, from one reading at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    /// A moment…
+    pub origin: Instant,
+    /// …and that moment since the Unix epoch.
+    pub unix: Duration,
+}
+
+impl Clock {
+    /// The time since the Unix epoch at `now`.
+    pub fn unix_at(&self, now: Instant) -> Duration {
+        match now.checked_duration_since(self.origin) {
+            Some(after) => self.unix + after,
+            None => self.unix.saturating_sub(self.origin.duration_since(now)),
+        }
+    }
+
+    /// The NTP time at `now`.
+    pub fn ntp_at(&self, now: Instant) -> Ntp {
+        Ntp::from_unix(self.unix_at(now))
+    }
+}
+
+/// What all streams of a session send by.
+pub(super) struct Sending<'a> {
+    pub(super) sealer: &'a Sealer,
+    pub(super) clock: Clock,
+    pub(super) transport_sequence: &'a mut u16,
+    pub(super) now: Instant,
+    pub(super) sink: &'a mut dyn FnMut(&[u8]),
+}
+
+/// What the stream plays.
+#[derive(Debug)]
+pub(super) enum Source {
+    Audio(AudioSource),
+    Video(Box<VideoSource>),
+}
+
+/// A packet that can be sent again.
+#[derive(Debug)]
+struct Sent {
+    sequence: u16,
+    piece: Piece,
+    resent: Option<Instant>,
+}
+
+/// The retransmission stream (RFC 4588).
+#[derive(Debug)]
+struct Rtx {
+    payload_type: u8,
+    seal: SealStream,
+    sequence: u16,
+    history: VecDeque<Sent>,
+    wanted: VecDeque<u16>,
+}
+
+/// What one interval had.
+#[derive(Debug, Default)]
+struct Interval {
+    packets: u64,
+    bytes: u64,
+    frames: u64,
+    resent: u64,
+    keyframe_requests: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) kind: Kind,
+    pub(super) ssrc: u32,
+    pub(super) source: Source,
+    pub(super) stats: SendStream,
+    pub(super) stopped: bool,
+    mid: String,
+    codec: Codec,
+    payload_type: u8,
+    extensions: Extensions,
+    seal: SealStream,
+    sequence: u16,
+    rtx: Option<Rtx>,
+    began: Instant,
+    first_packet: bool,
+    interval: Interval,
+    /// (extended highest sequence, cumulative lost) of the last report and of the last sample.
+    reported: Option<(u32, i32)>,
+    reported_before: (u32, i32),
+    last_fir: Option<u8>,
+}
+
+/// What a packet carries and how it is marked.
+struct Packet<'a> {
+    marker: bool,
+    timestamp: u32,
+    level: Option<u8>,
+    payload: (&'a [u8], &'a [u8]),
+}
+
+impl Outgoing {
+    /// A stream on a negotiated line. Errors: the SSRC is in use.
+    pub(super) fn new(
+        line: &Line,
+        source: Source,
+        sealer: &mut Sealer,
+        random: &mut SplitMix,
+        now: Instant,
+    ) -> Result<Option<Self>, SrtpError> {
+        let Some(ids) = line.local else { return Ok(None) };
+        let rtx = match (ids.rtx, line.rtx_payload_type) {
+            (Some(ssrc), Some(payload_type)) if line.nack => Some(Rtx {
+                payload_type,
+                seal: sealer.stream(ssrc)?,
+                sequence: random.below(1 << 14) as u16,
+                history: VecDeque::with_capacity(HISTORY),
+                wanted: VecDeque::new(),
+            }),
+            _ => None,
+        };
+        // Below 2^15, so that losing the first packets cannot hide a rollover.
+        let sequence = 1 + random.below(1 << 14) as u16;
+        Ok(Some(Self {
+            kind: line.codec.kind(),
+            ssrc: ids.ssrc,
+            source,
+            stats: SendStream::new(ids.ssrc, line.codec.clock_rate()),
+            stopped: false,
+            mid: line.mid.clone(),
+            codec: line.codec,
+            payload_type: line.payload_type,
+            extensions: line.extensions,
+            seal: sealer.stream(ids.ssrc)?,
+            sequence,
+            rtx,
+            began: now,
+            first_packet: true,
+            interval: Interval::default(),
+            reported: None,
+            reported_before: (u32::from(sequence) - 1, 0),
+            last_fir: None,
+        }))
+    }
+
+    /// Whether something is sent: it has begun, and was not stopped.
+    pub(super) fn on_air(&self) -> bool {
+        !self.first_packet && !self.stopped
+    }
+
+    /// Reads ahead: its own fields first, then what it says next.
+    pub(super) fn warm(&self, step: usize) -> u64 {
+        match (step, &self.source) {
+            (0, _) => u64::from(self.sequence) ^ self.stats.packets() ^ self.interval.packets,
+            (_, Source::Audio(audio)) => audio.warm(),
+            (_, Source::Video(_)) => 0,
+        }
+    }
+
+    pub(super) fn mid(&self) -> &str {
+        &self.mid
+    }
+
+    /// Sends what is due.
+    pub(super) fn poll(&mut self, sending: &mut Sending) -> Result<(), SrtpError> {
+        self.resend(sending)?;
+        while !self.stopped && self.send_next(sending)? {}
+        Ok(())
+    }
+
+    /// Shows nothing for a while, or again something, from a keyframe on.
+    pub(super) fn rest(&mut self, rests: bool) {
+        if let Source::Video(video) = &mut self.source {
+            video.rest(rests);
+        }
+    }
+
+    /// When there is something to send next.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        if self.rtx.as_ref().is_some_and(|rtx| !rtx.wanted.is_empty()) {
+            return Some(self.began);
+        }
+        if self.stopped {
+            return None;
+        }
+        match &self.source {
+            Source::Audio(audio) => Some(audio.next_due()),
+            Source::Video(video) => video.next_due(),
+        }
+    }
+
+    fn send_next(&mut self, sending: &mut Sending) -> Result<bool, SrtpError> {
+        let header = Header {
+            mid: self.began + MID_TIME > sending.now,
+            payload_type: self.payload_type,
+            sequence: self.sequence,
+        };
+        let lines = Lines { mid: &self.mid, extensions: &self.extensions };
+        let (timestamp, bytes, last) = match &mut self.source {
+            Source::Audio(audio) => {
+                let Some((timestamp, opus)) = audio.pop(sending.now) else { return Ok(false) };
+                let packet = Packet {
+                    marker: self.first_packet,
+                    timestamp,
+                    level: Some(opus.level_dbov),
+                    payload: (&opus.data, &[]),
+                };
+                send(sending, &mut self.seal, &lines, header, &packet)?;
+                (timestamp, opus.data.len(), false)
+            }
+            Source::Video(video) => {
+                let Some(piece) = video.pop(sending.now) else { return Ok(false) };
+                let payload = piece.payload(video.clip());
+                let timestamp = piece.timestamp;
+                let packet = Packet { marker: piece.last, timestamp, level: None, payload };
+                send(sending, &mut self.seal, &lines, header, &packet)?;
+                if let Some(rtx) = &mut self.rtx {
+                    if rtx.history.len() == HISTORY {
+                        rtx.history.pop_front();
+                    }
+                    rtx.history.push_back(Sent { sequence: self.sequence, piece, resent: None });
+                }
+                (timestamp, payload.0.len() + payload.1.len(), piece.last)
+            }
+        };
+        self.first_packet = false;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.stats.push(timestamp, bytes, sending.now);
+        self.interval.packets += 1;
+        self.interval.bytes += bytes as u64;
+        self.interval.frames += u64::from(last);
+        Ok(true)
+    }
+
+    /// Someone lost packets of this stream.
+    pub(super) fn on_nack(&mut self, lost: impl Iterator<Item = u16>) {
+        let Some(rtx) = &mut self.rtx else { return };
+        for sequence in lost {
+            if rtx.wanted.len() < HISTORY {
+                rtx.wanted.push_back(sequence);
+            }
+        }
+    }
+
+    fn resend(&mut self, sending: &mut Sending) -> Result<(), SrtpError> {
+        let (Some(rtx), Source::Video(video)) = (&mut self.rtx, &self.source) else {
+            return Ok(());
+        };
+        let lines = Lines { mid: &self.mid, extensions: &self.extensions };
+        while let Some(sequence) = rtx.wanted.pop_front() {
+            let Some(oldest) = rtx.history.front() else { continue };
+            let at = usize::from(sequence.wrapping_sub(oldest.sequence));
+            let Some(sent) = rtx.history.get_mut(at) else { continue };
+            if sent.resent.is_some_and(|last| last + RESEND_SPACING > sending.now) {
+                continue;
+            }
+            sent.resent = Some(sending.now);
+            let (descriptor, data) = sent.piece.payload(video.clip());
+            let mut head = [0; rtp::rtx::OVERHEAD + rtp::vp8::DESCRIPTOR_LEN];
+            head[..2].copy_from_slice(&sent.sequence.to_be_bytes());
+            head[2..].copy_from_slice(descriptor);
+            let header = Header {
+                mid: self.began + MID_TIME > sending.now,
+                payload_type: rtx.payload_type,
+                sequence: rtx.sequence,
+            };
+            let packet = Packet {
+                marker: sent.piece.last,
+                timestamp: sent.piece.timestamp,
+                level: None,
+                payload: (&head, data),
+            };
+            send(sending, &mut rtx.seal, &lines, header, &packet)?;
+            rtx.sequence = rtx.sequence.wrapping_add(1);
+            self.interval.resent += 1;
+        }
+        Ok(())
+    }
+
+    /// Someone cannot decode; `fir` is the number of a full intra request, which is repeated.
+    pub(super) fn on_keyframe_request(&mut self, fir: Option<u8>) {
+        if fir.is_some() && fir == self.last_fir {
+            return;
+        }
+        self.last_fir = fir.or(self.last_fir);
+        self.interval.keyframe_requests += 1;
+        if let Source::Video(video) = &mut self.source {
+            video.want_keyframe();
+        }
+    }
+
+    /// A report on this stream came.
+    pub(super) fn on_report(&mut self, block: &ReportBlock) {
+        self.reported = Some((block.highest_sequence, block.cumulative_lost));
+    }
+
+    /// Loss that the reports since the last call tell of, in percent.
+    fn take_remote_loss_pct(&mut self) -> Option<f64> {
+        let reported = self.reported.take()?;
+        let before = std::mem::replace(&mut self.reported_before, reported);
+        let expected = reported.0.wrapping_sub(before.0) as i32;
+        let lost = (reported.1 - before.1).max(0);
+        (expected > 0).then(|| (100.0 * f64::from(lost) / f64::from(expected)).min(100.0))
+    }
+
+    /// The row of the interval that ends here.
+    pub(super) fn sample(&mut self, track: &str, interval: Duration) -> SentTrack {
+        let own = std::mem::take(&mut self.interval);
+        let seconds = interval.as_secs_f64().max(1e-3);
+        let video = self.kind == Kind::Video;
+        SentTrack {
+            track: track.to_owned(),
+            kind: if video { MediaKind::Video } else { MediaKind::Audio },
+            codec: Some(self.codec.as_str().to_owned()),
+            packets_sent: own.packets,
+            retransmitted_packets_sent: self.rtx.as_ref().map(|_| own.resent),
+            bitrate_kbps: own.bytes as f64 * 8.0 / seconds / 1000.0,
+            remote_loss_pct: self.take_remote_loss_pct(),
+            frames_per_second: video.then(|| own.frames as f64 / seconds),
+            keyframe_requests: video.then_some(own.keyframe_requests),
+        }
+    }
+}
+
+/// What stays the same over a line.
+struct Lines<'a> {
+    mid: &'a str,
+    extensions: &'a Extensions,
+}
+
+#[derive(Clone, Copy)]
+struct Header {
+    mid: bool,
+    payload_type: u8,
+    sequence: u16,
+}
+
+/// Writes, seals and hands over one packet.
+fn send(
+    sending: &mut Sending,
+    seal: &mut SealStream,
+    line: &Lines,
+    header: Header,
+    packet: &Packet,
+) -> Result<(), SrtpError> {
+    let transport_sequence = sending.transport_sequence.to_be_bytes();
+    let send_time = rtp::header::abs_send_time(sending.clock.unix_at(sending.now));
+    // Every packet of sound says when it was said: who hears it tells the delay, opened or not.
+    let capture_time = rtp::header::abs_capture_time(sending.clock.ntp_at(sending.now).0);
+    let capture_time = packet.level.is_some().then_some(capture_time.as_slice());
+    let level = packet
+        .level
+        .map(|level_dbov| [AudioLevel { voice: level_dbov <= VOICE_DBOV, level_dbov }.to_byte()]);
+    let ids = line.extensions;
+    let level = level.as_ref().map(|byte| byte.as_slice());
+    let mid = header.mid.then_some(line.mid.as_bytes());
+    let candidates: [(Option<u8>, Option<&[u8]>); 5] = [
+        (ids.capture_time, capture_time),
+        (ids.transport_sequence, Some(&transport_sequence)),
+        (ids.abs_send_time, Some(&send_time)),
+        (ids.audio_level, level),
+        (ids.mid, mid),
+    ];
+    let mut extensions: [(u8, &[u8]); 5] = [(0, &[]); 5];
+    let mut count = 0;
+    for (id, value) in candidates {
+        if let (Some(id), Some(value)) = (id, value) {
+            extensions[count] = (id, value);
+            count += 1;
+        }
+    }
+    let mut buffer = [0; MAX_DATAGRAM];
+    let writer = HeaderWriter {
+        marker: packet.marker,
+        payload_type: header.payload_type,
+        sequence: header.sequence,
+        timestamp: packet.timestamp,
+        ssrc: seal.ssrc(),
+        extensions: &extensions[..count],
+    };
+    let header_len = writer.write(&mut buffer).map_err(|_| SrtpError::BufferTooSmall)?;
+    let (first, second) = packet.payload;
+    let middle = header_len + first.len();
+    let len = middle + second.len();
+    let room = buffer.get_mut(header_len..len).ok_or(SrtpError::BufferTooSmall)?;
+    let (a, b) = room.split_at_mut(first.len());
+    a.copy_from_slice(first);
+    b.copy_from_slice(second);
+    let sealed = sending.sealer.seal_rtp(seal, &mut buffer, header_len, len)?;
+    if ids.transport_sequence.is_some() {
+        *sending.transport_sequence = sending.transport_sequence.wrapping_add(1);
+    }
+    (sending.sink)(&buffer[..sealed]);
+    Ok(())
+}

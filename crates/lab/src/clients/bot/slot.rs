@@ -1,0 +1,474 @@
+//! One slot: a stream that the server fills with the tracks of others, one after the other, and
+//! the statistics of each of them.
+
+use super::frames::{Assembler, Frame, FrameStats, Part};
+use super::marks::Outcome;
+use crate::record::MIX;
+use rtp::extended::timestamp_diff;
+use rtp::nack::NackGenerator;
+use rtp::negotiated::{Codec, Kind, Line};
+use rtp::report::{Interval, ReceiveStream};
+use rtp::rtcp::ReportBlock;
+use std::time::{Duration, Instant};
+use wire::quality::{HeardMark, ReceivedTrack};
+use wire::room::MediaKind;
+
+/// A keyframe of a new track is on its way by itself: the server asks for it at the switch.
+const ASK_AFTER_SWITCH: Duration = Duration::from_millis(100);
+/// Time for retransmissions to close a gap (libwebrtc waits 200 ms for a frame, too).
+const ASK_AFTER_GAP: Duration = Duration::from_millis(200);
+/// Wait before asking again, doubled each time up to the bound.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+/// A keyframe this fresh may be the new track's, where the switch has no timestamp.
+const FRESH_KEYFRAME: Duration = Duration::from_millis(500);
+/// A switch whose first packet does not come is taken as done after this time.
+const SWITCH_LIMIT: Duration = Duration::from_secs(2);
+/// Most rows of tracks that left the slot in one interval.
+const MAX_RETIRED: usize = 64;
+
+/// Packets of an interval whose time under way is kept.
+const MAX_TRANSITS: usize = 4096;
+/// Of a packet of sound: its 20 ms, and what Opus looks ahead.
+const PACKET_MS: f64 = 20.0 + 6.5;
+/// A jitter buffer lets so many percent of the packets come in time.
+const IN_TIME: f64 = 97.0;
+
+/// A track in a slot.
+#[derive(Debug)]
+struct Row {
+    participant: String,
+    track: String,
+    since: Instant,
+    until: Option<Instant>,
+    interval: Interval,
+    total: (u64, u64),
+    frames: FrameStats,
+    last_packet: Option<Instant>,
+    keyframe_requests: u64,
+    /// How long packets of the interval were under way, in ms.
+    transits_ms: Vec<f32>,
+    /// Marks of a mix that should have been found.
+    marks: u64,
+    /// Those that were.
+    heard: Vec<HeardMark>,
+}
+
+impl Row {
+    fn new(participant: String, track: String, now: Instant) -> Self {
+        Self {
+            participant,
+            track,
+            since: now,
+            until: None,
+            interval: Interval::default(),
+            total: (0, 0),
+            frames: FrameStats::default(),
+            last_packet: None,
+            keyframe_requests: 0,
+            transits_ms: Vec::new(),
+            marks: 0,
+            heard: Vec::new(),
+        }
+    }
+
+    fn absorb(&mut self, more: Interval) {
+        self.interval.expected += more.expected;
+        self.interval.received += more.received;
+        self.interval.lost += more.lost;
+        self.interval.bytes += more.bytes;
+        self.interval.jitter_ms = more.jitter_ms.or(self.interval.jitter_ms);
+        self.total.0 += more.received;
+        self.total.1 += more.lost;
+    }
+}
+
+/// Why a keyframe is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    NewTrack,
+    Gap,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KeyframeWait {
+    why: Wait,
+    ask_at: Instant,
+    again: Duration,
+}
+
+/// What a packet was for a person in front of the slot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Heard {
+    /// A packet of a mapped audio track.
+    pub(super) audio: bool,
+    /// A complete frame of a mapped video track.
+    pub(super) frame: bool,
+    /// No track is mapped.
+    pub(super) unmapped: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) line: Line,
+    pub(super) ssrc: Option<u32>,
+    pub(super) rtx_ssrc: Option<u32>,
+    stats: Option<ReceiveStream>,
+    /// Whether something came since the last report.
+    to_report: bool,
+    nack: Option<NackGenerator>,
+    assembler: Option<Assembler>,
+    size: Option<(u16, u16)>,
+    last_keyframe: Option<Instant>,
+    last_timestamp: Option<u32>,
+    row: Option<Row>,
+    /// The track that comes next, with its first timestamp and the time of the message.
+    next: Option<(Row, u32)>,
+    retired: Vec<Row>,
+    wait: Option<KeyframeWait>,
+    completed: Vec<Frame>,
+}
+
+impl Slot {
+    pub(super) fn new(line: &Line) -> Self {
+        let video = line.codec.kind() == Kind::Video;
+        let repaired = video && line.nack && line.rtx_payload_type.is_some();
+        let mut slot = Self {
+            line: line.clone(),
+            ssrc: None,
+            rtx_ssrc: None,
+            stats: None,
+            to_report: false,
+            nack: repaired.then(NackGenerator::new),
+            assembler: (line.codec == Codec::Vp8).then(Assembler::default),
+            size: None,
+            last_keyframe: None,
+            last_timestamp: None,
+            row: None,
+            next: None,
+            retired: Vec::new(),
+            wait: None,
+            completed: Vec::new(),
+        };
+        if let Some(ids) = line.remote {
+            slot.bind(ids.ssrc, ids.rtx);
+        }
+        slot
+    }
+
+    /// Reads what a packet of sound will need.
+    pub(super) fn warm(&self) -> u64 {
+        let row = self
+            .row
+            .as_ref()
+            .map_or(0, |row| row.transits_ms.len() as u64 + u64::from(row.last_packet.is_some()));
+        let received = self.stats.as_ref().map_or(0, ReceiveStream::received);
+        row + received + u64::from(self.to_report) + u64::from(self.line.transport_cc)
+    }
+
+    /// Learns the SSRCs of the slot.
+    pub(super) fn bind(&mut self, ssrc: u32, rtx: Option<u32>) {
+        self.ssrc = Some(ssrc);
+        self.rtx_ssrc = rtx;
+        self.stats = Some(ReceiveStream::new(ssrc, self.line.codec.clock_rate()));
+    }
+
+    /// What is in the slot from `now` on, or from the RTP timestamp on where one is told.
+    pub(super) fn map(
+        &mut self,
+        content: Option<(String, String)>,
+        rtp_timestamp: Option<u32>,
+        now: Instant,
+    ) {
+        self.next = None;
+        let Some((participant, track)) = content else {
+            self.switch(None, now);
+            return;
+        };
+        if self.row.as_ref().is_some_and(|row| row.track == track) {
+            return;
+        }
+        let row = Row::new(participant, track, now);
+        match (rtp_timestamp, self.last_timestamp) {
+            (Some(first), Some(last)) if self.row.is_some() && timestamp_diff(last, first) < 0 => {
+                self.next = Some((row, first));
+            }
+            _ => self.switch(Some(row), now),
+        }
+    }
+
+    /// Whether the room's mix flows here.
+    pub(super) fn is_mix(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.participant.is_empty() && row.track == MIX)
+    }
+
+    fn switch(&mut self, row: Option<Row>, now: Instant) {
+        let ended = self.stats.as_mut().map(ReceiveStream::interval).unwrap_or_default();
+        if let Some(mut before) = self.row.take() {
+            before.absorb(ended);
+            before.until = Some(now);
+            if self.retired.len() < MAX_RETIRED {
+                self.retired.push(before);
+            }
+        }
+        self.wait = None;
+        if row.is_some()
+            && let Some(assembler) = &self.assembler
+        {
+            let fresh = self.last_keyframe.is_some_and(|at| at + FRESH_KEYFRAME > now);
+            if !fresh || assembler.blocked_since().is_some() {
+                self.ask_for_keyframe(Wait::NewTrack, now + ASK_AFTER_SWITCH);
+            }
+        }
+        self.row = row;
+    }
+
+    fn ask_for_keyframe(&mut self, why: Wait, ask_at: Instant) {
+        self.wait = Some(KeyframeWait { why, ask_at, again: ASK_AGAIN.0 });
+    }
+
+    /// A packet of the slot's own SSRC.
+    pub(super) fn on_packet(
+        &mut self,
+        header: &rtp::RtpHeader,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<Heard, rtp::ParseError> {
+        // Read first, so that what cannot be read changes nothing.
+        let part = match &self.assembler {
+            Some(_) => Some(Part::read(payload, header.marker, header.timestamp)?),
+            None => None,
+        };
+        let reached = self.next.as_ref().is_some_and(|(row, first)| {
+            timestamp_diff(header.timestamp, *first) >= 0 || row.since + SWITCH_LIMIT < now
+        });
+        if reached && let Some((row, _)) = self.next.take() {
+            self.switch(Some(Row { since: now, ..row }), now);
+        }
+        self.last_timestamp = Some(header.timestamp);
+        self.to_report = true;
+        if let Some(stats) = &mut self.stats {
+            stats.push(header.sequence, header.timestamp, payload.len(), now);
+        }
+        if let Some(nack) = &mut self.nack {
+            nack.push(header.sequence, now);
+        }
+        let mut heard = Heard { unmapped: self.row.is_none(), ..Heard::default() };
+        if let Some(row) = &mut self.row {
+            row.last_packet = Some(now);
+            heard.audio = self.line.codec.kind() == Kind::Audio;
+        }
+        if let Some(part) = part {
+            heard.frame = self.on_part(header.sequence, part, now);
+        }
+        Ok(heard)
+    }
+
+    /// How long the packet that was just taken had been under way, by its sender's mark.
+    pub(super) fn note_transit(&mut self, transit: Duration) {
+        if let Some(row) = self.row.as_mut().filter(|row| row.transits_ms.len() < MAX_TRANSITS) {
+            row.transits_ms.push((transit.as_secs_f64() * 1000.0) as f32);
+        }
+    }
+
+    /// What became of marks in the mix: how long each was under way, or none where it was not found.
+    pub(super) fn note_marks(&mut self, marks: &[Outcome]) {
+        if let Some(row) = &mut self.row {
+            row.marks += marks.len() as u64;
+        }
+        for Outcome { speaker, said, way } in marks {
+            let Some(way) = way else { continue };
+            self.note_transit(*way);
+            if let Some(row) = self.row.as_mut().filter(|row| row.heard.len() < MAX_TRANSITS) {
+                let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
+                let (speaker, said_ms) = (*speaker, ms(said));
+                row.heard.push(HeardMark { speaker, said_ms, transit_ms: ms(way) });
+            }
+        }
+    }
+
+    /// A packet that was sent again, unwrapped: it repairs, and counts nowhere else.
+    pub(super) fn on_repaired(
+        &mut self,
+        header: &rtp::RtpHeader,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<Heard, rtp::ParseError> {
+        let mut heard = Heard::default();
+        if self.assembler.is_some() {
+            let part = Part::read(payload, header.marker, header.timestamp)?;
+            heard.frame = self.on_part(header.sequence, part, now);
+        }
+        if let Some(nack) = &mut self.nack {
+            nack.push(header.sequence, now);
+        }
+        Ok(heard)
+    }
+
+    /// Whether a frame of a mapped track was completed.
+    fn on_part(&mut self, sequence: u16, part: Part, now: Instant) -> bool {
+        let Some(assembler) = &mut self.assembler else { return false };
+        assembler.push(sequence, part, now, &mut self.completed);
+        let mut seen = false;
+        for frame in self.completed.drain(..) {
+            if frame.keyframe {
+                self.size = frame.size.or(self.size);
+                self.last_keyframe = Some(now);
+                if let Some(nack) = &mut self.nack {
+                    nack.clear_before(frame.first);
+                }
+            }
+            if frame.keyframe || self.wait.is_some_and(|wait| wait.why == Wait::Gap) {
+                self.wait = None;
+            }
+            let new_track = self.wait.is_some_and(|wait| wait.why == Wait::NewTrack);
+            if let Some(row) = self.row.as_mut().filter(|_| !new_track) {
+                row.frames.push(now);
+                seen = true;
+            }
+        }
+        seen
+    }
+
+    /// Looks whether a keyframe must be asked for; true where that is now.
+    pub(super) fn keyframe_request_due(&mut self, now: Instant) -> bool {
+        if self.row.is_none() {
+            return false;
+        }
+        let gave_up = self.nack.as_mut().is_some_and(NackGenerator::take_keyframe_needed);
+        let blocked = self.assembler.as_ref().and_then(Assembler::blocked_since);
+        if self.wait.is_none()
+            && let Some(since) = blocked
+        {
+            let ask_at = if gave_up { now } else { since + ASK_AFTER_GAP };
+            self.ask_for_keyframe(Wait::Gap, ask_at);
+        }
+        // A gap that retransmissions closed before its time came.
+        if blocked.is_none() && self.wait.is_some_and(|wait| wait.why == Wait::Gap) {
+            self.wait = None;
+        }
+        let Some(wait) = self.wait.as_mut().filter(|wait| wait.ask_at <= now) else {
+            return false;
+        };
+        wait.ask_at = now + wait.again;
+        wait.again = (wait.again * 2).min(ASK_AGAIN.1);
+        if let Some(row) = &mut self.row {
+            row.keyframe_requests += 1;
+        }
+        true
+    }
+
+    /// Appends the packets to ask for again.
+    pub(super) fn nacks_due(&mut self, now: Instant, out: &mut Vec<u16>) {
+        if let Some(nack) = &mut self.nack {
+            nack.due(now, out);
+        }
+    }
+
+    /// When there is something to ask for next.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let nack = self.nack.as_ref().and_then(NackGenerator::next_due);
+        let keyframe = self.row.as_ref().and_then(|_| match (&self.wait, &self.assembler) {
+            (Some(wait), _) => Some(wait.ask_at),
+            (None, Some(assembler)) => assembler.blocked_since().map(|at| at + ASK_AFTER_GAP),
+            (None, None) => None,
+        });
+        nack.into_iter().chain(keyframe).min()
+    }
+
+    pub(super) fn set_rtt(&mut self, rtt: Duration) {
+        if let Some(nack) = &mut self.nack {
+            nack.set_rtt(rtt);
+        }
+    }
+
+    pub(super) fn on_sender_report(&mut self, ntp: rtp::report::Ntp, now: Instant) {
+        if let Some(stats) = &mut self.stats {
+            stats.on_sender_report(ntp, now);
+        }
+    }
+
+    /// The block for the next report, where something came since the last one.
+    pub(super) fn report_block(&mut self, now: Instant) -> Option<ReportBlock> {
+        if !std::mem::take(&mut self.to_report) {
+            return None;
+        }
+        self.stats.as_mut()?.report_block(now)
+    }
+
+    /// The rows of the interval that ends here, those of tracks that left first.
+    pub(super) fn sample(&mut self, begin: Instant, now: Instant, out: &mut Vec<ReceivedTrack>) {
+        let ended = self.stats.as_mut().map(ReceiveStream::interval).unwrap_or_default();
+        if let Some(row) = &mut self.row {
+            row.absorb(ended);
+        }
+        for mut row in self.retired.drain(..) {
+            out.push(finish(&self.line, self.assembler.is_some(), None, &mut row, begin, now));
+        }
+        if let Some(row) = &mut self.row {
+            let size = self.size.filter(|_| row.frames.last().is_some());
+            out.push(finish(&self.line, self.assembler.is_some(), size, row, begin, now));
+        }
+    }
+}
+
+/// Makes the row of an interval and begins the next.
+fn finish(
+    line: &Line,
+    counts_frames: bool,
+    size: Option<(u16, u16)>,
+    row: &mut Row,
+    begin: Instant,
+    now: Instant,
+) -> ReceivedTrack {
+    let until = row.until.unwrap_or(now);
+    let seconds = until.saturating_duration_since(begin.max(row.since)).as_secs_f64().max(1e-3);
+    let interval = std::mem::take(&mut row.interval);
+    let video = line.codec.kind() == Kind::Video;
+    let last = if counts_frames { row.frames.last() } else { row.last_packet };
+    let since_last = until.saturating_duration_since(last.unwrap_or(row.since));
+    let frames = counts_frames.then_some(&row.frames);
+    let mut transits: Vec<f64> = row.transits_ms.drain(..).map(f64::from).collect();
+    transits.sort_by(f64::total_cmp);
+    let (found, marks) = (transits.len() as u64, std::mem::take(&mut row.marks));
+    let marked = interval.received.min(MAX_TRANSITS as u64);
+    let expected = if marks > 0 || found == 0 { marks } else { marked };
+    // A mark in a mix has been through the codecs already.
+    let ahead_ms = if marks > 0 { 20.0 } else { PACKET_MS };
+    let transit = |percent| crate::base::percentile(&transits, percent);
+    let received = ReceivedTrack {
+        participant: row.participant.clone(),
+        track: row.track.clone(),
+        kind: if video { MediaKind::Video } else { MediaKind::Audio },
+        codec: Some(line.codec.as_str().to_owned()),
+        packets_received: interval.received,
+        packets_lost: interval.lost,
+        loss_pct: interval.loss_pct(),
+        total_packets_received: Some(row.total.0),
+        total_packets_lost: Some(row.total.1),
+        jitter_ms: interval.jitter_ms,
+        jitter_buffer_ms: None,
+        transit_ms: transit(50.0),
+        transit_p95_ms: transit(95.0),
+        marks_expected: (expected > 0).then_some(expected),
+        marks_found: (expected > 0).then_some(found),
+        marks: std::mem::take(&mut row.heard),
+        // What a buffer would hold back is as long as the slowest packets that it waits for.
+        mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
+        bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
+        concealed_pct: None,
+        audio_level: None,
+        frames_per_second: frames.map(|frames| frames.frames as f64 / seconds),
+        frame_width: size.map(|size| u32::from(size.0)),
+        frame_height: size.map(|size| u32::from(size.1)),
+        freezes: frames.map(|frames| frames.freezes),
+        freeze_ratio: frames.and_then(FrameStats::freeze_ratio),
+        since_last_ms: Some(since_last.as_secs_f64() * 1000.0),
+        keyframe_requests: video.then_some(row.keyframe_requests),
+        mos_lq: None,
+        mos_cq: None,
+        mos_sdk: None,
+    };
+    row.frames.reset_interval();
+    row.keyframe_requests = 0;
+    received
+}

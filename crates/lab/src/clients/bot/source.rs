@@ -1,0 +1,306 @@
+//! When which media is sent: speech, silence or a tone every 20 ms, frames at the clip's rate, their packets
+//! spread.
+
+use super::fixtures::{Clip, OpusPacket, Voice};
+use super::marks::Marks;
+use super::talk::Talk;
+use super::tones::Tone;
+use crate::base::SplitMix;
+use rtp::vp8;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Duration of an Opus packet.
+const PACKET_TIME: Duration = Duration::from_millis(20);
+/// A source that is this late skips what it missed instead of catching up.
+const LATE: Duration = Duration::from_millis(200);
+/// Shortest time between two keyframes that were asked for.
+pub(super) const KEYFRAME_SPACING: Duration = Duration::from_millis(300);
+/// Time between two bursts of a frame's packets.
+const SPREAD: Duration = Duration::from_millis(1);
+
+/// RTP timestamps of a stream: wall clock from a random start.
+#[derive(Debug, Clone, Copy)]
+struct Timeline {
+    start: Instant,
+    offset: u32,
+    clock_rate: u32,
+}
+
+impl Timeline {
+    fn at(&self, time: Instant) -> u32 {
+        let passed = time.saturating_duration_since(self.start).as_nanos();
+        let units = passed * u128::from(self.clock_rate) / 1_000_000_000;
+        self.offset.wrapping_add(units as u32)
+    }
+}
+
+/// What is said.
+#[derive(Debug)]
+enum Said {
+    /// Speech in a loop, and the packet that comes next.
+    Speech(Arc<Voice>, usize),
+    /// Speech, with marks in it.
+    Marked(Arc<Voice>, usize, Marks),
+    /// A tone, with whether it is loud in the plan's period that was last looked at.
+    Tone(Tone, Option<(u64, bool)>),
+}
+
+/// A packet every 20 ms.
+#[derive(Debug)]
+pub(super) struct AudioSource {
+    said: Said,
+    /// Where it speaks for a part of the time only.
+    talk: Option<Talk>,
+    timeline: Timeline,
+    next: Instant,
+}
+
+impl AudioSource {
+    pub(super) fn speech(voice: Arc<Voice>, random: &mut SplitMix, now: Instant) -> Self {
+        let position = random.below(voice.packets.len() as u64) as usize;
+        Self::new(Said::Speech(voice, position), random, now)
+    }
+
+    pub(super) fn marked(
+        voice: Arc<Voice>,
+        marks: Marks,
+        random: &mut SplitMix,
+        now: Instant,
+    ) -> Self {
+        let position = random.below(voice.packets.len() as u64) as usize;
+        Self::new(Said::Marked(voice, position, marks), random, now)
+    }
+
+    pub(super) fn tone(tone: Tone, random: &mut SplitMix, now: Instant) -> Self {
+        Self::new(Said::Tone(tone, None), random, now)
+    }
+
+    fn new(said: Said, random: &mut SplitMix, now: Instant) -> Self {
+        let phase = Duration::from_micros(random.below(PACKET_TIME.as_micros() as u64));
+        let next = now + phase;
+        let timeline = Timeline { start: next, offset: random.next() as u32, clock_rate: 48_000 };
+        Self { said, talk: None, timeline, next }
+    }
+
+    /// The same, for one who speaks for a part of the time only.
+    pub(super) fn with_talk(self, talk: Option<Talk>) -> Self {
+        Self { talk, ..self }
+    }
+
+    pub(super) fn next_due(&self) -> Instant {
+        self.next
+    }
+
+    /// Reads what is likely said next, ahead of [`Self::pop`].
+    pub(super) fn warm(&self) -> u64 {
+        match &self.said {
+            Said::Speech(voice, position) | Said::Marked(voice, position, _) => {
+                let packet = &voice.packets[*position % voice.packets.len()];
+                packet.data.iter().step_by(64).fold(0, |sum, byte| sum + u64::from(*byte))
+            }
+            Said::Tone(..) => 0,
+        }
+    }
+
+    /// The next packet, with its timestamp, where it is due.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(u32, &OpusPacket)> {
+        if self.next > now {
+            return None;
+        }
+        let late = now.saturating_duration_since(self.next);
+        let mut missed = 0;
+        if late > LATE {
+            missed = (late.as_nanos() / PACKET_TIME.as_nanos()) as u32;
+            self.next += PACKET_TIME * missed;
+        }
+        let at = self.next;
+        self.next += PACKET_TIME;
+        let silence = self.talk.as_mut().and_then(|talk| match talk.speaks(at) {
+            true => None,
+            false => Some(&*talk.silence),
+        });
+        let packet = match &mut self.said {
+            Said::Speech(voice, position) => {
+                let now = (*position + missed as usize) % voice.packets.len();
+                *position = now + 1;
+                silence.unwrap_or(&voice.packets[now])
+            }
+            Said::Marked(voice, position, marks) => {
+                let place = (*position + missed as usize) % voice.packets.len();
+                *position = place + 1;
+                // A mark is said in silence too: the delay is measured all the time.
+                marks.packet(at).or(silence).unwrap_or(&voice.packets[place])
+            }
+            Said::Tone(tone, known) => {
+                let (plan, time) = (tone.role.plan, tone.at(at));
+                let period = plan.period(time);
+                let loud = match *known {
+                    Some((last, loud)) if last == period => loud,
+                    _ => plan.loud_in(period).contains(&tone.role.place),
+                };
+                *known = Some((period, loud));
+                tone.voice.packet(time, loud)
+            }
+        };
+        Some((self.timeline.at(at), packet))
+    }
+}
+
+/// Where a packet's payload is: a piece of a clip's frame behind a descriptor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) timestamp: u32,
+    pub(super) last: bool,
+    descriptor: [u8; vp8::DESCRIPTOR_LEN],
+    frame: u32,
+    from: u32,
+    len: u16,
+}
+
+impl Piece {
+    /// The payload's two parts.
+    pub(super) fn payload<'a>(&'a self, clip: &'a Clip) -> (&'a [u8], &'a [u8]) {
+        let from = self.from as usize;
+        let data = &clip.frames[self.frame as usize].data[from..from + usize::from(self.len)];
+        (&self.descriptor, data)
+    }
+}
+
+/// A clip in a loop, which jumps to the next keyframe when one is asked for.
+#[derive(Debug)]
+pub(super) struct VideoSource {
+    clip: Arc<Clip>,
+    position: usize,
+    timeline: Timeline,
+    interval: Duration,
+    next: Instant,
+    picture_id: u16,
+    tl0_picture_index: u8,
+    queue: VecDeque<(Instant, Piece)>,
+    last_keyframe: Option<Instant>,
+    keyframe_wanted: bool,
+    keyframes: u64,
+    /// Nobody sees it: no frame begins.
+    rests: bool,
+}
+
+impl VideoSource {
+    pub(super) fn new(clip: Arc<Clip>, random: &mut SplitMix, now: Instant) -> Self {
+        let (rate, scale) = clip.rate;
+        let interval = Duration::from_secs(1) * scale / rate.max(1);
+        let next = now + Duration::from_micros(random.below(interval.as_micros() as u64));
+        let from = random.below(clip.frames.len() as u64) as usize;
+        Self {
+            position: clip.keyframe_from(from),
+            clip,
+            timeline: Timeline { start: next, offset: random.next() as u32, clock_rate: 90_000 },
+            interval,
+            next,
+            picture_id: random.next() as u16 & 0x7FFF,
+            tl0_picture_index: random.next() as u8,
+            queue: VecDeque::new(),
+            last_keyframe: None,
+            keyframe_wanted: false,
+            keyframes: 0,
+            rests: false,
+        }
+    }
+
+    pub(super) fn clip(&self) -> &Arc<Clip> {
+        &self.clip
+    }
+
+    /// Keyframes begun, in all.
+    pub(super) fn keyframes(&self) -> u64 {
+        self.keyframes
+    }
+
+    /// Someone cannot decode: the next keyframe goes out at once, or as soon as the last one is
+    /// [`KEYFRAME_SPACING`] ago.
+    pub(super) fn want_keyframe(&mut self) {
+        self.keyframe_wanted = true;
+    }
+
+    /// Begins no more frames, or again some, with a keyframe first.
+    pub(super) fn rest(&mut self, rests: bool) {
+        self.keyframe_wanted |= self.rests && !rests;
+        self.rests = rests;
+    }
+
+    fn keyframe_due(&self) -> Option<Instant> {
+        if !self.keyframe_wanted {
+            return None;
+        }
+        Some(self.last_keyframe.map_or(self.next, |last| last + KEYFRAME_SPACING))
+    }
+
+    /// When there is a packet to send next; none while it rests.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let frame = self.keyframe_due().map_or(self.next, |due| due.min(self.next));
+        let frame = (!self.rests).then_some(frame);
+        self.queue.front().map(|(due, _)| *due).into_iter().chain(frame).min()
+    }
+
+    /// The next packet that is due.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Piece> {
+        loop {
+            if self.queue.front().is_some_and(|(due, _)| *due <= now) {
+                return self.queue.pop_front().map(|(_, piece)| piece);
+            }
+            if self.rests {
+                return None;
+            }
+            if self.keyframe_due().is_some_and(|due| due <= now) {
+                self.position = self.clip.keyframe_from(self.position);
+                self.begin_frame(now);
+            } else if self.next <= now {
+                let late = now.saturating_duration_since(self.next);
+                if late > LATE {
+                    self.next +=
+                        self.interval * (late.as_nanos() / self.interval.as_nanos()) as u32;
+                }
+                self.begin_frame(self.next);
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// Queues the packets of the next frame, captured at `at`.
+    fn begin_frame(&mut self, at: Instant) {
+        let index = self.position;
+        let frame = &self.clip.frames[index];
+        self.position = (index + 1) % self.clip.frames.len();
+        self.next = at + self.interval;
+        if frame.keyframe {
+            self.last_keyframe = Some(at);
+            self.keyframe_wanted = false;
+            self.keyframes += 1;
+        }
+        let timestamp = self.timeline.at(at);
+        let max_payload = self.clip.max_payload;
+        let count = frame.data.len().div_ceil(max_payload) as u32;
+        let step = SPREAD.min(self.interval / 2 / count.div_ceil(self.clip.burst));
+        // What is left of the frame before goes first.
+        let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due));
+        let mut from = 0;
+        let chunks =
+            vp8::packetize(&frame.data, max_payload, self.picture_id, self.tl0_picture_index);
+        for (nth, chunk) in (0_u32..).zip(chunks) {
+            let piece = Piece {
+                timestamp,
+                last: chunk.last,
+                descriptor: chunk.descriptor,
+                frame: index as u32,
+                from,
+                len: chunk.data.len() as u16,
+            };
+            from += chunk.data.len() as u32;
+            self.queue.push_back((begin + step * (nth / self.clip.burst), piece));
+        }
+        self.picture_id = (self.picture_id + 1) & 0x7FFF;
+        self.tl0_picture_index = self.tl0_picture_index.wrapping_add(1);
+    }
+}

@@ -1,0 +1,45 @@
+//! What a scenario can say that a bot sends.
+
+/// What a bot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AudioSource {
+    /// No audio track.
+    None,
+    /// For benches: 50 packets a second of 92 bytes on the wire, which say nothing.
+    Steady,
+    /// Recorded speech, each bot with a voice and offset of its own.
+    #[default]
+    Speech,
+    /// A tone, each bot with a frequency of its own; who is loud changes by the room's plan
+    /// ([`super::tones`]). In an MCU room bots check what they hear against it.
+    Tone,
+}
+
+/// What a bot shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VideoSource {
+    /// No video track.
+    None,
+    /// 640×360, 0.6 Mbit/s.
+    #[default]
+    P360,
+    /// 848×480, 1.0 Mbit/s.
+    P480,
+    /// 1920×1080, 1.46 Mbit/s.
+    P1080,
+    /// For benches: no picture, but 100 frames a second of one full packet each.
+    Singles,
+    /// For benches: no picture, but 30 frames a second of eight full packets each, sent at once.
+    Frames,
+    /// For benches: no picture, but packets of the sizes that Chromium's camera has.
+    Chromium,
+}
+
+/// What a participant sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Media {
+    /// Audio.
+    pub audio: AudioSource,
+    /// Video.
+    pub video: VideoSource,
+}

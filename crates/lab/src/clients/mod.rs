@@ -1,0 +1,34 @@
+//! Clients of a server: bots and browsers, their places there, and the links before them.
+
+pub mod bot;
+pub mod canary;
+mod janus;
+pub mod link;
+pub(crate) mod seat;
+pub mod signaling;
+
+use crate::base::Url;
+use seat::{Adapter, Incoming, Seat, SignalingError};
+use signaling::Signaling;
+use tokio::sync::mpsc;
+
+/// Connects to a server. The receiver gives what comes without being asked for; when it ends, the
+/// connection is gone.
+///
+/// # Errors
+/// No connection, or the server does not speak as its adapter says.
+pub(crate) async fn take_seat(
+    adapter: Adapter,
+    target: &Url,
+) -> Result<(Box<dyn Seat>, mpsc::Receiver<Incoming>), SignalingError> {
+    Ok(match adapter {
+        Adapter::Moim => {
+            let (signaling, incoming) = Signaling::connect(&target.socket()).await?;
+            (Box::new(signaling), incoming)
+        }
+        Adapter::Janus => {
+            let (room, incoming) = janus::VideoRoom::connect(target).await?;
+            (Box::new(room), incoming)
+        }
+    })
+}

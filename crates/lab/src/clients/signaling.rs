@@ -1,0 +1,356 @@
+//! A client of the realtime socket: SocketCluster protocol 2 over WebSocket.
+
+use super::seat::{Asked, CALL_TIMEOUT, CONNECT_TIMEOUT, Incoming, Seat, SignalingError};
+use futures_util::{SinkExt, StreamExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use wire::frame::{Handshake, HandshakeAnswer, PING_TIMEOUT_MS, Publish, Request};
+use wire::room::{
+    self, Announce, Announced, Answer, Join, Joined, Offer, PeerCandidate, PeerDescription, Resume,
+    Resumed,
+};
+use wire::{EventEnvelope, QualitySample};
+
+/// So many events may wait to be taken; with more the socket is given up, and resumed.
+const MAX_EVENTS: usize = 4096;
+/// So many calls may wait to be written.
+const MAX_COMMANDS: usize = 64;
+/// Longest message that is taken.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+type Pending = oneshot::Sender<Result<Value, SignalingError>>;
+
+struct Command {
+    event: String,
+    data: Value,
+    answer: Option<Pending>,
+}
+
+/// A connected socket. Dropping it closes the connection.
+#[derive(Debug)]
+pub struct Signaling {
+    commands: mpsc::Sender<Command>,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.event)
+    }
+}
+
+impl Signaling {
+    /// Connects to `ws://…/socketcluster/` and shakes hands. The receiver gives what comes without
+    /// being asked for; when it ends, the connection is gone.
+    ///
+    /// # Errors
+    /// No connection or no handshake in time.
+    pub async fn connect(
+        address: &str,
+    ) -> Result<(Self, mpsc::Receiver<Incoming>), SignalingError> {
+        let connect = |error: &dyn fmt::Display| SignalingError::Connect(error.to_string());
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(MAX_MESSAGE_BYTES))
+            // The default of 128 KiB would be 128 MiB for 1000 bots.
+            .read_buffer_size(4 << 10);
+        let opened = connect_async_with_config(address, Some(config), true);
+        let (socket, _) = timeout(CONNECT_TIMEOUT, opened)
+            .await
+            .map_err(|_| connect(&"no answer in time"))?
+            .map_err(|error| connect(&error))?;
+        let (commands, from_commands) = mpsc::channel(MAX_COMMANDS);
+        let (incoming, to_user) = mpsc::channel(MAX_EVENTS);
+        tokio::spawn(
+            Connection { socket, pending: HashMap::new(), cid: 0, incoming }.run(from_commands),
+        );
+        let signaling = Self { commands };
+        let _: HandshakeAnswer = signaling.call("#handshake", &Handshake::default()).await?;
+        Ok((signaling, to_user))
+    }
+
+    /// Calls a procedure and waits for its answer.
+    ///
+    /// # Errors
+    /// Refused, no answer in time, closed, or another shape than expected.
+    pub async fn call<A: Serialize, R: DeserializeOwned>(
+        &self,
+        event: &str,
+        data: &A,
+    ) -> Result<R, SignalingError> {
+        let value = self.invoke(event, data).await?;
+        serde_json::from_value(value)
+            .map_err(|error| SignalingError::Malformed(format!("answer to {event}: {error}")))
+    }
+
+    /// Calls a procedure whose answer holds nothing.
+    async fn order<A: Serialize>(&self, event: &str, data: &A) -> Result<(), SignalingError> {
+        self.invoke(event, data).await.map(drop)
+    }
+
+    async fn invoke<A: Serialize>(&self, event: &str, data: &A) -> Result<Value, SignalingError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(event, data, Some(answer)).await?;
+        match timeout(CALL_TIMEOUT, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(closed()),
+            Err(_) => Err(SignalingError::Timeout(event.to_owned())),
+        }
+    }
+
+    async fn send<A: Serialize>(
+        &self,
+        event: &str,
+        data: &A,
+        answer: Option<Pending>,
+    ) -> Result<(), SignalingError> {
+        let data = serde_json::to_value(data)
+            .map_err(|error| SignalingError::Malformed(format!("{event}: {error}")))?;
+        let command = Command { event: event.to_owned(), data, answer };
+        self.commands.send(command).await.map_err(|_| closed())
+    }
+
+    /// Enters a room.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn join(&self, join: &Join) -> Result<Joined, SignalingError> {
+        self.call(room::JOIN, join).await
+    }
+
+    /// Negotiates media.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn offer(&self, offer: &Offer) -> Result<Answer, SignalingError> {
+        self.call(room::OFFER, offer).await
+    }
+
+    /// Says what is sent where media does not pass the server.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn announce(&self, announce: &Announce) -> Result<Announced, SignalingError> {
+        self.call(room::ANNOUNCE, announce).await
+    }
+
+    /// Offers a connection to another member of a mesh.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn peer_offer(&self, offer: &PeerDescription) -> Result<(), SignalingError> {
+        self.order(room::PEER_OFFER, offer).await
+    }
+
+    /// Answers the offer of another member of a mesh.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn peer_answer(&self, answer: &PeerDescription) -> Result<(), SignalingError> {
+        self.order(room::PEER_ANSWER, answer).await
+    }
+
+    /// Tells another member of a mesh a candidate, without waiting for an answer.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub async fn peer_candidate(&self, candidate: &PeerCandidate) -> Result<(), SignalingError> {
+        self.send(room::PEER_CANDIDATE, candidate, None).await
+    }
+
+    /// Takes up a participant whose socket was lost.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn resume(&self, resume: &Resume) -> Result<Resumed, SignalingError> {
+        self.call(room::RESUME, resume).await
+    }
+
+    /// Chooses what is received where.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn slots(&self, slots: &room::Slots) -> Result<(), SignalingError> {
+        self.order(room::SLOTS, slots).await
+    }
+
+    /// Mutes or unmutes an own track.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn mute(&self, mute: &room::Mute) -> Result<(), SignalingError> {
+        self.order(room::MUTE, mute).await
+    }
+
+    /// Leaves the room.
+    ///
+    /// # Errors
+    /// As [`Signaling::call`].
+    pub async fn leave(&self) -> Result<(), SignalingError> {
+        self.order(room::LEAVE, &serde_json::json!({})).await
+    }
+
+    /// Posts a quality sample, without waiting for an answer.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub async fn quality_sample(&self, sample: &QualitySample) -> Result<(), SignalingError> {
+        self.send(room::QUALITY_SAMPLE, sample, None).await
+    }
+}
+
+fn closed() -> SignalingError {
+    SignalingError::Closed("it is gone".into())
+}
+
+/// The task that owns the socket.
+struct Connection {
+    socket: Socket,
+    pending: HashMap<u64, Pending>,
+    cid: u64,
+    incoming: mpsc::Sender<Incoming>,
+}
+
+impl Connection {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let cause = self.serve(&mut commands).await;
+        for (_, pending) in self.pending.drain() {
+            let _ = pending.send(Err(SignalingError::Closed(cause.clone())));
+        }
+        // If the queue is full its user sees that it ends; waiting here could last for ever.
+        let _ = self.incoming.try_send(Incoming::Closed(cause));
+        let _ = timeout(Duration::from_secs(1), self.socket.close(None)).await;
+    }
+
+    /// Runs until the connection ends; the cause.
+    async fn serve(&mut self, commands: &mut mpsc::Receiver<Command>) -> String {
+        let silence = Duration::from_millis(PING_TIMEOUT_MS);
+        let mut deadline = Instant::now() + silence;
+        loop {
+            tokio::select! {
+                command = commands.recv() => {
+                    let Some(command) = command else { return "closed by this side".into() };
+                    if let Err(error) = self.write(command).await {
+                        return error;
+                    }
+                }
+                message = self.socket.next() => {
+                    deadline = Instant::now() + silence;
+                    match message {
+                        None => return "ended by the server".into(),
+                        Some(Err(error)) => return error.to_string(),
+                        Some(Ok(message)) => {
+                            if let Err(cause) = self.take(message).await {
+                                return cause;
+                            }
+                        }
+                    }
+                }
+                () = tokio::time::sleep_until(deadline) => return "the server fell silent".into(),
+            }
+        }
+    }
+
+    async fn write(&mut self, command: Command) -> Result<(), String> {
+        let Command { event, data, answer } = command;
+        let cid = answer.map(|answer| {
+            self.cid += 1;
+            // An answer that nobody waits for any more need not be kept.
+            self.pending.retain(|_, pending| !pending.is_closed());
+            self.pending.insert(self.cid, answer);
+            self.cid
+        });
+        let data = (!data.is_null()).then_some(data);
+        let text =
+            serde_json::to_string(&Request { event, data, cid }).map_err(|e| e.to_string())?;
+        self.socket.send(Message::text(text)).await.map_err(|error| error.to_string())
+    }
+
+    async fn take(&mut self, message: Message) -> Result<(), String> {
+        match message {
+            Message::Text(text) if text.is_empty() => {
+                self.socket.send(Message::text("")).await.map_err(|error| error.to_string())
+            }
+            Message::Text(text) => match serde_json::from_str(&text) {
+                Ok(Value::Array(packets)) => packets.into_iter().try_for_each(|p| self.packet(p)),
+                Ok(packet) => self.packet(packet),
+                Err(error) => Err(format!("a frame that is not JSON: {error}")),
+            },
+            Message::Close(Some(frame)) => {
+                Err(format!("code {} {}", u16::from(frame.code), frame.reason))
+            }
+            Message::Close(None) => Err("closed by the server".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn packet(&mut self, mut packet: Value) -> Result<(), String> {
+        if let Some(rid) = packet.get("rid").and_then(Value::as_u64) {
+            let Some(pending) = self.pending.remove(&rid) else { return Ok(()) };
+            let answer = match packet.get_mut("error").map(Value::take) {
+                None | Some(Value::Null) => {
+                    Ok(packet.get_mut("data").map(Value::take).unwrap_or(Value::Null))
+                }
+                Some(error) => Err(match serde_json::from_value(error.clone()) {
+                    Ok(error) => SignalingError::Refused(error),
+                    Err(_) => SignalingError::Malformed(format!("an unknown error: {error}")),
+                }),
+            };
+            let _ = pending.send(answer);
+            return Ok(());
+        }
+        if packet.get("event").and_then(Value::as_str) != Some("#publish") {
+            return Ok(());
+        }
+        let data = packet.get_mut("data").map(Value::take).unwrap_or(Value::Null);
+        let publish: Publish<Value> =
+            serde_json::from_value(data).map_err(|error| format!("a bad #publish: {error}"))?;
+        if !publish.channel.starts_with("room:") {
+            return Ok(());
+        }
+        let event: EventEnvelope = serde_json::from_value(publish.data.unwrap_or(Value::Null))
+            .map_err(|error| format!("an event that the contract does not know: {error}"))?;
+        self.incoming
+            .try_send(Incoming::Event(publish.channel, event))
+            .map_err(|_| format!("more than {MAX_EVENTS} events wait to be taken"))
+    }
+}
+
+impl Seat for Signaling {
+    fn join<'a>(&'a self, join: &'a Join) -> Asked<'a, Joined> {
+        Box::pin(self.join(join))
+    }
+    fn offer<'a>(&'a self, offer: &'a Offer) -> Asked<'a, Answer> {
+        Box::pin(self.offer(offer))
+    }
+    fn peer_answer<'a>(&'a self, answer: &'a PeerDescription) -> Asked<'a, ()> {
+        Box::pin(self.peer_answer(answer))
+    }
+    fn leave(&self) -> Asked<'_, ()> {
+        Box::pin(self.leave())
+    }
+    fn announce<'a>(&'a self, announce: &'a Announce) -> Asked<'a, Announced> {
+        Box::pin(self.announce(announce))
+    }
+    fn peer_offer<'a>(&'a self, offer: &'a PeerDescription) -> Asked<'a, ()> {
+        Box::pin(self.peer_offer(offer))
+    }
+    fn resume<'a>(&'a self, resume: &'a Resume) -> Asked<'a, Resumed> {
+        Box::pin(self.resume(resume))
+    }
+    fn quality_sample<'a>(&'a self, sample: &'a QualitySample) -> Asked<'a, ()> {
+        Box::pin(self.quality_sample(sample))
+    }
+}
+
+#[cfg(test)]
+mod tests;

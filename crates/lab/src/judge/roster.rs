@@ -1,0 +1,342 @@
+//! Who is in which room with which tracks, from what the rooms tell: the ground of the checks.
+
+use crate::judge::expected::{Churn, Expected, Listener, Track};
+use crate::record::{MixWindows, Span};
+use std::collections::BTreeMap;
+use wire::event::{Event, EventEnvelope};
+use wire::room::{Joined, MediaKind, ParticipantInfo, TrackInfo};
+
+/// What all rooms of a run have told so far.
+#[derive(Debug, Default)]
+pub struct Roster {
+    rooms: BTreeMap<String, Room>,
+    listeners: Vec<Listener>,
+    /// When people of this run were connected, by participant id.
+    connected: BTreeMap<String, u64>,
+    /// What listeners heard of mixes, by name.
+    mixes: BTreeMap<String, MixWindows>,
+    churn: Churn,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    /// Number of the last event taken: each is told to everyone, and taken once.
+    epoch: u64,
+    /// Most slots of audio and of video that one may have here, once it is known.
+    most_slots: Option<(u32, u32)>,
+    names: BTreeMap<String, String>,
+    /// By track id.
+    tracks: BTreeMap<String, Track>,
+}
+
+impl Room {
+    fn participant(&mut self, room: &str, info: &ParticipantInfo, t_ms: u64) {
+        self.names.insert(info.id.clone(), info.name.clone());
+        for track in &info.tracks {
+            self.track(room, &info.id, track, t_ms);
+        }
+    }
+
+    fn track(&mut self, room: &str, participant: &str, info: &TrackInfo, t_ms: u64) {
+        let publisher = self.names.get(participant).map_or(participant, String::as_str).to_owned();
+        let track = self.tracks.entry(info.id.clone()).or_insert_with(|| Track {
+            room: room.to_owned(),
+            publisher,
+            participant: participant.to_owned(),
+            track: info.id.clone(),
+            kind: info.kind,
+            on_air: Vec::new(),
+        });
+        let open = track.on_air.last_mut().filter(|span| span.until_ms.is_none());
+        match (open, info.muted) {
+            (None, false) => track.on_air.push(Span { from_ms: t_ms, until_ms: None }),
+            (Some(span), true) => span.until_ms = Some(t_ms),
+            _ => {}
+        }
+    }
+
+    fn off_air(&mut self, t_ms: u64, which: impl Fn(&Track) -> bool) {
+        for track in self.tracks.values_mut().filter(|track| which(track)) {
+            if let Some(span) = track.on_air.last_mut() {
+                span.until_ms.get_or_insert(t_ms);
+            }
+        }
+    }
+}
+
+impl Roster {
+    /// Takes the answer to a join.
+    pub fn joined(&mut self, joined: &Joined, name: &str, t_ms: u64) {
+        let room = self.rooms.entry(joined.room.id.clone()).or_default();
+        room.names.insert(joined.participant.clone(), name.to_owned());
+        let limits = joined.room.limits;
+        room.most_slots = Some((limits.max_audio_slots, limits.max_video_slots));
+        if joined.epoch < room.epoch {
+            return; // others have told more
+        }
+        room.epoch = joined.epoch;
+        for participant in &joined.participants {
+            room.participant(&joined.room.id, participant, t_ms);
+        }
+    }
+
+    /// Takes an event of a room, by whomever it was told.
+    pub fn event(&mut self, room_id: &str, envelope: &EventEnvelope, t_ms: u64) {
+        let room = self.rooms.entry(room_id.to_owned()).or_default();
+        if !numbered(&envelope.event) || envelope.epoch <= room.epoch {
+            return;
+        }
+        room.epoch = envelope.epoch;
+        match &envelope.event {
+            Event::ParticipantJoined { participant }
+            | Event::ParticipantChanged { participant } => {
+                room.participant(room_id, participant, t_ms);
+            }
+            Event::ParticipantLeft { participant, .. } => {
+                room.off_air(t_ms, |track| track.participant == *participant);
+            }
+            Event::TrackAdded { participant, track }
+            | Event::TrackChanged { participant, track } => {
+                room.track(room_id, participant, track, t_ms);
+            }
+            Event::TrackRemoved { track, .. } => room.off_air(t_ms, |t| t.track == *track),
+            Event::RoomEnded { .. } => room.off_air(t_ms, |_| true),
+            Event::ActiveSpeakers { .. }
+            | Event::Slots { .. }
+            | Event::SlotsWanted { .. }
+            | Event::TrackPaused { .. }
+            | Event::RoomChanged { .. }
+            | Event::PeerOffer { .. }
+            | Event::PeerAnswer { .. }
+            | Event::PeerCandidate { .. } => {}
+        }
+    }
+
+    /// Takes a track that a person says he sends: for rooms where nobody hears the events.
+    pub fn sends(
+        &mut self,
+        room_id: &str,
+        who: (&str, &str),
+        track: &str,
+        kind: MediaKind,
+        t_ms: u64,
+    ) {
+        let (participant, name) = who;
+        let room = self.rooms.entry(room_id.to_owned()).or_default();
+        room.names.entry(participant.to_owned()).or_insert_with(|| name.to_owned());
+        if room.epoch == 0 && !room.tracks.contains_key(track) {
+            let info = TrackInfo {
+                id: track.into(),
+                kind,
+                name: String::new(),
+                muted: false,
+                silenced: false,
+            };
+            room.track(room_id, participant, &info, t_ms);
+        }
+    }
+
+    /// Who said so himself sends no more.
+    pub fn sends_no_more(&mut self, room_id: &str, participant: &str, t_ms: u64) {
+        if let Some(room) = self.rooms.get_mut(room_id) {
+            room.off_air(t_ms, |track| track.participant == participant);
+        }
+    }
+
+    /// A listener checked what he hears of a mix.
+    pub fn heard(&mut self, person: &str, windows: MixWindows) {
+        self.mixes.entry(person.to_owned()).or_default().absorb(windows);
+    }
+
+    /// What came so far of people who come and go.
+    pub fn churn(&mut self) -> &mut Churn {
+        &mut self.churn
+    }
+
+    /// A person of this run is connected: from now on he should receive and be received.
+    pub fn connected(&mut self, listener: Listener) {
+        self.connected.insert(listener.participant.clone(), listener.present.from_ms);
+        self.listeners.push(listener);
+    }
+
+    /// A person of this run left or failed: nothing is expected of him any more.
+    pub fn gone(&mut self, participant: &str, t_ms: u64) {
+        for listener in self.listeners.iter_mut().filter(|l| l.participant == participant) {
+            listener.present.until_ms.get_or_insert(t_ms);
+        }
+    }
+
+    /// What should have been received until `end_ms`. Tracks of people of this run count from when
+    /// they were connected; tracks of those who never were, and of strangers, are not expected.
+    pub fn expected(&self, end_ms: u64) -> Expected {
+        let mut tracks = Vec::new();
+        for track in self.rooms.values().flat_map(|room| room.tracks.values()) {
+            let Some(connected_ms) = self.connected.get(&track.participant) else { continue };
+            let mut track = track.clone();
+            for span in &mut track.on_air {
+                span.from_ms = span.from_ms.max(*connected_ms);
+            }
+            tracks.push(track);
+        }
+        let mut listeners = self.listeners.clone();
+        for listener in &mut listeners {
+            listener.present.until_ms.get_or_insert(end_ms);
+            // Of more tracks than slots he gets some; what nobody has in a slot is not even sent.
+            let room = self.rooms.get(&listener.room);
+            if let Some((audio, video)) = room.and_then(|room| room.most_slots) {
+                listener.max_audio = Some(listener.max_audio.map_or(audio, |max| max.min(audio)));
+                listener.max_video = Some(listener.max_video.map_or(video, |max| max.min(video)));
+            }
+        }
+        let (mixes, churn) = (self.mixes.clone(), self.churn.clone());
+        Expected { tracks, listeners, mixes, churn, end_ms, ..Expected::default() }
+    }
+}
+
+/// Whether an event has a number of its own; the others repeat the last one's.
+pub fn numbered(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::ActiveSpeakers { .. }
+            | Event::Slots { .. }
+            | Event::SlotsWanted { .. }
+            | Event::TrackPaused { .. }
+            | Event::PeerOffer { .. }
+            | Event::PeerAnswer { .. }
+            | Event::PeerCandidate { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::event::LeaveReason;
+    use wire::room::{AudioTopology, Permissions, RoomInfo, RoomLimits, VideoCodec, VideoTopology};
+
+    fn joined(participant: &str, epoch: u64, participants: Vec<ParticipantInfo>) -> Joined {
+        Joined {
+            participant: participant.into(),
+            epoch,
+            room: RoomInfo {
+                id: "r".into(),
+                audio: AudioTopology::Sfu,
+                video: VideoTopology::Sfu,
+                video_codec: VideoCodec::Vp8,
+                locked: false,
+                limits: RoomLimits { max_participants: 9, max_audio_slots: 9, max_video_slots: 9 },
+            },
+            you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
+            participants,
+            ice_servers: vec![],
+        }
+    }
+
+    fn track(id: &str, muted: bool) -> TrackInfo {
+        TrackInfo {
+            id: id.into(),
+            kind: MediaKind::Video,
+            name: String::new(),
+            muted,
+            silenced: false,
+        }
+    }
+
+    fn listener(name: &str, participant: &str, from_ms: u64) -> Listener {
+        Listener {
+            room: "r".into(),
+            person: name.into(),
+            participant: participant.into(),
+            present: Span { from_ms, until_ms: None },
+            mix: false,
+            max_audio: None,
+            max_video: None,
+        }
+    }
+
+    fn event(epoch: u64, event: Event) -> EventEnvelope {
+        EventEnvelope { epoch, event }
+    }
+
+    #[test]
+    fn the_same_event_told_to_many_counts_once_and_late_copies_not_at_all() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 1, vec![]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 400));
+        let added =
+            event(2, Event::TrackAdded { participant: "p1".into(), track: track("t", false) });
+        let removed = event(3, Event::TrackRemoved { participant: "p1".into(), track: "t".into() });
+        roster.event("r", &added, 500);
+        roster.event("r", &removed, 9_000);
+        roster.event("r", &added, 9_100);
+        roster.event("r", &removed, 9_200);
+        let expected = roster.expected(30_000);
+        assert_eq!(expected.tracks.len(), 1);
+        assert_eq!(expected.tracks[0].publisher, "bot-1");
+        assert_eq!(expected.tracks[0].on_air, [Span { from_ms: 500, until_ms: Some(9_000) }]);
+        assert_eq!(expected.listeners[0].present.until_ms, Some(30_000));
+    }
+
+    #[test]
+    fn muting_by_announcement_takes_off_the_air_and_unmuting_brings_back() {
+        let mut roster = Roster::default();
+        let info = ParticipantInfo {
+            id: "p1".into(),
+            name: "bot-1".into(),
+            tracks: vec![track("t", false)],
+        };
+        roster.joined(&joined("p2", 4, vec![info]), "bot-2", 100);
+        roster.connected(listener("bot-1", "p1", 1_000));
+        for (epoch, muted, t_ms) in [(5, true, 5_000), (6, false, 7_000)] {
+            let changed =
+                Event::TrackChanged { participant: "p1".into(), track: track("t", muted) };
+            roster.event("r", &event(epoch, changed), t_ms);
+        }
+        let left = Event::ParticipantLeft { participant: "p1".into(), reason: LeaveReason::Left };
+        roster.event("r", &event(7, left), 9_000);
+        roster.gone("p1", 9_000);
+        let expected = roster.expected(30_000);
+        let spans = [
+            Span { from_ms: 1_000, until_ms: Some(5_000) },
+            Span { from_ms: 7_000, until_ms: Some(9_000) },
+        ];
+        assert_eq!(expected.tracks[0].on_air, spans);
+        assert_eq!(expected.listeners[0].present.until_ms, Some(9_000));
+    }
+
+    #[test]
+    fn nobody_is_expected_to_get_more_than_the_room_has_slots() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 1, vec![]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 10));
+        roster.connected(Listener { max_video: Some(4), ..listener("chromium-1", "p2", 10) });
+        let most = |roster: &Roster| -> Vec<_> {
+            let listeners = roster.expected(30_000).listeners;
+            listeners.iter().map(|l| (l.max_audio, l.max_video)).collect()
+        };
+        assert_eq!(most(&roster), [(Some(9), Some(9)), (Some(9), Some(4))]);
+    }
+
+    #[test]
+    fn strangers_and_people_who_never_connected_are_not_expected() {
+        let mut roster = Roster::default();
+        let info = ParticipantInfo {
+            id: "px".into(),
+            name: "guest".into(),
+            tracks: vec![track("t", false)],
+        };
+        roster.joined(&joined("p1", 1, vec![info]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 10));
+        assert_eq!(roster.expected(30_000).tracks, []);
+    }
+
+    #[test]
+    fn where_nobody_hears_events_the_senders_own_word_counts() {
+        let mut roster = Roster::default();
+        roster.sends("r", ("p1", "chromium-1"), "t", MediaKind::Video, 3_000);
+        roster.sends("r", ("p1", "chromium-1"), "t", MediaKind::Video, 6_000);
+        roster.connected(listener("chromium-1", "p1", 2_000));
+        let expected = roster.expected(30_000);
+        assert_eq!(expected.tracks[0].on_air, [Span { from_ms: 3_000, until_ms: None }]);
+        assert_eq!(expected.tracks[0].publisher, "chromium-1");
+    }
+}

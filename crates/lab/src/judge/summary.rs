@@ -1,0 +1,457 @@
+//! The summary of a run: its verdict, and the figures that other programs read.
+
+mod input;
+mod quality;
+mod table;
+mod usage;
+
+use crate::base::{mean, percentile, short};
+use crate::judge::agreement::{self, Agreement};
+pub use crate::judge::bottleneck::Bottleneck;
+use crate::judge::bottleneck::{self, Danger, GeneratorHealth, Signs};
+use crate::judge::expected::Churn;
+pub use crate::judge::quality::Quality;
+use crate::judge::threshold::ThresholdResult;
+use crate::observe::metrics::{Collector, Reduced};
+use crate::record::{
+    About, MachineMeta, MachineRecord, Meta, MixWindows, NetworkSummary, Row, SCHEMA, SampleRecord,
+    SocketsSummary,
+};
+pub use input::Input;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+pub use table::table;
+pub use usage::{GeneratorSummary, ServerSummary};
+use usage::{generator, generator_health, server};
+
+/// At most so many failures are listed.
+const MAX_FAILURES: usize = 200;
+
+/// How a run ends, as the exit code of the command.
+pub mod exit {
+    /// All thresholds and checks hold.
+    pub const PASS: u8 = 0;
+    /// A threshold or a check failed.
+    pub const FAIL: u8 = 99;
+    /// The scenario is bad.
+    pub const BAD_CONFIGURATION: u8 = 104;
+    /// Interrupted; the record is complete up to then.
+    pub const INTERRUPTED: u8 = 105;
+    /// The generator was the limit: inconclusive.
+    pub const GENERATOR_LIMIT: u8 = 110;
+    /// The target does not answer.
+    pub const TARGET_UNREACHABLE: u8 = 111;
+    /// Browsers and bots disagree: neither can be believed.
+    pub const DISAGREEMENT: u8 = 113;
+}
+
+/// How a run came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything held.
+    Pass,
+    /// Something did not hold.
+    Fail,
+    /// The run proves nothing.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// A built-in check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// In words.
+    pub detail: String,
+}
+
+/// What people received in the second half of a run, when everybody is there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Datagrams a second that came to the bots, those sent again included; of people without bots
+    /// the packets of their tracks.
+    pub packets_per_s: f64,
+    /// Share of what was sent to them that did not come, 0 to 1.
+    pub missing_share: f64,
+}
+
+/// What came of people who come and go.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChurnSummary {
+    /// Visits that lasted as long as they were to.
+    pub loops: u64,
+    /// Visits that failed, by reason.
+    pub failures: BTreeMap<String, u64>,
+    /// People who came at a rate; null where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<u64>,
+    /// Those of them for whom no place was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<u64>,
+    /// From asking to join until the first audio packet: median over all visits.
+    pub join_to_first_audio_ms_p50: Option<f64>,
+    /// The same: largest.
+    pub join_to_first_audio_ms_max: Option<f64>,
+}
+
+/// What other programs read; keys are stable, more may be added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// The command's exit code, one of [`exit`].
+    pub exit_code: u8,
+    /// How good it was; null where that was not measured, or where the generator was the limit.
+    #[serde(default)]
+    pub quality: Option<Quality>,
+    /// Which threshold ended the run early, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
+    /// People who joined.
+    pub people: usize,
+    /// Tracks received at once, over all people.
+    pub subscriptions: usize,
+    /// How long the run really lasted, in seconds.
+    pub duration_s: f64,
+    /// By name; a metric that nobody could measure is null.
+    pub metrics: BTreeMap<String, Option<Reduced>>,
+    /// The scenario's thresholds.
+    pub thresholds: Vec<ThresholdResult>,
+    /// The first bottleneck.
+    pub bottleneck: Bottleneck,
+    /// What came through once everybody had joined; null where nobody received anything.
+    #[serde(default)]
+    pub delivery: Option<Delivery>,
+    /// The server; null for a remote target.
+    pub server: Option<ServerSummary>,
+    /// The generator.
+    pub generator: GeneratorSummary,
+    /// Where the load was made.
+    pub machine: MachineMeta,
+    /// Built-in checks.
+    pub checks: Vec<Check>,
+    /// All that failed, in words.
+    pub failures: Vec<String>,
+    /// How browsers and bots agreed; null where they shared no room and network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
+    /// Windows of a mix that listeners judged; null where nobody did.
+    #[serde(default)]
+    pub mix_windows: Option<u64>,
+    /// Those of them in which somebody was missing, or was heard who should not be.
+    #[serde(default)]
+    pub mix_windows_wrong: Option<u64>,
+    /// People who came and went; null where nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub churn: Option<ChurnSummary>,
+    /// Groups of sockets without a room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<SocketsSummary>,
+    /// What the links before people did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkSummary>,
+    /// The rows of a study, each with the study's own figures beside ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study: Option<Vec<Row>>,
+    /// The tables and plots that a study's rows belong to, and what was shown and not shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub study_about: Option<About>,
+}
+
+/// Makes the summary and with it the verdict.
+pub fn summarize(input: &Input<'_>) -> Summary {
+    let mut collector = Collector::default();
+    for record in input.samples {
+        collector.add(&record.person, &record.sample);
+    }
+    input.joins.iter().for_each(|join| collector.join(join));
+    let metrics = collector.reduce();
+    let thresholds: Vec<ThresholdResult> =
+        input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();
+    let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
+    let agreement = agreement::compare(input.meta, input.samples);
+    let checks = checks(input, people, agreement.as_ref());
+    let health = generator_health(input);
+    let generator = generator(input, &health);
+
+    let (mut failures, checks_failed) = failures(input, people, &thresholds);
+    let failed = !failures.is_empty();
+    let disagreements = agreement.iter().flat_map(|agreement| agreement.disagreements.clone());
+    failures.extend(disagreements);
+    let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
+    let server = server(input.machine);
+    let by_figures = quality::by_figures(input, &metrics, server.as_ref());
+    let quality = quality::judge(input, &generator, by_figures);
+    let (verdict, exit_code) = match verdict(input, &health, checks_failed, failed) {
+        // What one of them says is wrong, and nobody knows whose word it is. Who could not join or
+        // received nothing needs no such word.
+        (_, exit::PASS | exit::FAIL) if disagree && !checks_failed => {
+            (Verdict::Inconclusive, exit::DISAGREEMENT)
+        }
+        other => other,
+    };
+    let danger = (by_figures == Some(Quality::Danger)).then(|| quality::server_cpus(input));
+    let bottleneck = bottleneck(input, &health, &thresholds, failed, danger);
+    Summary {
+        schema: SCHEMA,
+        verdict,
+        exit_code,
+        quality,
+        aborted: input.aborted.clone(),
+        people,
+        subscriptions: usual_subscriptions(input.samples),
+        duration_s: input.duration_s,
+        metrics,
+        thresholds,
+        bottleneck,
+        delivery: delivery(input),
+        server,
+        generator,
+        machine: input.meta.machine.clone(),
+        checks,
+        failures,
+        agreement,
+        mix_windows: mix_windows(input, |heard| heard.windows),
+        mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
+        churn: input.expected.and_then(|expected| churn(&expected.churn)),
+        sockets: input.sockets.to_vec(),
+        networks: input.networks.clone(),
+        study: None,
+        study_about: None,
+    }
+}
+
+/// All that failed, in words, and whether a check is among it.
+fn failures(
+    input: &Input<'_>,
+    people: usize,
+    thresholds: &[ThresholdResult],
+) -> (Vec<String>, bool) {
+    let mut failures: Vec<String> = input.faults.to_vec();
+    failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
+    if people < input.meta.people.len() && input.faults.is_empty() {
+        failures.push(format!("{} of {} joined", people, input.meta.people.len()));
+    }
+    let checks_failed = !failures.is_empty();
+    failures.extend(input.aborted.clone());
+    for threshold in thresholds.iter().filter(|threshold| !threshold.ok) {
+        failures.push(match threshold.value {
+            Some(value) => format!("{} does not hold: it was {}", threshold.expr, short(value)),
+            None => format!("{} does not hold: nobody could measure it", threshold.expr),
+        });
+    }
+    let more = failures.len().saturating_sub(MAX_FAILURES);
+    failures.truncate(MAX_FAILURES);
+    if more > 0 {
+        failures.push(format!("and {more} more"));
+    }
+    (failures, checks_failed)
+}
+
+/// Sum over all listeners who judged a mix; none where nobody did.
+fn mix_windows(input: &Input<'_>, pick: impl Fn(&MixWindows) -> u64) -> Option<u64> {
+    let mixes = &input.expected?.mixes;
+    (!mixes.is_empty()).then(|| mixes.values().map(pick).sum())
+}
+
+fn churn(churn: &Churn) -> Option<ChurnSummary> {
+    let nobody = churn.arrived == 0 && churn.loops == 0 && churn.failures.is_empty();
+    if nobody && churn.join_to_first_audio_ms.is_empty() {
+        return None;
+    }
+    let arrived = |count: u64| (churn.arrived > 0).then_some(count);
+    let mut ms = churn.join_to_first_audio_ms.clone();
+    ms.sort_by(f64::total_cmp);
+    Some(ChurnSummary {
+        loops: churn.loops,
+        failures: churn.failures.clone(),
+        arrived: arrived(churn.arrived),
+        dropped: arrived(churn.dropped),
+        join_to_first_audio_ms_p50: percentile(&ms, 50.0),
+        join_to_first_audio_ms_max: percentile(&ms, 100.0),
+    })
+}
+
+/// What broke first, and when quality broke. `danger`: the server's CPUs, where the run's figures
+/// are dangerous.
+fn bottleneck(
+    input: &Input<'_>,
+    health: &GeneratorHealth,
+    results: &[ThresholdResult],
+    failed: bool,
+    danger: Option<usize>,
+) -> Bottleneck {
+    if input.machine.is_empty() {
+        return Bottleneck::default();
+    }
+    let pairs = input.thresholds.iter().zip(results);
+    let thresholds: Vec<_> = pairs.filter(|(_, result)| !result.ok).map(|(one, _)| one).collect();
+    let broke = (failed || danger.is_some()).then(|| {
+        bottleneck::first_break(&Signs {
+            samples: input.samples,
+            joins: input.joins,
+            failed: &thresholds,
+            first_fault: input.first_fault,
+            subscriptions: input.subscriptions,
+            danger: danger.map(|cpus| Danger { machine: input.machine, cpus }),
+        })
+    });
+    bottleneck::judge(input.machine, health, broke.flatten().as_ref())
+}
+
+/// The verdict. A generator at its limit proves nothing, whatever else failed.
+fn verdict(
+    input: &Input<'_>,
+    generator: &GeneratorHealth,
+    checks_failed: bool,
+    failed: bool,
+) -> (Verdict, u8) {
+    if input.interrupted {
+        let verdict = if checks_failed { Verdict::Fail } else { Verdict::Inconclusive };
+        (verdict, exit::INTERRUPTED)
+    } else if !generator.reasons.is_empty() {
+        (Verdict::Inconclusive, exit::GENERATOR_LIMIT)
+    } else if failed {
+        (Verdict::Fail, exit::FAIL)
+    } else {
+        (Verdict::Pass, exit::PASS)
+    }
+}
+
+fn checks(input: &Input<'_>, people: usize, agreement: Option<&Agreement>) -> Vec<Check> {
+    let all = input.meta.people.len();
+    let missing = input.subscriptions.len();
+    let alive = if missing == 0 {
+        "every expected subscription was alive in every window".to_owned()
+    } else {
+        format!("{missing} failures")
+    };
+    let mut checks = vec![
+        Check {
+            name: "all joined".into(),
+            ok: people == all,
+            detail: format!("{people} of {all} joined"),
+        },
+        Check { name: "all subscriptions alive".into(), ok: missing == 0, detail: alive },
+        Check {
+            name: "no faults".into(),
+            ok: input.faults.is_empty(),
+            detail: match input.faults {
+                [] => "nobody failed on the way".into(),
+                [first, rest @ ..] => format!("{first}{}", others(rest.len())),
+            },
+        },
+    ];
+    checks.extend(agreement.map(|agreement| Check {
+        name: "browsers and bots agree".into(),
+        ok: agreement.disagreements.is_empty(),
+        detail: agreement.to_string(),
+    }));
+    checks
+}
+
+fn others(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" (and {count} more)") }
+}
+
+/// Tracks received at once: the median over each person's samples, added up. (The most would count
+/// what was shown one after the other in a window.)
+fn usual_subscriptions(samples: &[SampleRecord]) -> usize {
+    let mut alive: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for record in samples {
+        let tracks = record.sample.received.iter().filter(|row| row.packets_received > 0).count();
+        alive.entry(&record.person).or_default().push(tracks);
+    }
+    alive
+        .values_mut()
+        .map(|counts| {
+            counts.sort_unstable();
+            counts[counts.len() / 2]
+        })
+        .sum()
+}
+
+fn delivery(input: &Input<'_>) -> Option<Delivery> {
+    let half_ms = (input.duration_s * 500.0) as u64;
+    let late = input.samples.iter().filter(|record| record.t_ms > half_ms);
+    let rows = late.flat_map(|record| &record.sample.received);
+    let (received, lost) = rows.fold((0, 0), |(received, lost), row| {
+        (received + row.packets_received, lost + row.packets_lost)
+    });
+    let windows = input.machine.iter().filter(|record| record.t_ms > half_ms);
+    let came = mean(windows.filter_map(|record| record.generator.packets_in_per_s));
+    let tracks = received as f64 / (input.duration_s / 2.0);
+    (received > 0).then(|| Delivery {
+        packets_per_s: came.filter(|came| *came > 0.0).unwrap_or(tracks),
+        missing_share: lost as f64 / (received + lost) as f64,
+    })
+}
+
+/// The summary of a run that was killed: the metrics of what there is, and no verdict.
+pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRecord]) -> Summary {
+    let last_ms = samples.iter().map(|record| record.t_ms).max().unwrap_or(0);
+    let lag = machine.iter().map(|record| record.generator.timer_lag_ms_p99).fold(0.0, f64::max);
+    let mut summary = summarize(&Input {
+        meta,
+        samples,
+        machine,
+        timer_lag_ms_p99: lag,
+        joins: &[],
+        first_fault: None,
+        thresholds: &[],
+        faults: &[
+            "the run was killed: it ended before its summary was written, and nothing was judged"
+                .into(),
+        ],
+        subscriptions: &[],
+        duration_s: last_ms as f64 / 1000.0,
+        interrupted: true,
+        aborted: None,
+        sockets: &[],
+        networks: Vec::new(),
+        expected: None,
+    });
+    (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
+    summary.checks.clear();
+    summary
+}
+
+/// The summary of a study, whose rows are not in it yet: it passes when nothing is missing.
+pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
+    summarize(&Input {
+        meta,
+        samples: &[],
+        machine: &[],
+        timer_lag_ms_p99: 0.0,
+        joins: &[],
+        first_fault: None,
+        thresholds: &[],
+        faults,
+        subscriptions: &[],
+        duration_s,
+        interrupted: false,
+        aborted: None,
+        sockets: &[],
+        networks: Vec::new(),
+        expected: None,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,259 @@
+use super::*;
+use crate::judge::expected::Failure;
+use crate::judge::threshold::{Condition, Threshold};
+use crate::record::{GeneratorUsage, Join, PersonKind, ServerUsage, ThreadUsage};
+use crate::testing::{audio_row, meta, sample, video_row};
+
+fn window(thread_cores: f64, packets: f64) -> MachineRecord {
+    MachineRecord {
+        t_ms: 3_000,
+        server: Some(ServerUsage {
+            cpu_cores: Some(0.5),
+            threads: BTreeMap::from([("media-0".into(), 0.4)]),
+            rss_mib: Some(20.0),
+            packets_out_per_s: Some(packets),
+            drops: BTreeMap::from([("slow".into(), 2)]),
+            ..Default::default()
+        }),
+        generator: GeneratorUsage {
+            cpu_cores: 1.0,
+            threads: BTreeMap::from([("bots".into(), thread_cores)]),
+            fullest_thread: Some(ThreadUsage {
+                name: "bots".into(),
+                cores: thread_cores,
+                waited: 0.0,
+            }),
+            timer_lag_ms_p99: 0.2,
+            ..GeneratorUsage::default()
+        },
+        ..MachineRecord::default()
+    }
+}
+
+struct Case {
+    first_window_cores: f64,
+    thread_cores: f64,
+    lag_ms: f64,
+    faults: Vec<String>,
+    dead: bool,
+    limit: &'static str,
+    interrupted: bool,
+    aborted: Option<String>,
+    /// A browser counts freezes, the bot none.
+    disagree: bool,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        let limit = "user_p95 < 10";
+        Self {
+            first_window_cores: 0.9,
+            thread_cores: 0.2,
+            lag_ms: 0.2,
+            faults: vec![],
+            dead: false,
+            limit,
+            interrupted: false,
+            aborted: None,
+            disagree: false,
+        }
+    }
+}
+
+/// A browser beside the bot, who sees 12 times two freezes of a track that both receive; the bot none.
+fn disagreeing(meta: &mut Meta, samples: &mut Vec<SampleRecord>) {
+    let mut browser = meta.people[0].clone();
+    (browser.name, browser.kind) = ("chromium-1".into(), PersonKind::Chromium);
+    meta.people.push(browser);
+    for nth in 3..51 {
+        for person in &meta.people {
+            let mut row = video_row("p2", "v", 10);
+            let froze = person.kind == PersonKind::Chromium && nth % 4 == 0;
+            row.freezes = Some(if froze { 2 } else { 0 });
+            let mut record = sample(3_000 * nth);
+            (record.person, record.kind) = (person.name.clone(), person.kind);
+            record.sample.received = vec![row];
+            samples.push(record);
+        }
+    }
+}
+
+fn run(case: Case) -> Summary {
+    let mut meta = meta();
+    meta.people[0].participant = Some("p1".into());
+    let mut samples = vec![sample(3_000), sample(6_000)];
+    samples[1].sample.received = vec![audio_row("p2", "t", 10), audio_row("p3", "u", 0)];
+    if case.disagree {
+        disagreeing(&mut meta, &mut samples);
+    }
+    let machine = [window(case.first_window_cores, 1.0), window(case.thread_cores, 100_000.0)];
+    let condition = Condition::parse(case.limit).expect("condition");
+    let thresholds = [Threshold { metric: "rtt_ms", condition, abort: None }];
+    let dead = Failure {
+        listeners: vec![],
+        publisher: None,
+        kind: None,
+        since_ms: 0,
+        until_ms: None,
+        text: "nobody receives video of bot-7 since 21 s".into(),
+    };
+    let dead: Vec<Failure> = case.dead.then_some(dead).into_iter().collect();
+    summarize(&Input {
+        meta: &meta,
+        samples: &samples,
+        machine: &machine,
+        timer_lag_ms_p99: case.lag_ms,
+        joins: &[Join { person: "bot-1".into(), t_ms: 200, took_ms: 120.0 }],
+        first_fault: None,
+        thresholds: &thresholds,
+        faults: &case.faults,
+        subscriptions: &dead,
+        duration_s: 6.0,
+        interrupted: case.interrupted,
+        aborted: case.aborted,
+        sockets: &[],
+        networks: Vec::new(),
+        expected: None,
+    })
+}
+
+#[test]
+fn a_good_run_passes_with_its_figures() {
+    let summary = run(Case::default());
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Pass, 0), "{:?}", summary.failures);
+    assert_eq!((summary.people, summary.subscriptions), (1, 1));
+    let server = summary.server.as_ref().expect("local");
+    let us = server.us_per_packet_out.expect("known");
+    assert!((us - 5.0).abs() < 1e-9, "0.5 cores at 100 000 a second: {us}");
+    assert_eq!(server.drops["slow"], 4, "drops count in the first window too");
+    assert_eq!(summary.generator.threads["bots"], 0.2, "the first window is warm-up");
+    let connected = summary.metrics["join_to_connected_ms"].as_ref().expect("known");
+    assert_eq!(connected.max, 120.0);
+    assert!(summary.checks.iter().all(|check| check.ok));
+}
+
+#[test]
+fn thresholds_checks_and_faults_fail() {
+    let summary = run(Case { limit: "user_p95 < 1", ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Fail, 99));
+    assert_eq!(summary.failures, ["rtt_ms user_p95 < 1 does not hold: it was 1.50"]);
+
+    let summary = run(Case { dead: true, ..Case::default() });
+    assert_eq!(summary.exit_code, 99);
+    assert_eq!(summary.failures, ["nobody receives video of bot-7 since 21 s"]);
+    assert!(!summary.checks[1].ok);
+
+    let faults = vec!["bot-3 could not join: room_full: …".to_owned()];
+    let summary = run(Case { faults: faults.clone(), ..Case::default() });
+    assert_eq!((summary.exit_code, summary.failures), (99, faults));
+}
+
+#[test]
+fn a_generator_at_its_limit_is_never_a_pass() {
+    let summary = run(Case { lag_ms: 5.1, ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 110));
+    assert_eq!(summary.bottleneck.first.as_deref(), Some("generator"));
+    assert!(summary.generator.reasons[0].contains("5.10 ms late"));
+
+    let summary = run(Case { thread_cores: 0.95, ..Case::default() });
+    assert_eq!(summary.exit_code, 110);
+    // A failed threshold or check of a saturated generator proves nothing either …
+    let failed = Case { thread_cores: 0.99, dead: true, limit: "max < 1", ..Case::default() };
+    assert_eq!(run(failed).exit_code, 110);
+    assert_eq!(run(Case { lag_ms: 9.0, limit: "max < 1", ..Case::default() }).exit_code, 110);
+    // … nor does one whose timers were a little late, whatever is gone.
+    let late = run(Case { lag_ms: 9.0, dead: true, ..Case::default() });
+    assert_eq!((late.verdict, late.exit_code), (Verdict::Inconclusive, 110));
+    // The first window counts: people came in it.
+    let early = run(Case { first_window_cores: 0.96, ..Case::default() });
+    assert_eq!((early.exit_code, early.generator.threads["bots"]), (110, 0.2));
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let summary = run(Case { interrupted: true, ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 105));
+}
+
+#[test]
+fn the_table_names_what_matters() {
+    let summary = run(Case { dead: true, ..Case::default() });
+    let text = table(&summary, &meta());
+    for part in [
+        "people         1 of 1 joined (1 bots, 0 chromium)",
+        "loss           not measured",
+        "rtt            median 1.50",
+        "  threads      media-0 40.0 %",
+        "threshold      ok  rtt_ms user_p95 < 10  (1.50)",
+        "check          FAILED  all subscriptions alive: 1 failures",
+        "verdict: fail (exit 99)",
+        "  - nobody receives video of bot-7 since 21 s",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+/// A summary for tests elsewhere.
+pub(crate) fn a_summary() -> Summary {
+    run(Case::default())
+}
+
+#[test]
+fn what_came_through_in_the_second_half() {
+    let delivery = run(Case::default()).delivery.expect("received");
+    assert_eq!((delivery.packets_per_s, delivery.missing_share), (10.0 / 3.0, 0.0));
+}
+
+#[test]
+fn a_run_that_a_threshold_ended_says_which_and_when() {
+    let text = "ended at 12.0 s by abort_on_fail: rtt_ms max < 1 did not hold, it was 1.50";
+    let summary = run(Case { aborted: Some(text.into()), ..Case::default() });
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Fail, 99));
+    assert_eq!(summary.failures, [text]);
+    assert!(summary.checks.iter().all(|check| check.ok), "nobody's fault");
+    assert!(table(&summary, &meta()).contains(&format!("  - {text}")));
+}
+
+#[test]
+fn the_words_for_how_good_it_was() {
+    let (stable, caution, danger) =
+        (Some(Quality::Stable), Some(Quality::Caution), Some(Quality::Danger));
+    for (loss_pct, server_cpu_pct, word) in [
+        (Some(0.0), Some(49.9), stable),
+        (Some(1.0), Some(10.0), caution),
+        (Some(0.0), Some(50.0), caution),
+        (Some(5.0), Some(90.0), caution),
+        (Some(5.1), Some(10.0), danger),
+        (Some(0.0), Some(90.1), danger),
+        (Some(5.1), None, danger),
+        (None, Some(95.0), danger),
+        (Some(0.0), None, None),
+        (None, Some(10.0), None),
+        (None, None, None),
+    ] {
+        assert_eq!(Quality::of(loss_pct, server_cpu_pct), word, "{loss_pct:?} {server_cpu_pct:?}");
+    }
+    let dead = run(Case { dead: true, ..Case::default() });
+    assert_eq!(dead.quality, danger, "media that is gone is no loss of packets");
+    assert_eq!(run(Case { lag_ms: 9.0, ..Case::default() }).quality, None, "it proves nothing");
+    let unknown = run(Case::default());
+    assert_eq!(unknown.quality, None, "nobody measured loss");
+    assert!(table(&unknown, &meta()).contains("quality        unknown"));
+    let json = serde_json::to_value(&dead).expect("JSON");
+    assert_eq!((&json["quality"], json.get("aborted")), (&"danger".into(), None));
+}
+
+#[test]
+fn browsers_and_bots_that_disagree_make_a_run_prove_nothing() {
+    let case = || Case { disagree: true, ..Case::default() };
+    let summary = run(case());
+    assert_eq!((summary.verdict, summary.exit_code), (Verdict::Inconclusive, 113));
+    let why = "browsers and bots counted the same freezes in 0 of 12 windows with one";
+    assert_eq!(summary.failures, [why]);
+    let check = summary.checks.last().expect("checks");
+    assert_eq!((check.name.as_str(), check.ok), ("browsers and bots agree", false));
+    // A threshold is of what they say; who receives nothing is not.
+    assert_eq!(run(Case { limit: "user_p95 < 1", ..case() }).exit_code, 113);
+    assert_eq!(run(Case { dead: true, ..case() }).exit_code, 99);
+    assert_eq!(run(Case { thread_cores: 0.99, ..case() }).exit_code, 110);
+}

@@ -1,0 +1,344 @@
+//! Metrics by name, and how samples are reduced to them.
+//!
+//! `p50 … max` are over all values (one per received track and window). `user_pN` reduces within
+//! each person first and then takes the percentile over people: a p95 over all samples hides ten
+//! broken people. Within a person, *shares* are weighted (`loss_pct` is all lost over all
+//! expected; `freeze_ratio` and `concealed_pct` are the mean over windows, because a median would
+//! hide a fault that fills less than half of them) and everything else is the median.
+//! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
+//! `join_to_…` values that it holds.
+
+use crate::base::{mean, percentile};
+use crate::record::Join;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wire::QualitySample;
+use wire::quality::ReceivedTrack;
+
+/// How values are reduced within one person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Within {
+    LostOverExpected,
+    Mean,
+    Median,
+}
+
+/// Names of all metrics that a threshold may speak of.
+pub const NAMES: [&str; 15] = [
+    "loss_pct",
+    "jitter_ms",
+    "rtt_ms",
+    "transit_ms",
+    "mouth_to_ear_ms",
+    "mos_lq",
+    "mos_cq",
+    "mos_sdk",
+    "freeze_ratio",
+    "frames_per_second",
+    "concealed_pct",
+    "jitter_buffer_ms",
+    "join_to_connected_ms",
+    "join_to_first_audio_ms",
+    "join_to_first_frame_ms",
+];
+
+/// Names of the reductions of a metric.
+pub const REDUCTIONS: [&str; 8] =
+    ["p50", "p95", "p99", "max", "user_p1", "user_p5", "user_p95", "n"];
+
+fn within(name: &str) -> Within {
+    match name {
+        "loss_pct" => Within::LostOverExpected,
+        "freeze_ratio" | "concealed_pct" => Within::Mean,
+        _ => Within::Median,
+    }
+}
+
+/// A metric's reductions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reduced {
+    /// Median of all values.
+    pub p50: f64,
+    /// 95th percentile of all values.
+    pub p95: f64,
+    /// 99th percentile of all values.
+    pub p99: f64,
+    /// Largest value.
+    pub max: f64,
+    /// 1st percentile over people.
+    pub user_p1: f64,
+    /// 5th percentile over people.
+    pub user_p5: f64,
+    /// 95th percentile over people.
+    pub user_p95: f64,
+    /// How many values.
+    pub n: u64,
+    /// The model of a score (MOS only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether the delay in a score was `measured` or `estimated` (MOS-CQ only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+}
+
+impl Reduced {
+    /// The reduction of this name, one of [`REDUCTIONS`].
+    pub fn get(&self, reduction: &str) -> Option<f64> {
+        Some(match reduction {
+            "p50" => self.p50,
+            "p95" => self.p95,
+            "p99" => self.p99,
+            "max" => self.max,
+            "user_p1" => self.user_p1,
+            "user_p5" => self.user_p5,
+            "user_p95" => self.user_p95,
+            "n" => self.n as f64,
+            _ => return None,
+        })
+    }
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.retain(|v| v.is_finite());
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The values of one metric of one person.
+#[derive(Debug, Default, Clone)]
+struct PersonValues {
+    values: Vec<f64>,
+    lost: u64,
+    expected: u64,
+}
+
+impl PersonValues {
+    fn reduce(&self, within: Within) -> Option<f64> {
+        match within {
+            Within::LostOverExpected => {
+                (self.expected > 0).then(|| 100.0 * self.lost as f64 / self.expected as f64)
+            }
+            Within::Mean => mean(self.values.iter().copied()),
+            Within::Median => percentile(&sorted(self.values.clone()), 50.0),
+        }
+    }
+}
+
+/// Collects samples and reduces them.
+#[derive(Debug, Default, Clone)]
+pub struct Collector {
+    /// By metric, then by person.
+    values: BTreeMap<&'static str, BTreeMap<String, PersonValues>>,
+    /// How many samples of each person have been seen.
+    seen: BTreeMap<String, u64>,
+    /// Whether the delay in some score of conversational quality was not measured.
+    estimated: bool,
+    /// The metrics that are asked for; none: all.
+    only: Option<Vec<&'static str>>,
+}
+
+fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
+    [
+        ("loss_pct", row.loss_pct),
+        ("jitter_ms", row.jitter_ms),
+        ("mos_lq", row.mos_lq),
+        ("mos_cq", row.mos_cq),
+        ("mos_sdk", row.mos_sdk),
+        ("freeze_ratio", row.freeze_ratio),
+        ("frames_per_second", row.frames_per_second),
+        ("concealed_pct", row.concealed_pct),
+        ("jitter_buffer_ms", row.jitter_buffer_ms),
+        ("transit_ms", row.transit_ms),
+        ("mouth_to_ear_ms", row.mouth_to_ear_ms),
+    ]
+}
+
+impl Collector {
+    /// One that collects and reduces these metrics alone: what is asked for on the way of a run must
+    /// cost little.
+    pub fn only(names: Vec<&'static str>) -> Self {
+        Self { only: Some(names), ..Self::default() }
+    }
+
+    /// Takes a sample of a person; samples of one person must come in order.
+    pub fn add(&mut self, person: &str, sample: &QualitySample) {
+        self.value(person, "join_to_first_audio_ms", sample.join_to_first_audio_ms);
+        self.value(person, "join_to_first_frame_ms", sample.join_to_first_frame_ms);
+        let seen = self.seen.entry(person.to_owned()).or_default();
+        *seen += 1;
+        if *seen == 1 {
+            return; // warm-up
+        }
+        self.value(person, "rtt_ms", sample.rtt_ms);
+        for row in &sample.received {
+            for (name, value) in row_values(row) {
+                self.value(person, name, value);
+            }
+            self.estimated |= row.mos_cq.is_some() && row.mouth_to_ear_ms.is_none();
+            if row.loss_pct.is_some() && self.only.as_ref().is_none_or(|o| o.contains(&"loss_pct"))
+            {
+                let of = self.of(person, "loss_pct");
+                of.lost += row.packets_lost;
+                of.expected += row.packets_lost + row.packets_received;
+            }
+        }
+    }
+
+    /// Takes a sample of a person whose first one was taken elsewhere: nothing is warm-up.
+    pub fn add_warm(&mut self, person: &str, sample: &QualitySample) {
+        self.seen.entry(person.to_owned()).or_insert(1);
+        self.add(person, sample);
+    }
+
+    /// Takes somebody's having been connected.
+    pub fn join(&mut self, join: &Join) {
+        self.value(&join.person, "join_to_connected_ms", Some(join.took_ms));
+    }
+
+    /// Takes a single value of a person, of a metric of [`NAMES`].
+    pub fn value(&mut self, person: &str, name: &'static str, value: Option<f64>) {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&name)) {
+            return;
+        }
+        if let Some(value) = value.filter(|v| v.is_finite()) {
+            self.of(person, name).values.push(value);
+        }
+    }
+
+    fn of(&mut self, person: &str, name: &'static str) -> &mut PersonValues {
+        self.values.entry(name).or_default().entry(person.to_owned()).or_default()
+    }
+
+    /// All metrics of [`NAMES`], or those asked for; one that nobody could measure is `None`.
+    pub fn reduce(&self) -> BTreeMap<String, Option<Reduced>> {
+        let names = self.only.as_deref().unwrap_or(&NAMES);
+        names.iter().map(|name| ((*name).to_owned(), self.reduce_one(name))).collect()
+    }
+
+    /// Where the delays in scores come from; one that was estimated makes them all so.
+    fn delay(&self) -> &'static str {
+        if self.estimated { "estimated" } else { "measured" }
+    }
+
+    /// One metric; none where nobody could measure it.
+    pub fn reduce_one(&self, name: &str) -> Option<Reduced> {
+        let people = self.values.get(name)?;
+        let all = sorted(people.values().flat_map(|p| p.values.iter().copied()).collect());
+        let users = sorted(people.values().filter_map(|p| p.reduce(within(name))).collect());
+        let model = match name {
+            "mos_lq" | "mos_cq" => Some(crate::observe::mos::MODEL.to_owned()),
+            "mos_sdk" => Some(crate::observe::mos::MODEL_SDK.to_owned()),
+            _ => None,
+        };
+        Some(Reduced {
+            p50: percentile(&all, 50.0)?,
+            p95: percentile(&all, 95.0)?,
+            p99: percentile(&all, 99.0)?,
+            max: percentile(&all, 100.0)?,
+            user_p1: percentile(&users, 1.0)?,
+            user_p5: percentile(&users, 5.0)?,
+            user_p95: percentile(&users, 95.0)?,
+            n: all.len() as u64,
+            model,
+            delay: (name == "mos_cq").then(|| self.delay().to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{audio_row, video_row};
+
+    fn sample(rows: Vec<ReceivedTrack>) -> QualitySample {
+        QualitySample { received: rows, ..Default::default() }
+    }
+
+    #[test]
+    fn nearest_rank() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(percentile(&values, 50.0), Some(50.0));
+        assert_eq!(percentile(&values, 95.0), Some(95.0));
+        assert_eq!(percentile(&values, 100.0), Some(100.0));
+        assert_eq!(percentile(&values, 0.0), Some(1.0));
+        assert_eq!(percentile(&[7.0], 99.0), Some(7.0));
+        assert_eq!(percentile(&[], 50.0), None);
+    }
+
+    #[test]
+    fn one_broken_person_of_ten_shows_in_user_p95_and_hides_in_p95() {
+        let mut collector = Collector::default();
+        for person in 0..10 {
+            let name = format!("bot-{person}");
+            collector.add(&name, &sample(vec![]));
+            // The broken one has few values, since he receives little.
+            for _ in 0..if person == 0 { 2 } else { 100 } {
+                let mut row = audio_row("p", "t", 100);
+                row.packets_lost = if person == 0 { 100 } else { 0 };
+                row.loss_pct = Some(if person == 0 { 50.0 } else { 0.0 });
+                collector.add(&name, &sample(vec![row]));
+            }
+        }
+        let loss = collector.reduce()["loss_pct"].clone().expect("measured");
+        assert_eq!((loss.p95, loss.user_p95, loss.max), (0.0, 50.0, 50.0));
+        assert_eq!(loss.n, 902);
+    }
+
+    #[test]
+    fn loss_of_a_person_is_all_lost_over_all_expected() {
+        let mut collector = Collector::default();
+        collector.add("a", &sample(vec![]));
+        let mut bad = audio_row("p", "t", 0);
+        (bad.packets_lost, bad.loss_pct) = (10, Some(100.0));
+        let mut good = audio_row("p", "t", 990);
+        good.loss_pct = Some(0.0);
+        collector.add("a", &sample(vec![bad]));
+        collector.add("a", &sample(vec![good]));
+        let loss = collector.reduce()["loss_pct"].clone().expect("measured");
+        assert!((loss.user_p95 - 1.0).abs() < 1e-9, "{}", loss.user_p95);
+    }
+
+    #[test]
+    fn warm_up_is_left_out_but_join_times_are_not() {
+        let mut collector = Collector::default();
+        let mut first = sample(vec![audio_row("p", "t", 1)]);
+        first.rtt_ms = Some(900.0);
+        first.join_to_first_audio_ms = Some(310.0);
+        collector.add("a", &first);
+        let metrics = collector.reduce();
+        assert_eq!(metrics["rtt_ms"], None);
+        assert_eq!(metrics["join_to_first_audio_ms"].as_ref().map(|m| m.max), Some(310.0));
+        assert_eq!(metrics["mouth_to_ear_ms"], None, "nobody measured it");
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_not_collected() {
+        let (mut all, mut some) = (Collector::default(), Collector::only(vec!["rtt_ms"]));
+        for i in 0..3 {
+            let mut row = audio_row("p", "t", 10);
+            row.loss_pct = Some(f64::from(i));
+            let mut sample = sample(vec![row]);
+            sample.rtt_ms = Some(f64::from(i));
+            all.add("a", &sample);
+            some.add("a", &sample);
+        }
+        let (all, some) = (all.reduce(), some.reduce());
+        assert!(all["loss_pct"].is_some() && all["rtt_ms"].is_some());
+        assert_eq!(some, BTreeMap::from([("rtt_ms".to_owned(), all["rtt_ms"].clone())]));
+    }
+
+    #[test]
+    fn a_freeze_in_one_window_of_five_is_not_hidden_by_a_median() {
+        let mut collector = Collector::default();
+        for i in 0..6 {
+            let mut row = video_row("p", "t", 100);
+            row.freeze_ratio = Some(if i == 3 { 0.5 } else { 0.0 });
+            row.frames_per_second = Some(20.0 + f64::from(i));
+            collector.add("a", &sample(vec![row]));
+        }
+        let metrics = collector.reduce();
+        let freeze = metrics["freeze_ratio"].clone().expect("measured");
+        assert!((freeze.user_p95 - 0.1).abs() < 1e-9);
+        assert_eq!(metrics["frames_per_second"].as_ref().map(|m| m.user_p5), Some(23.0));
+    }
+}

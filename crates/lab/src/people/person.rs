@@ -1,0 +1,18 @@
+//! The people of a run: a bot or a browser's page, from joining to leaving.
+
+mod arrivals;
+mod canary;
+mod churn;
+mod guest;
+mod mesh;
+mod place;
+mod visit;
+
+pub use arrivals::arrivals;
+pub use canary::{Told, canary};
+pub use churn::churn;
+pub use guest::{Guest, bot};
+pub use place::Place;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! A page in a real browser, from joining to leaving.
+
+use super::place::{Place, ended, sampling};
+use crate::clients::bot::marks::SaidMarks;
+use crate::clients::canary::ears::PageEars;
+use crate::clients::canary::{Browser, Hooks, Page, put_link};
+use crate::people::stage::Stage;
+use crate::record::{Level, PersonKind};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use wire::room::{AudioTopology, VideoCodec, VideoTopology};
+
+/// A page may take so long from being opened to being connected.
+const PAGE_CONNECT_TIMEOUT: Duration = Duration::from_secs(45);
+/// How often a page is asked whether it is connected.
+const PAGE_POLL: Duration = Duration::from_millis(100);
+/// So many samples in a row may fail before the page is given up.
+const MAX_FAILED_SAMPLES: u32 = 3;
+
+/// The address that makes the call page join at once.
+fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
+    let group = &place.group;
+    let audio = match group.audio {
+        AudioTopology::Mesh => "mesh",
+        AudioTopology::Sfu => "sfu",
+        AudioTopology::Mcu => "mcu",
+    };
+    let (video, camera) = match group.video {
+        VideoTopology::None => ("none", "0"),
+        VideoTopology::Mesh => ("mesh", "360p"),
+        VideoTopology::Sfu => ("sfu", "360p"),
+    };
+    let camera = if place.sends_video { camera } else { "0" };
+    let codec = match group.video_codec {
+        VideoCodec::Vp8 => "vp8",
+        VideoCodec::H264 => "h264",
+    };
+    format!(
+        "{}/room/{}?name={name}&join=1&show={show}&audio={audio}&video={video}&codec={codec}\
+         &mic=1&camera={camera}",
+        stage.target, place.room
+    )
+}
+
+/// What a browser is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Told {
+    /// Videos that it shows.
+    pub show: u32,
+    /// The least jitter buffer of its sound, in ms.
+    pub jitter_buffer_ms: Option<u32>,
+}
+
+/// A page in a real browser, from joining to leaving.
+pub async fn canary(
+    stage: Arc<Stage>,
+    browser: Arc<Browser>,
+    name: String,
+    place: Place,
+    Told { show, jitter_buffer_ms }: Told,
+    marks: Option<SaidMarks>,
+) {
+    let mut end = stage.end();
+    let asked_ms = stage.now_ms();
+    stage.comes(&place.person(&name, PersonKind::Chromium));
+    let address = page_address(&stage, &name, &place, show);
+    let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
+    let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
+    let (link, ears_too) = (place.network.is_some(), ears.is_some());
+    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms };
+    let page = tokio::select! {
+        page = browser.open_with(&address, hooks) => match page {
+            Ok(page) => page,
+            Err(error) => {
+                return stage.fault(Some(&name), format!("could not join: {error}"));
+            }
+        },
+        () = ended(&mut end) => return,
+    };
+    let (stage, page) = (&*stage, page);
+    let mut canary = Canary { stage, page: &page, name, place, show, participant: None, ears };
+    let (mut known, person) = (Vec::new(), canary.name.clone());
+    let (networks, network) = (&stage.networks, canary.place.network);
+    let link = async {
+        if let (Some(networks), Some(network)) = (networks, network) {
+            let through = |sdp: &str| networks.through(network, &person, sdp, &mut known);
+            put_link(&page, through).await.map_err(|error| format!("gets no link: {error}"))
+        } else {
+            std::future::pending().await
+        }
+    };
+    let result = tokio::select! {
+        result = canary.stay(asked_ms) => result,
+        result = link => result,
+        () = ended(&mut end) => Ok(()),
+    };
+    canary.errors();
+    if let Err(cause) = result {
+        stage.fault(Some(&canary.name), cause);
+    }
+    if let Some(participant) = &canary.participant {
+        stage.gone(participant);
+    }
+    page.close().await;
+}
+
+struct Canary<'a> {
+    stage: &'a Stage,
+    page: &'a Page,
+    name: String,
+    place: Place,
+    show: u32,
+    participant: Option<String>,
+    /// Where the room is mixed and bots say marks.
+    ears: Option<PageEars>,
+}
+
+impl Canary<'_> {
+    async fn stay(&mut self, asked_ms: u64) -> Result<(), String> {
+        match timeout(PAGE_CONNECT_TIMEOUT, self.connect()).await {
+            Ok(connected) => connected?,
+            Err(_) => return Err("could not join: the page was not connected in time".into()),
+        }
+        let took_ms = self.stage.now_ms().saturating_sub(asked_ms);
+        // The first sample tells who it is, and begins the first window.
+        let first =
+            self.page.sample().await.map_err(|error| format!("gives no sample: {error}"))?;
+        let id = first.participant.clone();
+        self.stage.joined(&self.name, &id);
+        let listener = self.place.listener(self.stage, &self.name, &id, Some(self.show));
+        self.stage.connected(listener, took_ms);
+        self.participant = Some(id);
+        self.record(first);
+        let mut ticks = sampling();
+        let mut failed = 0;
+        loop {
+            ticks.tick().await;
+            self.errors();
+            match self.page.sample().await {
+                Ok(mut sample) => {
+                    failed = 0;
+                    if let Some(ears) = &mut self.ears
+                        && let Err(error) = ears.hear(self.page, &mut sample).await
+                    {
+                        let text = format!("hears no marks: {error}");
+                        self.stage.event(Level::Warn, Some(&self.name), text);
+                    }
+                    self.record(sample);
+                }
+                Err(error) => {
+                    failed += 1;
+                    let text = format!("gives no sample: {error}");
+                    if failed == MAX_FAILED_SAMPLES {
+                        return Err(text);
+                    }
+                    self.stage.event(Level::Warn, Some(&self.name), text);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<(), String> {
+        loop {
+            let state =
+                self.page.state().await.map_err(|error| format!("could not join: {error}"))?;
+            if let Some(state) = state {
+                match state.state.as_str() {
+                    "connected" => return Ok(()),
+                    "failed" | "ended" => {
+                        let cause = state.error.unwrap_or_else(|| "no reason given".into());
+                        return Err(format!("could not join: {cause}"));
+                    }
+                    _ => {}
+                }
+            }
+            sleep(PAGE_POLL).await;
+        }
+    }
+
+    fn record(&self, sample: wire::QualitySample) {
+        let t_ms = self.stage.now_ms();
+        self.stage.roster(|roster| {
+            for row in &sample.sent {
+                let who = (sample.participant.as_str(), self.name.as_str());
+                roster.sends(&self.place.room, who, &row.track, row.kind, t_ms);
+            }
+        });
+        self.stage.sample(&self.name, PersonKind::Chromium, sample);
+    }
+
+    fn errors(&self) {
+        for error in self.page.take_errors() {
+            self.stage.event(Level::Warn, Some(&self.name), format!("page: {error}"));
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The thread that drives a group of connections.
+
+use super::connection::{Connection, Ended, Told};
+use crate::record::{Latency, Phase, Second, SocketsSummary};
+use crate::scenario::SocketGroup;
+use hdrhistogram::Histogram;
+use net::{Events, Poller};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Pings stop so long before the end, so that the last answers are in.
+pub const DRAIN: Duration = Duration::from_secs(2);
+/// Between the last arrival and what counts as steady.
+const SETTLE_NS: u64 = 1_000_000_000;
+/// Longer latencies count as this.
+pub(super) const MAX_US: u64 = 120_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// The thread waits at most so long, so that it sees being stopped.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+/// At most so many connections are opened in one turn, so that pings do not wait for them.
+const OPEN_A_TURN: u32 = 16;
+/// Events taken in one turn.
+const EVENTS: usize = 512;
+
+/// What others may see while it runs.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    live: AtomicU32,
+    failed: AtomicU32,
+    first_failure: Mutex<Option<String>>,
+}
+
+/// A group of connections under way.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<SocketsSummary>>,
+}
+
+impl Load {
+    /// Starts the thread `sockets-N`: connections come at their rate, and pings end [`DRAIN`]
+    /// before `length`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(
+        index: usize,
+        address: SocketAddr,
+        host: String,
+        group: SocketGroup,
+        length: Duration,
+    ) -> io::Result<Self> {
+        raise_file_limit();
+        let shared = Arc::new(Shared::default());
+        let seen = Arc::clone(&shared);
+        let driver = Driver::new(address, host, group, length, seen)?;
+        let thread = thread::Builder::new().name(format!("sockets-{index}")).spawn(move || {
+            crate::base::be_prompt();
+            driver.run()
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Connections that are up now.
+    pub fn live(&self) -> u32 {
+        self.shared.live.load(Relaxed)
+    }
+
+    /// Connections that did not come up, or were lost, so far; with the first reason.
+    pub fn failed(&self) -> (u32, Option<String>) {
+        let first = self.shared.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.shared.failed.load(Relaxed), first.clone())
+    }
+
+    /// Ends all connections and gives the figures.
+    pub fn finish(mut self) -> SocketsSummary {
+        self.shared.stop.store(true, Relaxed);
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        ended.unwrap_or_default()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Lets this process, and the server that it may start later, open as many files as allowed.
+pub(crate) fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it fails the limit stays, and a connection that does not come up tells.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// The pings of one connection: the k-th is due at `start_ns + k / rate`.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pings {
+    start_ns: u64,
+    made: u64,
+    answered: u64,
+    last_count: u64,
+}
+
+impl Pings {
+    fn due_ns(&self, k: u64, rate: f64) -> u64 {
+        self.start_ns + (k as f64 * 1e9 / rate) as u64
+    }
+
+    /// How many are due up to `now_ns`.
+    fn due(&self, now_ns: u64, rate: f64) -> u64 {
+        match now_ns.checked_sub(self.start_ns) {
+            Some(since) if rate > 0.0 => (since as f64 * rate / 1e9) as u64 + 1,
+            _ => 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Client {
+    /// None: not open any more.
+    connection: Option<Connection>,
+    opened_ns: u64,
+    pings: Option<Pings>,
+}
+
+/// Counts of a phase.
+#[derive(Debug)]
+struct Counts {
+    from_ns: u64,
+    made: u64,
+    answered: u64,
+    latency_us: Histogram<u64>,
+}
+
+#[derive(Debug)]
+struct Driver {
+    address: SocketAddr,
+    host: String,
+    group: SocketGroup,
+    shared: Arc<Shared>,
+    poller: Poller,
+    begin: Instant,
+    /// Pings end here.
+    until_ns: u64,
+    clients: Vec<Client>,
+    /// When which client wakes next.
+    wakes: BinaryHeap<Reverse<(u64, u32)>>,
+    live: u32,
+    connected: u32,
+    whole: Counts,
+    steady: Counts,
+    window_us: Histogram<u64>,
+    window_answered: u64,
+    connect_us: Histogram<u64>,
+    seconds: Vec<Second>,
+    closed: BTreeMap<String, u64>,
+    failed: BTreeMap<String, u64>,
+    counts_not_rising: u64,
+    other_packets: u64,
+}
+
+fn histogram() -> io::Result<Histogram<u64>> {
+    // One that grows by itself would clamp what is recorded with saturation to 2 ms.
+    Histogram::new_with_max(MAX_US, 3).map_err(io::Error::other)
+}
+
+impl Driver {
+    fn new(
+        address: SocketAddr,
+        host: String,
+        group: SocketGroup,
+        length: Duration,
+        shared: Arc<Shared>,
+    ) -> io::Result<Self> {
+        let counts = |from_ns| {
+            Ok::<_, io::Error>(Counts { from_ns, made: 0, answered: 0, latency_us: histogram()? })
+        };
+        let arrival_ns = f64::from(group.connections) / group.arrival_per_second * 1e9;
+        Ok(Self {
+            address,
+            host,
+            group,
+            shared,
+            poller: Poller::new()?,
+            begin: Instant::now(),
+            until_ns: length.saturating_sub(DRAIN).as_nanos() as u64,
+            clients: Vec::new(),
+            wakes: BinaryHeap::new(),
+            live: 0,
+            connected: 0,
+            whole: counts(0)?,
+            steady: counts(arrival_ns as u64 + SETTLE_NS)?,
+            window_us: histogram()?,
+            window_answered: 0,
+            connect_us: histogram()?,
+            seconds: Vec::new(),
+            closed: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            counts_not_rising: 0,
+            other_packets: 0,
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    /// How often a client wakes: at its batch, or at each ping where those are rarer.
+    fn period_ns(&self) -> u64 {
+        let batch_ns = f64::from(self.group.batch_ms) * 1e6;
+        batch_ns.max(1e9 / self.group.rate_per_second) as u64
+    }
+
+    fn run(mut self) -> SocketsSummary {
+        self.begin = Instant::now();
+        let mut events = Events::with_capacity(EVENTS);
+        let mut buffer = vec![0; 64 << 10];
+        let mut next_second_ns = SECOND_NS;
+        while !self.shared.stop.load(Relaxed) {
+            let now_ns = self.now_ns();
+            let next_open_ns = self.open(now_ns);
+            self.wake(now_ns);
+            if now_ns >= next_second_ns {
+                self.second(now_ns);
+                next_second_ns = now_ns - now_ns % SECOND_NS + SECOND_NS;
+            }
+            let next_wake_ns = self.wakes.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            let next_ns = next_open_ns.min(next_wake_ns).min(next_second_ns);
+            let wait = Duration::from_nanos(next_ns.saturating_sub(self.now_ns())).min(MAX_WAIT);
+            if self.poller.wait(&mut events, Some(wait)).is_err() {
+                break;
+            }
+            for event in events.iter() {
+                self.ready(event.token as u32, event.readable, &mut buffer);
+            }
+        }
+        self.finish()
+    }
+
+    /// Opens the connections whose time has come; when the next one is to come.
+    fn open(&mut self, now_ns: u64) -> u64 {
+        for _ in 0..OPEN_A_TURN {
+            let index = self.clients.len() as u32;
+            if index >= self.group.connections {
+                return u64::MAX;
+            }
+            let at_ns = (f64::from(index) * 1e9 / self.group.arrival_per_second) as u64;
+            if at_ns > now_ns {
+                return at_ns;
+            }
+            let opened =
+                Connection::open(self.address, &self.host, index.wrapping_mul(2_654_435_769));
+            let opened_ns = self.now_ns();
+            let connection = match opened.and_then(|mut connection| {
+                self.poller.add(connection.stream(), u64::from(index))?;
+                connection.flush().map_err(|_| io::Error::other("lost at once"))?;
+                Ok(connection)
+            }) {
+                Ok(connection) => Some(connection),
+                Err(error) => {
+                    self.fail(format!("no connection: {}", error.kind()));
+                    None
+                }
+            };
+            self.clients.push(Client { connection, opened_ns, pings: None });
+        }
+        now_ns
+    }
+
+    /// Sends what is due of all whose time has come.
+    fn wake(&mut self, now_ns: u64) {
+        let (rate, period_ns) = (self.group.rate_per_second, self.period_ns());
+        while let Some(&Reverse((at_ns, index))) = self.wakes.peek() {
+            if at_ns > now_ns {
+                return;
+            }
+            self.wakes.pop();
+            let client = &mut self.clients[index as usize];
+            let (Some(connection), Some(pings)) = (&mut client.connection, &mut client.pings)
+            else {
+                continue;
+            };
+            let up_to_ns = now_ns.min(self.until_ns.saturating_sub(1));
+            let due = pings.due(up_to_ns, rate).saturating_sub(pings.made);
+            let made = connection.ping(due);
+            for k in pings.made..pings.made + made {
+                let due_ns = pings.due_ns(k, rate);
+                self.whole.made += 1;
+                self.steady.made += u64::from(due_ns >= self.steady.from_ns);
+            }
+            pings.made += made;
+            if at_ns < self.until_ns {
+                // A client that was woken late does not wake twice as often afterwards.
+                let next_ns = (at_ns + period_ns).max(now_ns.saturating_sub(period_ns));
+                self.wakes.push(Reverse((next_ns, index)));
+            }
+            if made > 0 {
+                self.flush(index);
+            }
+        }
+    }
+
+    fn flush(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        let Some(connection) = &mut client.connection else { return };
+        match connection.flush() {
+            Ok(waits) if waits != connection.wants_write => {
+                let asked = self.poller.set_writable(connection.stream(), u64::from(index), waits);
+                connection.wants_write = waits;
+                if let Err(error) = asked {
+                    self.end(index, &Ended::Lost(error.kind().to_string()));
+                }
+            }
+            Ok(_) => {}
+            Err(ended) => self.end(index, &ended),
+        }
+    }
+
+    fn ready(&mut self, index: u32, readable: bool, buffer: &mut [u8]) {
+        let Some(client) = self.clients.get_mut(index as usize) else { return };
+        let (Some(mut connection), opened_ns) = (client.connection.take(), client.opened_ns) else {
+            return;
+        };
+        let mut pings = client.pings;
+        let (now_ns, rate) = (self.begin.elapsed().as_nanos() as u64, self.group.rate_per_second);
+        let mut became_live = false;
+        let result = if readable {
+            connection.read(buffer, |told| match told {
+                Told::Live => became_live = true,
+                Told::Other => self.other_packets += 1,
+                Told::Pong(count) => {
+                    let Some(pings) = &mut pings else { return self.other_packets += 1 };
+                    if pings.answered >= pings.made {
+                        return self.other_packets += 1;
+                    }
+                    self.counts_not_rising += u64::from(count <= pings.last_count);
+                    pings.last_count = count;
+                    let due_ns = pings.due_ns(pings.answered, rate);
+                    pings.answered += 1;
+                    let us = now_ns.saturating_sub(due_ns) / 1000;
+                    self.window_us.saturating_record(us);
+                    self.window_answered += 1;
+                    self.whole.answered += 1;
+                    self.whole.latency_us.saturating_record(us);
+                    if due_ns >= self.steady.from_ns {
+                        self.steady.answered += 1;
+                        self.steady.latency_us.saturating_record(us);
+                    }
+                }
+            })
+        } else {
+            Ok(())
+        };
+        if became_live {
+            self.connected += 1;
+            self.live += 1;
+            self.shared.live.store(self.live, Relaxed);
+            self.connect_us.saturating_record(now_ns.saturating_sub(opened_ns) / 1000);
+            if rate > 0.0 {
+                // Spread over the period by the golden ratio, so that no two wake together.
+                let share = (f64::from(index) * 0.618_033_988_749_895).fract();
+                let start_ns = now_ns + (self.period_ns() as f64 * share) as u64;
+                pings = Some(Pings { start_ns, ..Pings::default() });
+                self.wakes.push(Reverse((start_ns, index)));
+            }
+        }
+        let client = &mut self.clients[index as usize];
+        client.connection = Some(connection);
+        client.pings = pings;
+        match result {
+            Ok(()) => self.flush(index),
+            Err(ended) => self.end(index, &ended),
+        }
+    }
+
+    fn fail(&mut self, why: String) {
+        self.shared.failed.fetch_add(1, Relaxed);
+        let mut first = self.shared.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| why.clone());
+        drop(first);
+        *self.failed.entry(why).or_default() += 1;
+    }
+
+    /// A connection ended before it was ended here.
+    fn end(&mut self, index: u32, ended: &Ended) {
+        let Some(connection) = self.clients[index as usize].connection.take() else { return };
+        if connection.is_live() {
+            self.live -= 1;
+            self.shared.live.store(self.live, Relaxed);
+            let (key, why) = match ended {
+                Ended::Code(code) => (code.to_string(), format!("closed with {code}")),
+                Ended::Lost(why) => ("lost".to_owned(), why.clone()),
+            };
+            *self.closed.entry(key).or_default() += 1;
+            self.shared.failed.fetch_add(1, Relaxed);
+            let mut first =
+                self.shared.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(why);
+        } else {
+            self.fail(match ended {
+                Ended::Code(code) => format!("closed with {code} before it was up"),
+                Ended::Lost(why) => why.clone(),
+            });
+        }
+    }
+
+    /// Pings due in `[from_ns, to_ns)`, over all clients that were ever up.
+    fn offered(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let (rate, to_ns) = (self.group.rate_per_second, to_ns.min(self.until_ns));
+        let pings = self.clients.iter().filter_map(|client| client.pings.as_ref());
+        let before = |pings: &Pings, at_ns: u64| match at_ns {
+            0 => 0,
+            at_ns => pings.due(at_ns - 1, rate),
+        };
+        pings.map(|p| before(p, to_ns).saturating_sub(before(p, from_ns))).sum()
+    }
+
+    fn second(&mut self, now_ns: u64) {
+        let from_ns = self.seconds.last().map_or(0, |last| (last.t_s * 1e9) as u64);
+        let latency = Latency::of(&self.window_us);
+        self.seconds.push(Second {
+            t_s: now_ns as f64 / 1e9,
+            live: self.live,
+            offered: self.offered(from_ns, now_ns),
+            answered: self.window_answered,
+            p50_ms: latency.map(|latency| latency.p50_ms),
+            p99_ms: latency.map(|latency| latency.p99_ms),
+        });
+        self.window_us.reset();
+        self.window_answered = 0;
+    }
+
+    fn phase(&self, counts: &Counts, end_ns: u64) -> Phase {
+        Phase {
+            seconds: end_ns.saturating_sub(counts.from_ns) as f64 / 1e9,
+            offered: self.offered(counts.from_ns, end_ns),
+            made: counts.made,
+            answered: counts.answered,
+            latency: Latency::of(&counts.latency_us),
+        }
+    }
+
+    fn finish(mut self) -> SocketsSummary {
+        let end_ns = self.now_ns().min(self.until_ns);
+        let live = self.live;
+        let steady = (end_ns > self.steady.from_ns).then(|| self.phase(&self.steady, end_ns));
+        let whole = self.phase(&self.whole, end_ns);
+        for client in &mut self.clients {
+            if let Some(connection) = &mut client.connection {
+                connection.close();
+                let _ = connection.flush();
+            }
+        }
+        SocketsSummary {
+            connections: self.group.connections,
+            connected: self.connected,
+            live,
+            arrival_per_second: self.group.arrival_per_second,
+            rate_per_second: self.group.rate_per_second,
+            batch_ms: self.group.batch_ms,
+            connect: Latency::of(&self.connect_us),
+            closed: self.closed,
+            failed: self.failed,
+            counts_not_rising: self.counts_not_rising,
+            other_packets: self.other_packets,
+            whole,
+            steady,
+            seconds: self.seconds,
+            ..SocketsSummary::default()
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A load of sockets: many SocketCluster connections on one thread, pings at times fixed
+//! beforehand (open loop), latency from the moment each was due.
+
+mod by_hand;
+mod connection;
+pub mod frame;
+mod load;
+
+pub use by_hand::ping_by_hand;
+pub(crate) use load::raise_file_limit;
+pub use load::{DRAIN, Load};

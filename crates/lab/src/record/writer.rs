@@ -1,0 +1,142 @@
+//! Writes a record, line by line.
+
+use super::lines::{EventRecord, SampleRecord};
+use super::machine::MachineRecord;
+use super::meta::Meta;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+}
+
+/// Writes the summary of a record, or writes it again.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_summary(dir: &Path, summary: &impl Serialize) -> io::Result<()> {
+    write_json(dir, "summary.json", summary)
+}
+
+fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
+    let (part, path) = (dir.join(format!("{name}.part")), dir.join(name));
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    fs::write(&part, text).map_err(|error| named(&part, error))?;
+    fs::rename(&part, &path).map_err(|error| named(&path, error))
+}
+
+/// Writes a record. Methods take `&self`: everyone in a run shares one writer.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    files: Mutex<Files>,
+}
+
+#[derive(Debug)]
+struct Files {
+    samples: File,
+    machine: File,
+    events: File,
+    /// The first fault of writing: told once, at the end.
+    fault: Option<io::Error>,
+}
+
+impl Writer {
+    /// Makes `runs_dir/<when>-<name>/` with the scenario in it.
+    ///
+    /// # Errors
+    /// The directory cannot be made or written.
+    pub fn create(runs_dir: &Path, name: &str, at: SystemTime, scenario: &str) -> io::Result<Self> {
+        let when = humantime::format_rfc3339_seconds(at).to_string().replace([':', '-'], "");
+        fs::create_dir_all(runs_dir).map_err(|error| named(runs_dir, error))?;
+        let mut dir = runs_dir.join(format!("{when}-{name}"));
+        for copy in 2..1000 {
+            match fs::create_dir(&dir) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    dir = runs_dir.join(format!("{when}-{name}-{copy}"));
+                }
+                Err(error) => return Err(named(&dir, error)),
+            }
+        }
+        fs::write(dir.join("scenario.yaml"), scenario)?;
+        let open = |file: &str| File::create(dir.join(file)).map_err(|error| named(&dir, error));
+        let files = Files {
+            samples: open("samples.jsonl")?,
+            machine: open("machine.jsonl")?,
+            events: open("events.jsonl")?,
+            fault: None,
+        };
+        Ok(Self { dir, files: Mutex::new(files) })
+    }
+
+    /// The record's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Adds a sample.
+    pub fn sample(&self, record: &SampleRecord) {
+        self.line(|files| &mut files.samples, record);
+    }
+
+    /// Adds what server and generator used.
+    pub fn machine(&self, record: &MachineRecord) {
+        self.line(|files| &mut files.machine, record);
+    }
+
+    /// Adds an event.
+    pub fn event(&self, record: &EventRecord) {
+        self.line(|files| &mut files.events, record);
+    }
+
+    fn line<T: Serialize>(&self, file: impl Fn(&mut Files) -> &mut File, value: &T) {
+        let Ok(mut line) = serde_json::to_vec(value) else { return };
+        line.push(b'\n');
+        let mut files = self.files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Err(error) = file(&mut files).write_all(&line) {
+            files.fault.get_or_insert(error);
+        }
+    }
+
+    /// Writes `meta.json`, in one step, so that it is whole at any time.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn meta(&self, meta: &Meta) -> io::Result<()> {
+        write_json(&self.dir, "meta.json", meta)
+    }
+
+    /// Writes `summary.json`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn summary(&self, summary: &impl Serialize) -> io::Result<()> {
+        write_summary(&self.dir, summary)
+    }
+
+    /// The first fault of writing lines, if there was one.
+    pub fn take_fault(&self) -> Option<io::Error> {
+        self.files.lock().unwrap_or_else(std::sync::PoisonError::into_inner).fault.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_of_one_second_have_two_directories() {
+        let runs = tempfile::tempdir().expect("tempdir");
+        let at = SystemTime::UNIX_EPOCH;
+        let one = Writer::create(runs.path(), "x", at, "").expect("create");
+        let two = Writer::create(runs.path(), "x", at, "").expect("create");
+        assert_ne!(one.dir(), two.dir());
+        assert!(one.take_fault().is_none());
+    }
+}

@@ -1,0 +1,53 @@
+//! Which study, and how.
+
+use std::path::PathBuf;
+
+/// Which study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// An SFU on a small box.
+    Sfu,
+    /// Realtime sockets.
+    Sockets,
+    /// Mesh against SFU.
+    MeshVsSfu,
+    /// An audio-only room.
+    AudioRoom,
+}
+
+impl Name {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Sfu, Self::Sockets, Self::MeshVsSfu, Self::AudioRoom];
+
+    /// The word of the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sfu => "sfu",
+            Self::Sockets => "sockets",
+            Self::MeshVsSfu => "mesh-vs-sfu",
+            Self::AudioRoom => "audio-room",
+        }
+    }
+
+    /// Reads the word of the command line.
+    ///
+    /// # Errors
+    /// A sentence that names those there are.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| "the studies are sfu, sockets, mesh-vs-sfu and audio-room".into())
+    }
+}
+
+/// What `moim study` is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StudyOptions {
+    /// Which study.
+    pub name: Name,
+    /// Small and short, to see that all of it works; its figures mean little.
+    pub quick: bool,
+    /// Where the record goes, in a directory of its own.
+    pub runs_dir: PathBuf,
+    /// The binary whose `serve` is started; none: this one.
+    pub server_exe: Option<PathBuf>,
+}
