@@ -17,15 +17,17 @@ import { join } from "node:path";
 export const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
 
 /**
- * Runs a scenario; its exit code, its summary (null where there is none), its samples and what was seen of
- * the machine. `wrap`: a command
- * that runs the lab, `flags`: more of the lab's own.
+ * Runs a scenario; its exit code, its summary (null if there is none), its samples and what was seen of the machine.
+ * `wrap`: a command that runs the lab, `flags`: more of the lab's own, `binary`: another build of lab and server.
  */
-export async function load(scenario, { wrap = [], flags = [] } = {}) {
+export async function load(
+  scenario,
+  { wrap = [], flags = [], binary = BINARY } = {},
+) {
   const dir = mkdtempSync(join(tmpdir(), "moim-evidence-"));
   const file = join(dir, "scenario.yaml");
   writeFileSync(file, scenario);
-  const line = [...wrap, BINARY, "load", file, "--runs", join(dir, "runs")];
+  const line = [...wrap, binary, "load", file, "--runs", join(dir, "runs")];
   const child = spawn(line[0], [...line.slice(1), ...flags], {
     stdio: ["ignore", "ignore", "inherit"],
   });
