@@ -2,7 +2,7 @@
 
 use super::sinks::Outbox;
 use engine::drops::InDrop;
-use engine::shard::Inbound;
+use engine::shard::Datagram;
 use engine::{Command, Handled, Now, PersonKey, RoomKey, Shard, ShardIndex};
 use rtp::negotiated::Kind;
 use std::collections::VecDeque;
@@ -102,7 +102,7 @@ impl Call {
             return;
         }
         let mut sink = Outbox::with_control();
-        let come = Inbound { source: address(false).into(), data, arrival: now };
+        let come = Datagram { source: address(false).into(), data, arrival: now };
         let time = self.time();
         let handled = self.shard.handle_datagram(time, &come, &mut sink);
         let (answers, up) = sink.into_answers();
@@ -217,7 +217,7 @@ fn nobody_forges_a_check() {
     let mut sink = Outbox::with_control();
     for _ in 0..600 {
         for (forged, reason) in &checks {
-            let come = Inbound { source: address(false).into(), data: forged, arrival: call.now };
+            let come = Datagram { source: address(false).into(), data: forged, arrival: call.now };
             let time = call.time();
             let handled = call.shard.handle_datagram(time, &come, &mut sink);
             assert_eq!(handled, Handled::Dropped(*reason));

@@ -304,7 +304,7 @@ impl Run {
         }
         self.world.run(Duration::from_secs(1));
         for shard in &self.world.shards {
-            let left: Vec<_> = shard.kept().into_iter().filter(|(_, count)| *count > 0).collect();
+            let left: Vec<_> = shard.kept().filter(|(_, count)| *count > 0).collect();
             assert_eq!(left, [], "seed {}: when everybody has left", self.seed);
             assert_eq!(shard.next_deadline(), None, "seed {}: nothing is to be done", self.seed);
         }

@@ -5,7 +5,7 @@ use engine::drops::InDrop;
 use engine::limits::{
     ADDRESS_LASTS, ADDRESSES_EACH, CHECKS_A_SECOND, CHECKS_AT_ONCE, DTLS_A_SECOND, DTLS_AT_ONCE,
 };
-use engine::shard::Inbound;
+use engine::shard::Datagram;
 use engine::{Command, Handled, Now, PersonKey, Shard, ShardIndex};
 use rtp::negotiated::Kind;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl World {
     /// Whose a datagram was that went up, or why it did not.
     fn come(&mut self, port: u16, data: &[u8]) -> Result<PersonKey, InDrop> {
         let mut sink = Outbox::with_control();
-        let come = Inbound { source: address(port).into(), data, arrival: self.now };
+        let come = Datagram { source: address(port).into(), data, arrival: self.now };
         let now = Now { at: self.now, unix: Duration::from_secs(1_700_000_000) };
         let handled = self.shard.handle_datagram(now, &come, &mut sink);
         assert!(sink.out.is_empty(), "nobody gets an answer here");

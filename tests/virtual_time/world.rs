@@ -5,7 +5,7 @@ use super::sinks::{Kept, Outbox, Within};
 use engine::drops::OutDrop;
 use engine::mix::Mixer;
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
-use engine::shard::{Inbound, RelayPacket, Stats};
+use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Command, Now, PersonKey, Priority, RoomKey, Shard, ShardIndex, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
@@ -660,7 +660,7 @@ impl World {
             false => address.into(),
         };
         let batch =
-            batch.iter().map(|(from, data)| Inbound { source: source(*from), data, arrival });
+            batch.iter().map(|(from, data)| Datagram { source: source(*from), data, arrival });
         let mut outbox = self.outbox();
         let at = &mut self.shards[usize::from(shard.0)];
         match &mut self.allocations {

@@ -63,8 +63,8 @@ pub enum Command {
         /// To whom.
         person: PersonKey,
     },
-    /// A person has given no sign of life for so long that nothing may be sent to him any more (consent, RFC 7675);
-    /// [`Command::Begin`] says that he is back.
+    /// A person has given no sign of life for so long that nothing may be sent to them any more (consent, RFC 7675);
+    /// [`Command::Begin`] says that they are back.
     Suspend {
         /// Who.
         person: PersonKey,
@@ -120,7 +120,7 @@ pub enum Command {
         on: bool,
     },
     /// Whether the last half second of a track of sound is kept: somebody may get it into a slot only
-    /// when he speaks already.
+    /// when they speak already.
     Keep {
         /// The track.
         track: TrackKey,
@@ -155,7 +155,7 @@ pub enum Command {
         /// The track, or none for an empty slot.
         track: Option<TrackKey>,
     },
-    /// A person is gone with his tracks and slots.
+    /// A person is gone with their tracks and slots.
     Remove {
         /// Who.
         person: PersonKey,

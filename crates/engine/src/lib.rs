@@ -6,15 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod clock;
 pub mod command;
 pub mod drops;
 pub mod limits;
 pub mod mix;
+mod relay;
 pub mod room;
 pub mod shard;
 mod sink;
 
 pub use bucket::Bucket;
+pub use clock::Now;
 pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 pub use shard::{Handled, Shard};
-pub use sink::{Now, Priority, Sink};
+pub use sink::{Priority, Sink};

@@ -8,8 +8,10 @@ pub const MAX_DATAGRAM: usize = 1500;
 pub const MAX_PACKET: usize = 1460;
 /// Packets of a publisher's video kept for resending, a power of two.
 pub const HISTORY_PACKETS: usize = 512;
-/// Changes of what a slot sends, or of how it counts, over which packets can be sent again.
-pub const PAST_ERAS: usize = 16;
+/// Numbers of a slot of sound of which it is known what left with them, a power of two: 1.28 s of packets of 20 ms.
+pub const SOUND_PLACES: usize = 64;
+/// Switches of a slot over which packets can be sent again.
+pub const PAST_CONTENTS: usize = 16;
 /// Packets that are opened before they are forwarded, a subscriber after the other.
 pub const QUEUED_PACKETS: usize = 64;
 /// Neighbours of a picture that differ by at most so many bytes are made alike, so that they leave as one message.
@@ -53,7 +55,7 @@ pub const LATE_PACKETS: usize = 32;
 pub const LATE_BYTES: usize = 640;
 /// So many packets before the first loud one belong to a syllable: it begins softly.
 pub const ONSET_PACKETS: u64 = 3;
-/// Who has sent nothing for so long does not speak, whatever he sent last.
+/// A participant who has sent nothing for so long does not speak, whatever they sent last.
 pub const VOICE_LASTS: Duration = Duration::from_secs(1);
 /// Least time between two reports of who speaks in a room.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);

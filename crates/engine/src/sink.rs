@@ -1,26 +1,9 @@
-//! The engine's view of the outside: time as an argument, and a place for datagrams.
+//! Where a shard's datagrams and messages leave.
 
 use crate::command::{PersonKey, ShardIndex};
 use crate::mix::MixFrame;
-use crate::shard::{RelayControl, RelayPacket};
+use crate::relay::{RelayControl, RelayPacket};
 use rtp::TransportAddress;
-use std::time::{Duration, Instant};
-
-/// The time, read once a batch by whoever drives the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Monotonic time.
-    pub at: Instant,
-    /// Wall clock since the Unix epoch; stands in sender reports.
-    pub unix: Duration,
-}
-
-impl Now {
-    /// This time and a span more.
-    pub fn plus(self, span: Duration) -> Self {
-        Self { at: self.at + span, unix: self.unix + span }
-    }
-}
 
 /// What goes first where a connection is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

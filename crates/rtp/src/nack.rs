@@ -1,6 +1,6 @@
 //! Which packets of a received stream to ask for again, and when.
 
-use crate::extended::SequenceUnwrapper;
+use crate::extended::{FIRST_CYCLE, nearest};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ struct Missing {
 /// Tracks the missing sequence numbers of one received stream (RFC 4585 §6.2.1).
 #[derive(Debug)]
 pub struct NackGenerator {
-    unwrapper: SequenceUnwrapper,
+    /// The newest number seen.
+    highest: Option<u64>,
     /// Ascending by sequence.
     missing: VecDeque<Missing>,
     retry: Duration,
@@ -54,7 +55,7 @@ impl NackGenerator {
     /// A generator that has seen nothing.
     pub fn new() -> Self {
         Self {
-            unwrapper: SequenceUnwrapper::new(),
+            highest: None,
             missing: VecDeque::new(),
             retry: Duration::from_millis(100),
             keyframe_needed: false,
@@ -74,9 +75,16 @@ impl NackGenerator {
 
     /// Takes note of a packet (also of one repaired by RTX, with its original sequence number).
     pub fn push(&mut self, sequence: u16, now: Instant) -> Pushed {
-        let highest = self.unwrapper.highest();
-        let sequence = self.unwrapper.unwrap(sequence);
-        let Some(highest) = highest else { return Pushed::New };
+        let first = FIRST_CYCLE | u64::from(sequence);
+        self.push_number(self.highest.map_or(first, |highest| nearest(highest, sequence)), now)
+    }
+
+    /// The same where the number is known with its rollovers.
+    pub fn push_number(&mut self, sequence: u64, now: Instant) -> Pushed {
+        let Some(highest) = self.highest else {
+            self.highest = Some(sequence);
+            return Pushed::New;
+        };
         if sequence <= highest {
             let found = self.missing.binary_search_by_key(&sequence, |m| m.sequence);
             return match found {
@@ -87,9 +95,10 @@ impl NackGenerator {
                 Err(_) => Pushed::Old,
             };
         }
+        self.highest = Some(sequence);
         let gap = sequence - highest - 1;
         if gap + self.missing.len() as u64 > MAX_MISSING as u64 {
-            self.abandoned += gap + self.missing.len() as u64;
+            self.abandoned = self.abandoned.saturating_add(gap + self.missing.len() as u64);
             self.missing.clear();
             self.keyframe_needed = true;
             return Pushed::New;
@@ -127,9 +136,8 @@ impl NackGenerator {
 
     /// Forgets what is missing before `sequence`: a keyframe starts there, nobody needs it.
     pub fn clear_before(&mut self, sequence: u16) {
-        let Some(highest) = self.unwrapper.highest() else { return };
-        let behind = crate::extended::sequence_diff(highest as u16, sequence);
-        let Some(limit) = highest.checked_add_signed(-i64::from(behind)) else { return };
+        let Some(highest) = self.highest else { return };
+        let limit = nearest(highest, sequence);
         let count = self.missing.partition_point(|m| m.sequence < limit);
         self.missing.drain(..count);
     }

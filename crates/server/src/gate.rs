@@ -41,7 +41,7 @@ const UNFINISHED: u64 = 32 << 20;
 /// How long a connection of the reserve may last: it is for one question.
 const RESERVED: Duration = Duration::from_secs(2);
 /// The question that is answered even when all places are taken.
-const HEALTH: &str = "/healthz";
+const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
 /// Of a deadline: there is none.
 const NEVER: u64 = u64::MAX;
 
@@ -49,7 +49,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     places: Arc<Mutex<Places>>,
-    /// When all places are taken: one for each address, to ask whether the server is well.
+    /// When all places are taken: some for each address, to ask how the server is.
     reserve: Arc<Mutex<Places>>,
     full: Counter,
     of_address: Counter,
@@ -63,7 +63,7 @@ impl Gate {
     pub(crate) fn new(places: Places, metrics: &Metrics) -> Self {
         Self {
             places: Arc::new(Mutex::new(places)),
-            reserve: Arc::new(Mutex::new(Places::new(RESERVE, 1))),
+            reserve: Arc::new(Mutex::new(Places::new(RESERVE, ANSWERED.len()))),
             full: metrics.drops("http", "too_many_connections"),
             of_address: metrics.drops("http", "too_many_of_address"),
             late: metrics.drops("http", "too_slow"),
@@ -146,7 +146,7 @@ pub(crate) struct Visit {
     begun: Instant,
     /// Since `begun`.
     until_ms: AtomicU64,
-    /// Of the reserve: counts what is asked besides `/healthz`.
+    /// Of the reserve: counts what else is asked there.
     full: Option<Counter>,
     /// Of a socket: bytes that came since the last whole message, and when the first of them came, since `begun`.
     message: AtomicU64,
@@ -229,13 +229,12 @@ pub(crate) async fn each_request(
         visit.goes_on();
         return response;
     };
-    let mut response = match request.uri().path() {
-        HEALTH => next.run(request).await,
-        _ => {
-            full.inc();
-            let why = "no more connections are taken now: try again later\n";
-            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
-        }
+    let mut response = if ANSWERED.contains(&request.uri().path()) {
+        next.run(request).await
+    } else {
+        full.inc();
+        let why = "no more connections are taken now: try again later\n";
+        (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
     };
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

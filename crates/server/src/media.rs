@@ -12,7 +12,7 @@ use crate::rooms::RoomInput;
 use crate::tcp::{Come as TcpCome, Reader, TcpPort};
 use engine::drops::{InDrop, OutDrop};
 use engine::mix::{MixFrame, MixedPacket};
-use engine::shard::{Inbound, RelayControl, RelayPacket, Stats};
+use engine::shard::{Datagram, RelayControl, RelayPacket, Stats};
 use engine::{Command, Handled, Now, PersonKey, Priority, Shard, ShardIndex, Sink};
 use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
 use rtp::TransportAddress;
@@ -281,7 +281,7 @@ impl MediaThread {
                 crate::faults::burn(each * reading.datagrams().count() as u32);
             }
             self.ports.reading = socket;
-            let batch = reading.datagrams().map(|datagram| Inbound {
+            let batch = reading.datagrams().map(|datagram| Datagram {
                 source: datagram.src.into(),
                 data: datagram.data,
                 arrival: datagram.arrival,
@@ -321,7 +321,7 @@ impl MediaThread {
         reader.read(|data| {
             counts.packets_in += 1;
             counts.bytes_in += data.len() as u64;
-            let frame = Inbound { source, data, arrival: now.at };
+            let frame = Datagram { source, data, arrival: now.at };
             let handled = shard.handle_datagram(now, &frame, ports);
             if handled == Handled::Audio {
                 sounds.push(frame.arrival);

@@ -5,9 +5,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Connections beyond all places that may still ask for `/healthz`.
+/// Connections beyond all places that may still ask how the server is: `/healthz` and `/metrics`.
 pub(crate) const RESERVE: usize = 64;
-/// Descriptors of the process itself: threads, logs, what answers read from files; and the reserve.
+/// Descriptors of the process itself (threads, logs, what answers read from files) and the reserve. Where few may be open
+/// at all, they are at most half of those.
 const OWN: usize = 128 + RESERVE;
 const OWN_EACH_SHARD: usize = 16;
 /// HTTP connections that are no sockets: pages, `/healthz`, the API.
@@ -61,7 +62,7 @@ pub(crate) fn shares(sockets: usize, shards: usize) -> Shares {
 }
 
 fn share_out(open: usize, sockets: usize, shards: usize) -> Shares {
-    let left = open.saturating_sub(OWN + shards * OWN_EACH_SHARD);
+    let left = open - (OWN + shards * OWN_EACH_SHARD).min(open / 2);
     let http = (left - left / 16).min(sockets + NO_SOCKETS);
     Shares { http, media: ((left - http) / shards.max(1)).min(MOST_MEDIA) }
 }
@@ -86,12 +87,12 @@ impl Places {
         let key = network(address);
         let own = self.by_address.get(&key).copied().unwrap_or_default();
         let left = self.most - self.taken;
-        if own >= self.most_each {
-            return Err(Full::Address);
-        }
         let scarce = self.most_each < self.most && left < self.most / SCARCE;
         if left == 0 || (scarce && own >= FEW) {
             return Err(Full::All);
+        }
+        if own >= self.most_each {
+            return Err(Full::Address);
         }
         self.taken += 1;
         self.by_address.insert(key, own + 1);
@@ -142,6 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn all_places_may_be_those_of_one_address() {
+        let mut places = Places::new(2, 2);
+        places.take(at("127.0.0.1")).unwrap();
+        places.take(at("127.0.0.1")).unwrap();
+        assert_eq!(
+            places.take(at("127.0.0.1")),
+            Err(Full::All),
+            "its reason decides who may still ask"
+        );
+    }
+
+    #[test]
     fn the_last_places_are_for_who_has_none() {
         let mut places = Places::new(80, 79);
         let mut own = 0;
@@ -165,7 +178,8 @@ mod tests {
         for (open, sockets, shards) in [(1024, 10_000, 1), (20_000, 18_100, 2), (64, 10, 1)] {
             let shares = share_out(open, sockets, shards);
             let taken = shares.http + shares.media * shards;
-            assert!(taken + OWN <= open.max(OWN), "{shares:?} of {open}");
+            assert!(taken + OWN.min(open / 2) <= open, "{shares:?} of {open}");
+            assert!(shares.http >= open / 3, "some may come however few there are: {shares:?}");
         }
         assert!(share_out(20_000, 18_100, 1).http > 18_100);
     }

@@ -115,10 +115,10 @@ pub struct MixFrame {
 pub enum MixFor {
     /// Every listener of the room on this shard, but those who are heard.
     Everyone {
-        /// Who is heard and gets a packet of his own, padded with none.
+        /// Who is heard and gets a packet of their own, padded with none.
         except: [Option<PersonKey>; MAX_LOUDEST],
     },
-    /// One who is heard: the mix without himself.
+    /// One who is heard: the mix without their own voice.
     One(PersonKey),
 }
 

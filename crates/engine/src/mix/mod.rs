@@ -8,7 +8,7 @@
 //! 3. `track.rs`: each heard track of this shard gives a frame from its jitter buffer; their sum goes
 //!    to the other shards that have listeners.
 //! 4. `room.rs`, second half, as soon as the sums of the others are in, at the latest 10 ms into the
-//!    tick: the whole sum, and for each listener who is heard the sum without himself.
+//!    tick: the whole sum, and for each listener who is heard the sum without their own voice.
 //! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
 //!    silence the last packet is repeated instead.
 

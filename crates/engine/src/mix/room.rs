@@ -351,7 +351,7 @@ impl Room {
         }
     }
 
-    /// Sums up all shards and gives each listener his packet.
+    /// Sums up all shards and gives each listener their packet.
     fn give_packets(&mut self, tick: u64, turn: &mut Turn<'_>) {
         while let Some(entry) = self.sums.first_entry().filter(|entry| entry.key().0 <= tick) {
             let ((of_tick, _), samples) = entry.remove_entry();
@@ -423,7 +423,7 @@ impl Room {
         let is_heard = |person: &PersonKey| heard.binary_search(person).is_ok();
         while let Some(person) = self.own.keys().find(|person| !is_heard(person)).copied() {
             let Some(stream) = self.own.remove(&person) else { break };
-            // Where all were heard the common stream stood still: it goes on as his did.
+            // Where all were heard the common stream stood still: it goes on as theirs did.
             if !self.common_live {
                 self.common_live = true;
                 match &mut self.common {

@@ -1,16 +1,17 @@
-//! Step 4: control packets in both directions (RFC 3550, RFC 4585, transport-wide feedback).
+//! Control packets that go out: what publishers are asked for, reports both ways, transport-wide feedback.
 
-use super::person::{Person, PersonIndex, TrackIndex};
-use super::resend::round_trip;
+use super::again::round_trip;
+use super::bursts::begin_with_kept;
+use super::index::{PersonIndex, TrackIndex};
+use super::model::Model;
 use super::slot::Slot;
 use super::track::{Origin, Track};
-use super::{Handled, Inbound, RelayControl, Shard};
-use crate::drops::InDrop;
-use crate::limits::MAX_PACKET;
-use crate::sink::{Now, Priority, Sink};
-use rtp::report::{Ntp, rtt_ms};
-use rtp::rtcp::{self, Packet, ReportBlock, SenderInfo, SenderReport};
-use std::time::Duration;
+use super::turn::Turn;
+use crate::clock::Now;
+use crate::relay::RelayControl;
+use crate::sink::Sink;
+use rtp::report::Ntp;
+use rtp::rtcp::{self, SenderInfo};
 
 /// The SSRC that our control packets come from; media has others.
 const CONTROL_SSRC: u32 = 1;
@@ -19,320 +20,213 @@ const COMPOUND_BYTES: usize = 1100;
 /// The canonical name in our source descriptions.
 const CNAME: &str = "moim";
 
-impl Shard {
-    pub(super) fn handle_rtcp(
-        &mut self,
-        now: Now,
-        datagram: &Inbound<'_>,
-        sink: &mut impl Sink,
-    ) -> Result<Handled, InDrop> {
-        self.stats.rtcp_in += 1;
-        let index = *self.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
-        let person = self.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
-        let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
-        let mut plain = std::mem::take(&mut self.plain);
-        plain.resize(MAX_PACKET, 0);
-        let outcome = secure
-            .opener
-            .open_rtcp(datagram.data, &mut plain)
-            .map_err(InDrop::from)
-            .and_then(|len| self.read_compound(index, &plain[..len], now, datagram, sink));
-        self.plain = plain;
-        outcome.map(|()| Handled::Rtcp)
-    }
+/// Memory for control packets, made once.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub plain: Vec<u8>,
+    rtcp: Vec<u8>,
+    sequences: Vec<u16>,
+}
 
-    fn read_compound(
-        &mut self,
-        from: PersonIndex,
-        compound: &[u8],
-        now: Now,
-        datagram: &Inbound<'_>,
-        sink: &mut impl Sink,
-    ) -> Result<(), InDrop> {
-        for packet in rtcp::parse(compound) {
-            match packet.map_err(|_| InDrop::MalformedRtcp)? {
-                Packet::SenderReport(report) => {
-                    self.sender_report(from, &report, now, datagram, sink);
-                    self.report_blocks(from, report.blocks(), now);
-                }
-                Packet::ReceiverReport(report) => self.report_blocks(from, report.blocks(), now),
-                Packet::Nack(nack) => self.asked_again(from, &nack, now, sink),
-                Packet::Pli { media, .. } => self.want_keyframe(from, media, now, sink),
-                Packet::Fir(fir) => {
-                    for (media, _) in fir.requests() {
-                        self.want_keyframe(from, media, now, sink);
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+/// Asks publishers for keyframes and for packets that are missing. Says whether there is more to ask for soon.
+pub(super) fn ask_publishers<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    scratch: &mut Scratch,
+) -> bool {
+    let mut more = false;
+    for at in 0..model.pictures.len() {
+        more |= ask_publisher(model, turn, model.pictures[at], scratch);
     }
+    more
+}
 
-    fn sender_report(
-        &mut self,
-        from: PersonIndex,
-        report: &SenderReport<'_>,
-        now: Now,
-        datagram: &Inbound<'_>,
-        sink: &mut impl Sink,
-    ) {
-        let Some(person) = self.people[from].as_mut() else { return };
-        let Some(super::Source::Media(track)) = person.source(report.ssrc) else { return };
-        let Some(track) = self.tracks[track].as_mut() else { return };
-        // Each one that counts goes to all shards that have the track.
-        if !track.hears_report(now.at) {
-            self.stats.in_drops.add(InDrop::ReportTooSoon);
-            return;
-        }
-        track.receive.on_sender_report(report.info.ntp, datagram.arrival);
-        if let Some(theirs) = report.info.ntp.to_unix() {
-            let offset = now.unix.as_nanos() as i128 - theirs.as_nanos() as i128;
-            // The least offset seen holds the least delay: both tracks of a person share it.
-            let least = person.clock_offset_ns.map_or(offset, |old| old.min(offset));
-            person.clock_offset_ns = Some(least);
-            let (rtp_timestamp, at_ns) =
-                (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
-            track.reference = Some((rtp_timestamp, at_ns));
-            for export in &track.exports {
+/// The same for one track of pictures.
+pub(super) fn ask_publisher<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: TrackIndex,
+    scratch: &mut Scratch,
+) -> bool {
+    let Some(track) = model.tracks[index].as_mut() else { return false };
+    // A slot that waits for a muted track waits until a moderator releases it. A participant who cannot receive video at
+    // the moment gets no keyframe request.
+    let mut waits = false;
+    if !track.silenced && track.encoding.keyframe.looks(turn.now.at) {
+        waits = begin_with_kept(model, turn, index);
+    }
+    let Some(track) = model.tracks[index].as_mut() else { return false };
+    if !track.silenced {
+        track.encoding.keyframe.waited(waits);
+    }
+    match track.origin {
+        Origin::Person(publisher) => ask_person(model, turn, (index, publisher), waits, scratch),
+        Origin::Relay(shard) => {
+            let keyframe = &mut track.encoding.keyframe;
+            if keyframe.ask(turn.now.at, waits) {
                 let track = track.key;
-                sink.relay_control(export.to, RelayControl::Clock { track, rtp_timestamp, at_ns });
+                turn.sink.relay_control(shard, RelayControl::Keyframe { track });
             }
+            keyframe.is_wanted()
         }
     }
+}
 
-    fn report_blocks(
-        &mut self,
-        from: PersonIndex,
-        blocks: impl Iterator<Item = ReportBlock>,
-        now: Now,
-    ) {
-        let Some(person) = self.people[from].as_mut() else { return };
-        for block in blocks {
-            if person.slot_by_ssrc(block.ssrc).is_some()
-                && let Some(rtt) = rtt_ms(&block, Ntp::from_unix(now.unix))
-            {
-                person.rtt_ms = Some(rtt);
-            }
+/// Asks a publisher of this shard. `waits`: a slot waits for a keyframe.
+fn ask_person<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    (index, publisher): (TrackIndex, PersonIndex),
+    waits: bool,
+    scratch: &mut Scratch,
+) -> bool {
+    let Some(track) = model.tracks[index].as_mut() else { return false };
+    let Some(person) = model.people[publisher].as_mut() else { return false };
+    if !person.reachable() {
+        return false;
+    }
+    let wanted = track.is_wanted();
+    let Track { encoding, silenced, .. } = track;
+    let Scratch { rtcp, sequences, .. } = scratch;
+    rtcp.clear();
+    sequences.clear();
+    encoding.forget_superseded();
+    let Some(reception) = &mut encoding.reception else { return false };
+    let Some(ids) = reception.ids else { return false };
+    let missing = &mut reception.missing;
+    if encoding.line.nack {
+        missing.set_rtt(round_trip(person.rtt_ms));
+        missing.due(turn.now.at, sequences);
+        rtcp::nack(rtcp, CONTROL_SSRC, ids.ssrc, sequences.iter().copied());
+        turn.stats.nacked += sequences.len() as u64;
+        if missing.take_keyframe_needed() && wanted {
+            encoding.keyframe.want();
         }
     }
-
-    /// A subscriber needs a keyframe of what flows in a slot; an empty slot needs none. Only the
-    /// publisher of that track is asked: this costs the same however many tracks there are.
-    fn want_keyframe(&mut self, from: PersonIndex, media: u32, now: Now, sink: &mut impl Sink) {
-        let Some(person) = self.people[from].as_mut() else { return };
-        let Some(slot) = person.slot_by_ssrc(media) else { return };
-        let slot = &mut person.slots[slot];
-        let Some(index) = slot.current.filter(|_| slot.is_video()) else { return };
-        if !slot.hears_wish(now.at) {
-            self.stats.keyframe_requests_refused += 1;
-            return;
-        }
-        if let Some(track) = self.tracks[index].as_mut() {
-            track.keyframe.want();
-            self.ask_publisher(index, now, sink);
-        }
+    if !*silenced && encoding.keyframe.ask(turn.now.at, waits) {
+        rtcp::pli(rtcp, CONTROL_SSRC, ids.ssrc);
+        turn.stats.keyframes_asked += 1;
     }
-
-    /// Asks publishers for keyframes and for packets that are missing. Says whether there is more to ask for soon.
-    pub(super) fn ask_publishers(&mut self, now: Now, sink: &mut impl Sink) -> bool {
-        let mut more = false;
-        for at in 0..self.pictures.len() {
-            more |= self.ask_publisher(self.pictures[at], now, sink);
-        }
-        more
+    if !rtcp.is_empty() {
+        turn.send_rtcp(person, rtcp);
     }
+    let keyframe = encoding.keyframe.is_wanted() && !*silenced;
+    keyframe || missing.missing_count() > 0
+}
 
-    /// The same for one track of pictures.
-    fn ask_publisher(&mut self, index: TrackIndex, now: Now, sink: &mut impl Sink) -> bool {
-        let Some(track) = self.tracks[index].as_mut() else { return false };
-        // Who waits for a track that a moderator muted waits until it is released, and who may
-        // get no pictures now waits for none yet.
-        let mut waits = false;
-        if !track.silenced && track.keyframe.looks(now.at) {
-            waits = self.begin_with_kept(index, now, sink);
-        }
-        let Some(track) = self.tracks[index].as_mut() else { return false };
-        if !track.silenced {
-            track.keyframe.waited(waits);
-        }
-        let publisher = match track.origin {
-            Origin::Person(person) => person,
-            Origin::Relay(shard) => {
-                if track.keyframe.ask(now.at, waits) {
-                    let track = track.key;
-                    sink.relay_control(shard, RelayControl::Keyframe { track });
-                }
-                return track.keyframe.is_wanted();
-            }
-        };
-        let Some(ids) = track.ids else { return false };
-        let Some(person) = self.people[publisher].as_mut() else { return false };
+/// Sends the reports and the feedback that are due to the people whose turn this tick is: every `turns`-th person, from
+/// the `nth` on.
+pub(super) fn send_reports<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    (nth, turns): (usize, usize),
+    scratch: &mut Scratch,
+) {
+    let now = turn.now.at;
+    for index in (nth..model.people.len()).step_by(turns) {
+        let Some(person) = model.people[index].as_mut() else { continue };
         if !person.reachable() {
-            return false;
+            continue;
         }
-        self.rtcp.clear();
-        self.sequences.clear();
-        if track.line.nack {
-            track.missing.set_rtt(round_trip(person.rtt_ms));
-            track.forget_superseded();
-            track.missing.due(now.at, &mut self.sequences);
-            let count = self.sequences.len() as u64;
-            rtcp::nack(&mut self.rtcp, CONTROL_SSRC, ids.ssrc, self.sequences.iter().copied());
-            self.stats.nacked += count;
-            if track.missing.take_keyframe_needed()
-                && !(track.subscriptions.is_empty() && track.exports.is_empty())
-            {
-                track.keyframe.want();
-            }
+        if person.arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
+            person.feedback_at = now;
+            send_feedback(model, turn, index, scratch);
         }
-        if !track.silenced && track.keyframe.ask(now.at, waits) {
-            rtcp::pli(&mut self.rtcp, CONTROL_SSRC, ids.ssrc);
-            self.stats.keyframes_asked += 1;
-        }
-        if !self.rtcp.is_empty() {
-            let sent = send_rtcp(person, &self.rtcp, sink);
-            self.stats.count_rtcp(sent);
-        }
-        let keyframe = track.keyframe.is_wanted() && !track.silenced;
-        keyframe || track.missing.missing_count() > 0
-    }
-
-    /// Sends the reports and the feedback that are due to the people whose turn this tick is, one of so many.
-    pub(super) fn send_reports(&mut self, turns: usize, now: Now, sink: &mut impl Sink) {
-        for index in (self.ticks % turns..self.people.len()).step_by(turns) {
-            let Some(person) = self.people[index].as_mut() else { continue };
-            if !person.reachable() {
-                continue;
-            }
-            let since_last = now.at.saturating_duration_since(person.feedback_at);
-            if person.arrivals.is_due(since_last) {
-                person.feedback_at = now.at;
-                self.send_feedback(index, sink);
-            }
-            let Some(person) = self.people[index].as_mut() else { continue };
-            if person.reports_due(now.at) {
-                person.reported_at = Some(now.at);
-                person.resends.fill(person.pacer.media(), now.at);
-                self.receiver_report(index, now, sink);
-                self.sender_reports(index, now, sink);
-            }
+        let Some(person) = model.people[index].as_mut() else { continue };
+        if person.reports_due(now) {
+            person.reported_at = Some(now);
+            person.resends.fill(person.pacer.media(), now);
+            receiver_report(model, turn, index, scratch);
+            sender_reports(model, turn, index, scratch);
         }
     }
+}
 
-    /// Which of a person's packets have come, and when.
-    fn send_feedback(&mut self, index: PersonIndex, sink: &mut impl Sink) {
-        let Some(person) = self.people[index].as_mut() else { return };
-        let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
-        loop {
-            self.rtcp.clear();
-            if !person.arrivals.build(CONTROL_SSRC, media, &mut self.rtcp) {
-                return;
-            }
-            let sent = send_rtcp(person, &self.rtcp, sink);
-            self.stats.count_rtcp(sent);
-        }
-    }
-
-    /// What came of his tracks, for the publisher.
-    fn receiver_report(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) {
-        let Some(person) = self.people[index].as_mut() else { return };
-        let mut blocks = Vec::new();
-        for track in &person.tracks {
-            let track = self.tracks[*track].as_mut();
-            blocks.extend(track.and_then(|track| track.receive.report_block(now.at)));
-        }
-        if blocks.is_empty() {
+/// Which of a person's packets have come, and when.
+fn send_feedback<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    scratch: &mut Scratch,
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
+    loop {
+        scratch.rtcp.clear();
+        if !person.arrivals.build(CONTROL_SSRC, media, &mut scratch.rtcp) {
             return;
         }
-        self.rtcp.clear();
-        rtcp::receiver_report(&mut self.rtcp, CONTROL_SSRC, &blocks);
-        rtcp::sdes_cname(&mut self.rtcp, CONTROL_SSRC, CNAME);
-        let sent = send_rtcp(person, &self.rtcp, sink);
-        self.stats.count_rtcp(sent);
-    }
-
-    /// What his slots sent, on the server's clock, so that sound and picture stay together.
-    fn sender_reports(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) {
-        self.rtcp.clear();
-        let count = self.people[index].as_ref().map_or(0, |person| person.slots.len());
-        let mut last_ssrc = None;
-        for slot_index in 0..count {
-            let Some(person) = self.people[index].as_ref() else { return };
-            let slot = &person.slots[slot_index];
-            if let Some(rtp_timestamp) = self.slot_timestamp(slot, now) {
-                let info = SenderInfo {
-                    ntp: Ntp::from_unix(now.unix),
-                    rtp_timestamp,
-                    packet_count: slot.packets,
-                    octet_count: slot.octets,
-                };
-                last_ssrc = Some(slot.ssrc());
-                rtcp::sender_report(&mut self.rtcp, slot.ssrc(), &info, &[]);
-            }
-            let full = self.rtcp.len() > COMPOUND_BYTES || slot_index + 1 == count;
-            if let Some(ssrc) = last_ssrc.filter(|_| full) {
-                rtcp::sdes_cname(&mut self.rtcp, ssrc, CNAME);
-                let Some(person) = self.people[index].as_mut() else { return };
-                let sent = send_rtcp(person, &self.rtcp, sink);
-                self.stats.count_rtcp(sent);
-                self.rtcp.clear();
-                last_ssrc = None;
-            }
-        }
-    }
-
-    /// The timestamp of what leaves a slot at this moment; none where nothing has left yet.
-    fn slot_timestamp(&self, slot: &Slot, now: Now) -> Option<u32> {
-        if slot.packets == 0 {
-            return None;
-        }
-        if slot.mix_tick.is_some() {
-            let (timestamp, at) = slot.last_timestamp?;
-            let passed = now.at.saturating_duration_since(at).as_micros() as u64;
-            return Some(timestamp.wrapping_add((passed * 48 / 1000) as u32));
-        }
-        let timestamp = self.source_timestamp(slot.current?, now)?;
-        Some(timestamp.wrapping_add(slot.rewrite.timestamp_offset()))
-    }
-
-    /// The publisher's timestamp at this moment of the server's clock.
-    fn source_timestamp(&self, track: TrackIndex, now: Now) -> Option<u32> {
-        let track = self.tracks[track].as_ref()?;
-        let (timestamp, at_ns) = track.reference.or_else(|| arrived(track))?;
-        let passed_ns = now.unix.as_nanos() as i128 - at_ns;
-        let ticks = passed_ns * i128::from(track.line.codec.clock_rate()) / 1_000_000_000;
-        Some(timestamp.wrapping_add(ticks as u32))
+        turn.send_rtcp(person, &scratch.rtcp);
     }
 }
 
-/// Before the publisher's first report: by when its newest packet came.
-fn arrived(track: &Track) -> Option<(u32, i128)> {
-    let (timestamp, at): (u32, Duration) = track.newest?;
-    Some((timestamp, at.as_nanos() as i128))
+/// What came of a publisher's tracks, for the publisher.
+fn receiver_report<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    scratch: &mut Scratch,
+) {
+    let Model { people, tracks, .. } = model;
+    let Some(person) = people[index].as_mut() else { return };
+    let mut blocks = Vec::new();
+    for track in &person.tracks {
+        let reception = tracks[*track].as_mut().and_then(|track| track.encoding.reception.as_mut());
+        blocks.extend(reception.and_then(|it| it.receive.report_block(turn.now.at)));
+    }
+    if blocks.is_empty() {
+        return;
+    }
+    scratch.rtcp.clear();
+    rtcp::receiver_report(&mut scratch.rtcp, CONTROL_SSRC, &blocks);
+    rtcp::sdes_cname(&mut scratch.rtcp, CONTROL_SSRC, CNAME);
+    turn.send_rtcp(person, &scratch.rtcp);
 }
 
-impl super::Stats {
-    fn count_rtcp(&mut self, sent: bool) {
-        if sent {
-            self.rtcp_out += 1;
-        } else {
-            self.rtcp_not_sent += 1;
+/// What a person's slots sent, on the server's clock, so that sound and picture stay together.
+fn sender_reports<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    scratch: &mut Scratch,
+) {
+    let Model { people, tracks, .. } = model;
+    let Some(person) = people[index].as_mut() else { return };
+    let rtcp = &mut scratch.rtcp;
+    rtcp.clear();
+    let mut last_ssrc = None;
+    for slot_index in 0..person.slots.len() {
+        let slot = &person.slots[slot_index];
+        if let Some(rtp_timestamp) = slot_timestamp(slot, tracks, turn.now) {
+            let info = SenderInfo {
+                ntp: Ntp::from_unix(turn.now.unix),
+                rtp_timestamp,
+                packet_count: slot.packets,
+                octet_count: slot.octets,
+            };
+            last_ssrc = Some(slot.ssrc());
+            rtcp::sender_report(rtcp, slot.ssrc(), &info, &[]);
+        }
+        let full = rtcp.len() > COMPOUND_BYTES || slot_index + 1 == person.slots.len();
+        if let Some(ssrc) = last_ssrc.filter(|_| full) {
+            rtcp::sdes_cname(rtcp, ssrc, CNAME);
+            turn.send_rtcp(person, rtcp);
+            rtcp.clear();
+            last_ssrc = None;
         }
     }
 }
 
-/// Seals a compound into the send buffer; says whether there was room.
-fn send_rtcp(person: &mut Person, compound: &[u8], sink: &mut impl Sink) -> bool {
-    let Some(secure) = person.secure.as_mut() else { return false };
-    let Some(buffer) = sink.slot(secure.remote, Priority::High) else { return false };
-    let Some(place) = buffer.get_mut(..compound.len()) else { return false };
-    place.copy_from_slice(compound);
-    match secure.sealer.seal_rtcp(buffer, compound.len()) {
-        Ok(len) => {
-            sink.commit(len);
-            true
-        }
-        Err(_) => false,
+/// The timestamp of what leaves a slot at this moment; none where nothing has left yet.
+fn slot_timestamp(slot: &Slot, tracks: &[Option<Track>], now: Now) -> Option<u32> {
+    if slot.packets == 0 {
+        return None;
     }
+    if slot.mix_tick.is_some() {
+        let (timestamp, at) = slot.last_timestamp?;
+        let passed = now.at.saturating_duration_since(at).as_micros() as u64;
+        return Some(timestamp.wrapping_add((passed * 48 / 1000) as u32));
+    }
+    let timestamp = tracks[slot.current?].as_ref()?.encoding.timestamp_at(now)?;
+    Some(timestamp.wrapping_add(slot.rewrite.timestamp_offset()))
 }

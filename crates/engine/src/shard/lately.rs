@@ -1,5 +1,5 @@
 //! The last half second of a voice in plaintext, kept where slots are short: whoever gets a slot
-//! because he speaks is heard there from his first syllable on, though it was over before he had it.
+//! because they speak is heard there from their first syllable on, though it was over before they had the slot.
 
 use crate::limits::{LATE_BYTES, LATE_PACKETS, ONSET_PACKETS};
 use std::time::Instant;

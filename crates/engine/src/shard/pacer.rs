@@ -6,19 +6,11 @@
 //! the receiver in the last second, as in libwebrtc's pacer, and never less than
 //! [`LEAST_BURST_BYTES`]: pictures that come evenly never wait, a keyframe is spread.
 
-use super::Shard;
-use super::forward::{OVERHEAD, Way, give, held, reopen};
-use super::incoming::Opened;
-use super::person::{Person, PersonIndex, TrackIndex};
-use super::track::{Subscription, Track};
 use crate::command::TrackKey;
-use crate::drops::OutDrop;
 use crate::limits::{
     BURST_INTERVAL, BURSTS_AT_MOST, LEAST_BURST_BYTES, PACED_PACKETS, PACING_FACTOR, PACING_WINDOW,
 };
-use crate::sink::{Now, Priority, Sink};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Instant;
 
 /// What waits for the receiver's next burst.
@@ -43,6 +35,11 @@ pub(super) enum Brings {
 }
 
 impl Waiting {
+    /// A number that brings nothing.
+    pub(super) fn nothing(track: TrackKey, slot: usize, index: u64) -> Self {
+        Self { track, slot, index, brings: Brings::Nothing }
+    }
+
     /// At most as many bytes will leave.
     fn len(&self) -> usize {
         match self.brings {
@@ -69,7 +66,7 @@ pub(super) struct WaitingPacket {
 pub(super) struct Pacer {
     /// When the present burst began, its bytes so far and at most.
     began: Instant,
-    left: usize,
+    sent: usize,
     most: usize,
     waiting: VecDeque<Waiting>,
     /// Bytes of a burst by what left lately.
@@ -90,7 +87,7 @@ impl Pacer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             began: now,
-            left: 0,
+            sent: 0,
             most: LEAST_BURST_BYTES,
             usual: LEAST_BURST_BYTES,
             counted_since: now,
@@ -106,7 +103,7 @@ impl Pacer {
     /// Whether the next packet must wait.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.is_waiting() || self.left >= self.most
+        self.is_waiting() || self.sent >= self.most
     }
 
     /// Whether something waits.
@@ -118,7 +115,7 @@ impl Pacer {
     /// So many bytes left.
     #[inline]
     pub(super) fn count(&mut self, len: usize) {
-        self.left += len;
+        self.sent += len;
     }
 
     /// So many bytes were sent again.
@@ -129,7 +126,7 @@ impl Pacer {
 
     /// Bytes of pictures that have left so far, what was sent again not among them.
     pub(super) fn media(&self) -> u64 {
-        self.before + self.left as u64 - self.again
+        self.before + self.sent as u64 - self.again
     }
 
     /// Whether so many more can wait.
@@ -148,8 +145,8 @@ impl Pacer {
     }
 
     fn begin(&mut self, now: Instant) {
-        self.bytes += self.left;
-        self.before += self.left as u64;
+        self.bytes += self.sent;
+        self.before += self.sent as u64;
         let counted = now.saturating_duration_since(self.counted_since);
         if counted >= PACING_WINDOW {
             let bytes_per_s = self.bytes as f64 / counted.as_secs_f64();
@@ -157,12 +154,12 @@ impl Pacer {
             self.usual = (burst as usize).max(LEAST_BURST_BYTES);
             (self.counted_since, self.bytes) = (now, 0);
         }
-        (self.began, self.left) = (now, 0);
+        (self.began, self.sent) = (now, 0);
         self.most = self.usual.max(self.peak.div_ceil(BURSTS_AT_MOST));
     }
 
     /// When the next burst may leave, where something waits for it.
-    fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         self.is_waiting().then(|| self.began + BURST_INTERVAL)
     }
 
@@ -178,14 +175,14 @@ impl Pacer {
     }
 
     /// Whether what a slot begins a track with is on its way.
-    fn begins(&self, slot: usize, track: TrackKey) -> bool {
+    pub(super) fn begins(&self, slot: usize, track: TrackKey) -> bool {
         let begins = |brings| matches!(brings, Brings::Packet(p) if p.begins && !p.repaired);
         self.waiting.iter().any(|w| (w.slot, w.track) == (slot, track) && begins(w.brings))
     }
 
     /// The next of what waits that still belongs to the present burst.
-    fn next(&mut self) -> Option<Waiting> {
-        if self.left >= self.most {
+    pub(super) fn next(&mut self) -> Option<Waiting> {
+        if self.sent >= self.most {
             return None;
         }
         let next = self.waiting.pop_front();
@@ -201,158 +198,6 @@ impl Pacer {
         self.waiting.retain(|waiting| waiting.track != track);
         self.waiting_bytes = self.waiting.iter().map(Waiting::len).sum();
         self.peak = self.waiting_bytes;
-    }
-}
-
-/// Whether what goes to a person of a track leaves in bursts: pictures by UDP (TCP has a way of its
-/// own to hold them back) of which the history can give what waited.
-#[inline]
-pub(super) fn paces(person: &Person, track: &Track, priority: Priority) -> bool {
-    let by_udp = person.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
-    priority == Priority::Low && by_udp && track.line.nack
-}
-
-impl Shard {
-    /// The bursts that are due leave.
-    pub(super) fn pace(&mut self, now: Now, sink: &mut impl Sink) {
-        if self.pace_due.is_none_or(|at| now.at < at) {
-            return;
-        }
-        let mut paced = std::mem::take(&mut self.paced);
-        paced.retain(|person| self.burst(*person, now, sink));
-        self.paced = paced;
-        self.plan_bursts();
-    }
-
-    /// When the next of all bursts is due.
-    pub(super) fn plan_bursts(&mut self) {
-        let due = |person: &PersonIndex| self.people[*person].as_ref()?.pacer.due();
-        self.pace_due = self.paced.iter().filter_map(due).min();
-    }
-
-    /// A person's next burst leaves, if it is due; says whether something still waits.
-    fn burst(&mut self, index: PersonIndex, now: Now, sink: &mut impl Sink) -> bool {
-        if self.pacer(index).is_some_and(|pacer| pacer.turn(now.at)) {
-            while let Some(next) = self.pacer(index).and_then(Pacer::next) {
-                self.give_waiting(index, next, now, sink);
-            }
-        }
-        self.pacer(index).is_some_and(|pacer| pacer.is_waiting())
-    }
-
-    fn pacer(&mut self, person: PersonIndex) -> Option<&mut Pacer> {
-        Some(&mut self.people[person].as_mut()?.pacer)
-    }
-
-    /// Slots that wait for a track of pictures begin with what is kept of it, where that is whole;
-    /// says whether some still wait.
-    pub(super) fn begin_with_kept(
-        &mut self,
-        index: TrackIndex,
-        now: Now,
-        sink: &mut impl Sink,
-    ) -> bool {
-        // What is in the queue is kept already, and would leave twice.
-        self.flush(now, sink);
-        let Some(track) = self.tracks[index].as_ref() else { return false };
-        let (key, beginning) = (track.key, track.beginning(now.at));
-        let mut still = false;
-        let mut at = 0;
-        while let Some(to) = self.tracks[index].as_ref().and_then(|t| t.subscriptions.get(at)) {
-            let to = *to;
-            at += 1;
-            let Some(person) = self.people[to.person].as_ref() else { continue };
-            let waits = person.slots[to.slot].pending == Some(index);
-            if !waits || held(person, to.person, Priority::Low, &self.shortage, sink).is_some() {
-                continue;
-            }
-            let able = person.reachable() && !person.pacer.begins(to.slot, key);
-            match &beginning {
-                Some(all) if able && person.pacer.has_room((all.end - all.start) as usize) => {
-                    self.begin_slot((index, key), to, all.clone(), now, sink);
-                }
-                _ => still |= !person.pacer.begins(to.slot, key),
-            }
-        }
-        still
-    }
-
-    /// A slot gets these packets as if they came now.
-    fn begin_slot(
-        &mut self,
-        (index, track): (TrackIndex, TrackKey),
-        to: Subscription,
-        numbers: Range<u64>,
-        now: Now,
-        sink: &mut impl Sink,
-    ) {
-        let first = numbers.start;
-        for number in numbers {
-            let Some(from) = self.tracks[index].as_ref() else { return };
-            let Some(person) = self.people[to.person].as_mut() else { return };
-            let packet = |bytes: &[u8]| WaitingPacket {
-                begins: number == first,
-                repaired: false,
-                padding: 0,
-                len: bytes.len() + OVERHEAD,
-            };
-            let kept = from.history.get(number);
-            let brings = kept.map_or(Brings::Nothing, |bytes| Brings::Packet(packet(bytes)));
-            let next = Waiting { track, slot: to.slot, index: number, brings };
-            if !paces(person, from, Priority::Low) {
-                self.give_waiting(to.person, next, now, sink);
-                continue;
-            }
-            if !person.pacer.is_waiting() {
-                person.pacer.turn(now.at);
-                self.paced.push(to.person);
-            }
-            person.pacer.wait(next);
-            self.stats.paced += 1;
-        }
-        self.plan_bursts();
-    }
-
-    fn give_waiting(&mut self, index: PersonIndex, next: Waiting, now: Now, sink: &mut impl Sink) {
-        let packet = match next.brings {
-            Brings::Packet(packet) => Some(packet),
-            Brings::Nothing => None,
-            Brings::Again { sequence, .. } => {
-                return self.send_again((index, next.slot), sequence, sink);
-            }
-        };
-        let Some(track_index) = self.track_by_key.get(&next.track).copied() else { return };
-        let Some(track) = self.tracks[track_index].as_ref() else { return };
-        let Some(person) = self.people[index].as_mut() else { return };
-        let slot = &mut person.slots[next.slot];
-        let flows = slot.current == Some(track_index);
-        if !flows && slot.pending != Some(track_index) {
-            return;
-        }
-        let Some(WaitingPacket { begins, repaired, padding, .. }) = packet else {
-            if flows {
-                slot.rewrite.skip(next.index);
-            }
-            return;
-        };
-        let kept = track.history.get(next.index);
-        let Some((bytes, opened)) =
-            kept.and_then(|kept| Some((kept, reopen(track, next.index, kept)?)))
-        else {
-            self.stats.copies += u64::from(flows);
-            if flows {
-                self.stats.out_drops.add(OutDrop::NotKept);
-            }
-            return;
-        };
-        let opened = Opened { begins, repaired, ..opened };
-        let subscription = Subscription { person: index, slot: next.slot };
-        let held = held(person, index, Priority::Low, &self.shortage, sink);
-        let way = Way { track: (track_index, track), slot: next.slot, held };
-        let counted = (&mut self.stats, &mut self.reports);
-        let packet = (&opened, bytes, padding);
-        let superseded = give(&way, packet, |_| false, person, counted, now, sink);
-        self.unsubscribe(superseded, subscription);
     }
 }
 

@@ -1,76 +1,81 @@
-//! A participant as a shard knows him: keys, lines, what he publishes, what his slots carry.
+//! A participant as a shard knows them: keys, lines, what they publish, what their slots carry.
 
+use super::again::Resends;
 use super::consent::Checks;
+use super::index::TrackIndex;
 use super::pacer::Pacer;
-use super::resend::Resends;
 use super::slot::Slot;
 use crate::command::{PersonKey, RoomKey};
 use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
 use rtp::TransportAddress;
 use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
+use rtp::stun::Responder;
 use rtp::twcc::FeedbackBuilder;
 use std::time::Instant;
 
-/// Index of a person in the shard.
-pub(crate) type PersonIndex = usize;
-/// Index of a track in the shard.
-pub(crate) type TrackIndex = usize;
-
 /// The ends of a participant's SRTP session.
-pub(crate) struct Secure {
+pub(super) struct Secure {
     pub opener: Opener,
     pub sealer: Sealer,
     pub remote: TransportAddress,
     /// The other side has its keys too.
     pub begun: bool,
-    /// He may be gone: nothing goes to him.
+    /// The participant may be gone: nothing goes to them.
     pub lost: bool,
-    /// Answers his connectivity checks, once the credentials are known.
+    /// Answers their connectivity checks, once the credentials are known.
     pub checks: Option<Checks>,
 }
 
 /// What an incoming SSRC is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(super) enum Source {
     /// A track's media.
     Media(TrackIndex),
     /// A track's retransmissions.
     Rtx(TrackIndex),
 }
 
+impl Source {
+    /// The track.
+    pub(super) fn track(self) -> TrackIndex {
+        let (Self::Media(track) | Self::Rtx(track)) = self;
+        track
+    }
+}
+
 /// A participant's session.
-pub(crate) struct Person {
+pub(super) struct Person {
     pub key: PersonKey,
     pub room: RoomKey,
     pub secure: Option<Secure>,
     /// Lines that the participant sends on.
     pub sending: Vec<Line>,
-    /// Lines that he receives on.
+    /// Lines that the participant receives on.
     pub slots: Vec<Slot>,
     /// (SSRC of a slot, its index), sorted.
     slot_by_ssrc: Vec<(u32, usize)>,
     /// (SSRC that comes in, what it is): few, searched in order.
     pub sources: Vec<(u32, Source)>,
     pub tracks: Vec<TrackIndex>,
-    /// Which packets of his came when.
+    /// Which of their packets came when.
     pub arrivals: FeedbackBuilder,
     /// When feedback was sent last.
     pub feedback_at: Instant,
-    /// How pictures leave to him.
+    /// How pictures leave to the participant.
     pub pacer: Pacer,
     /// What may be sent again to the participant.
     pub resends: Resends,
-    /// When the last reports went to him.
+    /// When the last reports went to the participant.
     pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
     pub clock_offset_ns: Option<i128>,
-    /// Round-trip time, from his reports on what he receives.
+    /// Round-trip time, from their reports on what they receive.
     pub rtt_ms: Option<f64>,
 }
 
 impl Person {
-    pub(crate) fn new(key: PersonKey, room: RoomKey, now: Instant) -> Self {
+    pub(super) fn new(key: PersonKey, room: RoomKey, now: Instant) -> Self {
         Self {
             key,
             room,
@@ -91,7 +96,7 @@ impl Person {
     }
 
     /// Takes lines that are new; those known stay as they are.
-    pub(crate) fn add_lines(&mut self, negotiated: &Negotiated) {
+    pub(super) fn add_lines(&mut self, negotiated: &Negotiated) {
         for line in &negotiated.lines {
             match line.direction {
                 Direction::Receive | Direction::Both => {
@@ -116,7 +121,7 @@ impl Person {
 
     /// Keys are there: packets can be opened, and sealed once the other side has them too. Keys
     /// already in use stay.
-    pub(crate) fn install(&mut self, keys: &KeyPair, remote: TransportAddress) {
+    pub(super) fn install(&mut self, keys: &KeyPair, remote: TransportAddress) {
         if let Some(secure) = &mut self.secure {
             secure.remote = remote;
             return;
@@ -128,14 +133,21 @@ impl Person {
             Some(Secure { opener, sealer, remote, begun: false, lost: false, checks: None });
     }
 
-    /// Whether packets can be sent to him.
+    /// New credentials come with each ICE restart. None before the keys.
+    pub(super) fn credentials(&mut self, responder: Responder) -> Option<()> {
+        self.secure.as_mut()?.checks = Some(Checks::new(responder));
+        Some(())
+    }
+
+    /// Whether packets can be sent to the participant.
     #[inline]
-    pub(crate) fn reachable(&self) -> bool {
+    pub(super) fn reachable(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
     }
 
-    /// Whether reports to him are due: often to who publishes, or sees pictures that are to stay with their sound.
-    pub(crate) fn reports_due(&self, now: Instant) -> bool {
+    /// Whether reports to the participant are due. They are due often if the participant publishes, or sees pictures that
+    /// must stay with their sound.
+    pub(super) fn reports_due(&self, now: Instant) -> bool {
         let Some(last) = self.reported_at else { return true };
         let since = now.saturating_duration_since(last);
         let sees = |slot: &Slot| slot.is_video() && slot.current.is_some();
@@ -144,19 +156,19 @@ impl Person {
     }
 
     /// Index of the slot on this line.
-    pub(crate) fn slot(&self, mid: &str) -> Option<usize> {
+    pub(super) fn slot(&self, mid: &str) -> Option<usize> {
         self.slots.iter().position(|slot| slot.line.mid == mid)
     }
 
     /// Index of the slot that sends with this SSRC.
-    pub(crate) fn slot_by_ssrc(&self, ssrc: u32) -> Option<usize> {
+    pub(super) fn slot_by_ssrc(&self, ssrc: u32) -> Option<usize> {
         let at = self.slot_by_ssrc.binary_search_by_key(&ssrc, |(ssrc, _)| *ssrc).ok()?;
         Some(self.slot_by_ssrc[at].1)
     }
 
-    /// What this SSRC of his is.
+    /// What this SSRC of the participant is.
     #[inline]
-    pub(crate) fn source(&self, ssrc: u32) -> Option<Source> {
+    pub(super) fn source(&self, ssrc: u32) -> Option<Source> {
         self.sources.iter().find(|(known, _)| *known == ssrc).map(|(_, source)| *source)
     }
 }

@@ -1,8 +1,8 @@
 //! Between opening and forwarding: the packets of a batch wait here in plaintext, so that each
-//! subscriber gets all that is for him in a row. One memory for all, made once.
+//! subscriber gets all its packets in a row. One memory for all, made once.
 
-use super::incoming::Opened;
-use super::person::TrackIndex;
+use super::index::TrackIndex;
+use super::packet::Opened;
 use crate::limits::{MAX_PACKET, QUEUED_PACKETS};
 
 /// From packet to packet: an odd number of cache lines, so that their beginnings do not fall onto

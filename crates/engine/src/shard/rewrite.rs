@@ -1,9 +1,12 @@
-//! The continuous stream of a slot, whatever flows through it: sequence numbers without a gap,
-//! timestamps that go on by wall clock, VP8 picture ids that follow each other (RFC 7741 §4.2).
+//! The continuous stream of a slot, whatever flows through it: sequence numbers without a gap, timestamps that go on by
+//! wall clock, VP8 picture ids that follow each other (RFC 7741 §4.2).
+//!
+//! A ring notes what left with each of the last numbers. Packets that come late, requests for retransmission and frames
+//! that are left out all read this ring.
 
 use crate::command::TrackKey;
 use crate::drops::OutDrop;
-use crate::limits::{HISTORY_PACKETS, PAST_ERAS};
+use crate::limits::{HISTORY_PACKETS, PAST_CONTENTS, SOUND_PLACES};
 use rtp::extended::ANOTHER_STREAM;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -11,22 +14,22 @@ use std::time::Instant;
 /// The clock rate of sound.
 const SOUND_HZ: u32 = 48_000;
 
-/// What of a packet a slot changes.
+/// The counters of a packet as its publisher sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Inbound {
-    /// Sequence number, unwrapped.
+pub(super) struct Counters {
+    /// Sequence number with its rollovers.
     pub index: u64,
     /// RTP timestamp.
     pub timestamp: u32,
-    /// VP8 picture id and its width in bits, where there is one.
+    /// VP8 picture id, where there is one.
     pub picture_id: Option<u16>,
     /// VP8 TL0PICIDX, where there is one.
     pub tl0: Option<u8>,
 }
 
-/// What a packet leaves with.
+/// The counters that a packet leaves with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outbound {
+pub(super) struct Rewritten {
     /// Sequence number.
     pub sequence: u16,
     /// RTP timestamp.
@@ -37,193 +40,256 @@ pub(crate) struct Outbound {
     pub tl0: Option<u8>,
 }
 
-/// What is added to the counters of packets, from one of them on.
-#[derive(Debug, Clone, Copy)]
-struct Era {
-    /// The track that flows; none where it is a room's mix.
-    track: Option<TrackKey>,
-    /// Index of its first packet, and the highest one seen.
-    first_in: u64,
-    highest_in: u64,
-    sequence: u16,
-    timestamp: u32,
-    picture: u16,
-    tl0: u8,
-}
-
-/// Where a packet that left came from, and what it left with.
+/// Where a packet that left came from, and what was added to its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(super) struct Left {
     /// Its track.
     pub track: TrackKey,
-    /// Its unwrapped sequence number there.
+    /// Its number there.
     pub index: u64,
     timestamp: u32,
     picture: u16,
     tl0: u8,
 }
 
-impl Origin {
-    /// What the packet left with, but for its sequence number.
-    pub(crate) fn counters(
-        &self,
-        timestamp: u32,
-        picture_id: Option<u16>,
-        tl0: Option<u8>,
-    ) -> (u32, Option<u16>, Option<u8>) {
-        (
-            timestamp.wrapping_add(self.timestamp),
-            picture_id.map(|id| id.wrapping_add(self.picture) & 0x7FFF),
-            tl0.map(|id| id.wrapping_add(self.tl0)),
-        )
+impl Left {
+    /// What the packet left with, with another sequence number.
+    pub(super) fn rewritten(&self, packet: Counters, sequence: u16) -> Rewritten {
+        rewritten(packet, sequence, self.timestamp, (self.picture, self.tl0))
     }
 }
 
-impl Era {
-    #[inline]
-    fn apply(&self, packet: Inbound) -> Outbound {
-        Outbound {
-            sequence: (packet.index as u16).wrapping_add(self.sequence),
-            timestamp: packet.timestamp.wrapping_add(self.timestamp),
-            picture_id: packet.picture_id.map(|id| id.wrapping_add(self.picture) & 0x7FFF),
-            tl0: packet.tl0.map(|id| id.wrapping_add(self.tl0)),
-        }
-    }
-
-    /// The packet that left with this sequence number, if it was one of these.
-    fn origin(&self, sequence: u16) -> Option<Origin> {
-        let newest = (self.highest_in as u16).wrapping_add(self.sequence);
-        let back = u64::from(newest.wrapping_sub(sequence));
-        let index = self.highest_in.checked_sub(back).filter(|index| *index >= self.first_in)?;
-        let Self { timestamp, picture, tl0, .. } = *self;
-        (back < HISTORY_PACKETS as u64).then_some(Origin {
-            track: self.track?,
-            index,
-            timestamp,
-            picture,
-            tl0,
-        })
+#[inline]
+fn rewritten(packet: Counters, sequence: u16, timestamp: u32, offsets: (u16, u8)) -> Rewritten {
+    Rewritten {
+        sequence,
+        timestamp: packet.timestamp.wrapping_add(timestamp),
+        picture_id: packet.picture_id.map(|id| id.wrapping_add(offsets.0) & 0x7FFF),
+        tl0: packet.tl0.map(|id| id.wrapping_add(offsets.1)),
     }
 }
 
-/// The offsets of a slot, those of today and some from before: with them it is known of each
-/// sequence number what left with it, and nothing needs to be noted of each packet.
-#[derive(Debug, Clone)]
-pub(crate) struct Rewrite {
-    clock_rate: u32,
-    /// First index of the present content: what is before it belongs to nobody.
-    anchor: u64,
-    era: Era,
-    /// Those before, the newest last.
-    past: VecDeque<Era>,
-    last: Option<Last>,
+/// What flows from a switch on.
+#[derive(Debug, Clone, Copy)]
+struct Content {
+    /// None where it is a room's mix.
+    track: Option<TrackKey>,
+    /// The publisher's number of its first packet.
+    first: u64,
+    /// How many numbers of the slot were used before.
+    since: u64,
+    /// What is added to its timestamps.
+    timestamp: u32,
+}
+
+/// What a number of the slot was used for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// The publisher's number, its low bits.
+    index: u32,
+    /// What was added to the picture id and to TL0PICIDX.
+    picture: u16,
+    tl0: u8,
 }
 
 /// The newest packet that left.
 #[derive(Debug, Clone, Copy)]
 struct Last {
-    out: Outbound,
+    out: Rewritten,
     at: Instant,
 }
 
+/// How a slot numbers what leaves it.
+#[derive(Debug, Clone)]
+pub(super) struct Rewrite {
+    clock_rate: u32,
+    /// The number that the slot began with, and how many it has used since.
+    first_sequence: u16,
+    used: u64,
+    content: Content,
+    /// What flowed before, the newest last.
+    past: VecDeque<Content>,
+    /// The publisher's number that is next.
+    next: u64,
+    /// What is added to picture ids and to TL0PICIDX from here on.
+    offsets: (u16, u8),
+    /// Picture id and TL0PICIDX of the newest packet, and whether its frame is left out.
+    newest: (Option<u16>, Option<u8>),
+    leaves_out: bool,
+    /// What the last numbers were used for, by number. Empty before the first packet.
+    ring: Vec<Place>,
+    last: Option<Last>,
+}
+
 impl Rewrite {
-    /// A slot's offsets before its first packet; sequence numbers begin at `first_sequence`.
-    pub(crate) fn new(clock_rate: u32, first_sequence: u16) -> Self {
-        let sequence = first_sequence;
-        let (first_in, highest_in, timestamp, picture, tl0) = (0, 0, 0, 0, 0);
-        let era = Era { track: None, first_in, highest_in, sequence, timestamp, picture, tl0 };
-        Self { clock_rate, anchor: 0, era, past: VecDeque::new(), last: None }
+    /// A slot before its first packet, whose timestamps count `clock_rate` a second.
+    pub(super) fn new(clock_rate: u32, first_sequence: u16) -> Self {
+        Self {
+            clock_rate,
+            first_sequence,
+            used: 0,
+            content: Content { track: None, first: 0, since: 0, timestamp: 0 },
+            past: VecDeque::new(),
+            next: 0,
+            offsets: (0, 0),
+            newest: (None, None),
+            leaves_out: false,
+            ring: Vec::new(),
+            last: None,
+        }
     }
 
     /// The content changes: `first` is its first packet, and follows what left last.
-    pub(crate) fn switch(&mut self, first: Inbound, track: Option<TrackKey>, now: Instant) {
-        self.keep_era();
-        let era = &mut self.era;
-        self.anchor = first.index;
-        (era.track, era.first_in, era.highest_in) = (track, first.index, first.index);
-        let Some(last) = self.last else {
-            era.sequence = era.sequence.wrapping_sub(first.index as u16);
-            return;
-        };
-        let sequence = last.out.sequence.wrapping_add(1);
-        let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
-        // Sound does not overlap: a packet of 20 ms may have left just before.
-        let least = if self.clock_rate == SOUND_HZ { SOUND_HZ / 50 } else { 1 };
-        let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(u64::from(least)) as u32;
-        let timestamp = last.out.timestamp.wrapping_add(ticks);
-        era.sequence = sequence.wrapping_sub(first.index as u16);
-        era.timestamp = timestamp.wrapping_sub(first.timestamp);
-        if let (Some(out), Some(new)) = (last.out.picture_id, first.picture_id) {
-            era.picture = out.wrapping_add(1).wrapping_sub(new);
+    pub(super) fn switch(&mut self, first: Counters, track: Option<TrackKey>, now: Instant) {
+        if self.used > self.content.since {
+            if self.past.len() == PAST_CONTENTS {
+                self.past.pop_front();
+            }
+            self.past.push_back(self.content);
         }
-        if let (Some(out), Some(new)) = (last.out.tl0, first.tl0) {
-            era.tl0 = out.wrapping_add(1).wrapping_sub(new);
+        self.next = first.index;
+        (self.newest, self.leaves_out) = ((None, None), false);
+        let timestamp = self.last.map_or(0, |last| {
+            let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
+            // Sound does not overlap: a packet of 20 ms may have left just before.
+            let least = if self.clock_rate == SOUND_HZ { SOUND_HZ / 50 } else { 1 };
+            let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(u64::from(least));
+            last.out.timestamp.wrapping_add(ticks as u32).wrapping_sub(first.timestamp)
+        });
+        self.content = Content { track, first: first.index, since: self.used, timestamp };
+        let last = self.last.map(|last| last.out);
+        if let (Some(out), Some(new)) = (last.and_then(|out| out.picture_id), first.picture_id) {
+            self.offsets.0 = out.wrapping_add(1).wrapping_sub(new);
         }
-    }
-
-    /// The present era ends.
-    fn keep_era(&mut self) {
-        if self.last.is_none() || self.era.track.is_none() {
-            return;
+        if let (Some(out), Some(new)) = (last.and_then(|out| out.tl0), first.tl0) {
+            self.offsets.1 = out.wrapping_add(1).wrapping_sub(new);
         }
-        if self.past.len() == PAST_ERAS {
-            self.past.pop_front();
-        }
-        self.past.push_back(self.era);
     }
 
     /// What a packet of the present content leaves with.
+    ///
+    /// # Errors
+    /// [`OutDrop::BeforeSwitch`] where it has no number: it came before the switch, was left out, or comes too late.
     #[inline]
-    pub(crate) fn apply(&mut self, packet: Inbound, now: Instant) -> Result<Outbound, OutDrop> {
-        if packet.index < self.era.first_in {
-            return self.late(packet);
+    pub(super) fn apply(&mut self, packet: Counters, now: Instant) -> Result<Rewritten, OutDrop> {
+        let timestamp = self.content.timestamp;
+        if packet.index < self.next {
+            let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
+            let offsets = (place.picture, place.tl0);
+            return Ok(rewritten(packet, self.sequence(used), timestamp, offsets));
         }
-        let out = self.era.apply(packet);
-        if packet.index >= self.era.highest_in {
-            self.era.highest_in = packet.index;
-            self.last = Some(Last { out, at: now });
-        }
+        self.number_up_to(packet.index + 1);
+        (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), false);
+        let out = rewritten(packet, self.sequence(self.used - 1), timestamp, self.offsets);
+        self.last = Some(Last { out, at: now });
         Ok(out)
+    }
+
+    /// A packet of the present content is left out: the next one takes its number. One that came late has a number
+    /// already, which stays free.
+    pub(super) fn skip(&mut self, index: u64) {
+        if index >= self.next && !self.is_another_stream(index) {
+            self.number_up_to(index);
+            self.next = index + 1;
+        }
+    }
+
+    /// A packet of a frame is left out that the receiver can do without: the next packet takes its number, and the next
+    /// frame its picture id.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for layers, which are not chosen yet"))]
+    pub(super) fn drop_frame(&mut self, packet: Counters) {
+        if packet.index < self.next || self.is_another_stream(packet.index) {
+            return;
+        }
+        // What is missing before it is of frames before it.
+        self.number_up_to(packet.index);
+        let began = !self.leaves_out || packet.picture_id != self.newest.0;
+        if began && packet.picture_id.is_some() {
+            self.offsets.0 = self.offsets.0.wrapping_sub(1);
+        }
+        if began && packet.tl0.is_some() && packet.tl0 != self.newest.1 {
+            self.offsets.1 = self.offsets.1.wrapping_sub(1);
+        }
+        (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), true);
+        self.next = packet.index + 1;
     }
 
     /// Whether a packet with this number is of another stream of the same publisher than what flows: what is added to
     /// the counters of one fits nothing of the other.
     #[inline]
-    pub(crate) fn is_another_stream(&self, index: u64) -> bool {
-        index >= self.era.highest_in + ANOTHER_STREAM
+    pub(super) fn is_another_stream(&self, index: u64) -> bool {
+        index + 1 >= self.next + ANOTHER_STREAM
     }
 
-    /// A packet from before a number that was left out.
-    fn late(&self, packet: Inbound) -> Result<Outbound, OutDrop> {
-        let same = |era: &&Era| era.track == self.era.track && packet.index >= era.first_in;
-        match self.past.iter().rev().find(same) {
-            Some(era) if packet.index >= self.anchor => Ok(era.apply(packet)),
-            _ => Err(OutDrop::BeforeSwitch),
-        }
-    }
-
-    /// A packet of the present content is left out on purpose: the next one takes its number.
-    pub(crate) fn skip(&mut self, index: u64) {
-        if index > self.era.highest_in && !self.is_another_stream(index) {
-            // What is overtaken by this belongs to the era before.
-            self.era.highest_in = index - 1;
-            self.keep_era();
-            (self.era.first_in, self.era.highest_in) = (index + 1, index);
-            self.era.sequence = self.era.sequence.wrapping_sub(1);
-        }
-    }
-
-    /// The packet that left with this sequence number, as far as that is still known; whether it is kept, its
-    /// track knows.
-    pub(crate) fn origin(&self, sequence: u16) -> Option<Origin> {
-        let eras = std::iter::once(&self.era).chain(self.past.iter().rev());
-        eras.filter_map(|era| era.origin(sequence)).next()
+    /// The packet that left with this sequence number, as far as that is still known. Whether it is kept, its track
+    /// knows.
+    pub(super) fn left(&self, sequence: u16) -> Option<Left> {
+        let newest = self.sequence(self.used.checked_sub(1)?);
+        let used = (self.used - 1).checked_sub(u64::from(newest.wrapping_sub(sequence)))?;
+        let Place { index, picture, tl0 } = self.place(used)?;
+        let mut contents = std::iter::once(&self.content).chain(self.past.iter().rev());
+        let content = contents.find(|content| content.since <= used)?;
+        let index = content.first + u64::from(index.wrapping_sub(content.first as u32));
+        let timestamp = content.timestamp;
+        Some(Left { track: content.track?, index, timestamp, picture, tl0 })
     }
 
     /// What is added to the content's timestamps, for sender reports.
     #[inline]
-    pub(crate) fn timestamp_offset(&self) -> u32 {
-        self.era.timestamp
+    pub(super) fn timestamp_offset(&self) -> u32 {
+        self.content.timestamp
+    }
+
+    /// The sequence number after so many others.
+    #[inline]
+    fn sequence(&self, used: u64) -> u16 {
+        self.first_sequence.wrapping_add(used as u16)
+    }
+
+    /// Every packet before `end` that had no number gets one: those that were not there yet may still come.
+    #[inline]
+    fn number_up_to(&mut self, end: u64) {
+        if self.ring.is_empty() {
+            let places = if self.clock_rate == SOUND_HZ { SOUND_PLACES } else { HISTORY_PACKETS };
+            self.ring.resize(places, Place::default());
+        }
+        let (picture, tl0) = self.offsets;
+        let count = end - self.next;
+        // Of a long gap, only the last numbers are remembered.
+        let noted = count.min(self.ring.len() as u64);
+        for back in (0..noted).rev() {
+            let at = (self.used + count - 1 - back) as usize & (self.ring.len() - 1);
+            self.ring[at] = Place { index: (end - 1 - back) as u32, picture, tl0 };
+        }
+        self.used += count;
+        self.next = end;
+    }
+
+    /// What the slot's number after so many others was used for, if that is still noted.
+    #[inline]
+    fn place(&self, used: u64) -> Option<Place> {
+        let noted = used < self.used && self.used - used <= self.ring.len() as u64;
+        noted.then(|| self.ring[used as usize & (self.ring.len() - 1)])
+    }
+
+    /// The slot's number of a late packet of the present content, if it has one.
+    fn find(&self, index: u64) -> Option<(u64, Place)> {
+        let back = self.next.checked_sub(index).filter(|_| index >= self.content.first)?;
+        // Where nothing was left out since, it lies as far back as its number. Else it lies nearer.
+        let oldest = self.content.since.max(self.used.saturating_sub(self.ring.len() as u64));
+        let (mut from, mut to) = (self.used.saturating_sub(back).max(oldest), self.used);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let place = self.place(middle)?;
+            let here =
+                self.content.first + u64::from(place.index.wrapping_sub(self.content.first as u32));
+            match here.cmp(&index) {
+                std::cmp::Ordering::Equal => return Some((middle, place)),
+                std::cmp::Ordering::Less => from = middle + 1,
+                std::cmp::Ordering::Greater => to = middle,
+            }
+        }
+        None
     }
 }
 
@@ -234,8 +300,8 @@ mod tests {
 
     const FIRST: Option<TrackKey> = Some(TrackKey(1));
 
-    fn packet(index: u64, timestamp: u32, picture_id: u16) -> Inbound {
-        Inbound { index, timestamp, picture_id: Some(picture_id), tl0: Some(picture_id as u8) }
+    fn packet(index: u64, timestamp: u32, picture_id: u16) -> Counters {
+        Counters { index, timestamp, picture_id: Some(picture_id), tl0: Some(picture_id as u8) }
     }
 
     #[test]
@@ -276,7 +342,7 @@ mod tests {
     fn it_is_known_of_each_number_what_left_with_it() {
         let now = Instant::now();
         let mut rewrite = Rewrite::new(90_000, 65_500);
-        assert_eq!(rewrite.origin(65_500), None);
+        assert_eq!(rewrite.left(65_500), None);
         let mut left = Vec::new();
         let mut send = |rewrite: &mut Rewrite, track: Option<TrackKey>, index: u64| {
             let (timestamp, id) = (index as u32 * 3000, index as u16 & 0x7FFF);
@@ -301,11 +367,82 @@ mod tests {
         numbers.dedup();
         assert_eq!(numbers.len(), left.len(), "no number twice");
         for (track, index, timestamp, id, out) in left {
-            let origin = rewrite.origin(out.sequence).expect("it left");
+            let origin = rewrite.left(out.sequence).expect("it left");
             assert_eq!((origin.track, origin.index), (track, index), "{out:?}");
-            let counters = origin.counters(timestamp, Some(id), Some(id as u8));
-            assert_eq!(counters, (out.timestamp, out.picture_id, out.tl0));
+            let again = origin.rewritten(packet(index, timestamp, id), out.sequence);
+            assert_eq!(again, out);
         }
-        assert_eq!(rewrite.origin(65_499), None, "before the first");
+        assert_eq!(rewrite.left(65_499), None, "before the first");
+    }
+    /// Packets of frames: (number, picture id), two packets each, every second frame with a new TL0PICIDX.
+    fn of_frame(index: u64) -> Counters {
+        let frame = (index / 2) as u16;
+        let (picture_id, tl0) = (Some(frame & 0x7FFF), Some((frame / 2) as u8));
+        Counters { index, timestamp: u32::from(frame) * 3000, picture_id, tl0 }
+    }
+
+    #[test]
+    fn frames_that_are_left_out_leave_no_gap_in_any_counter() {
+        let now = Instant::now();
+        let mut rewrite = Rewrite::new(90_000, 65_533);
+        rewrite.switch(of_frame(100), FIRST, now);
+        let mut left = Vec::new();
+        for index in 100..180 {
+            // Of the frames between those with a new TL0PICIDX, none leaves; one of the others neither.
+            if index / 2 % 2 == 1 || index / 2 == 60 {
+                rewrite.drop_frame(of_frame(index));
+            } else {
+                left.push((index, rewrite.apply(of_frame(index), now).unwrap()));
+            }
+        }
+        for (nth, pair) in left.windows(2).enumerate() {
+            let ((_, a), (_, b)) = (pair[0], pair[1]);
+            let frames = u16::from(nth % 2 == 1);
+            assert_eq!(b.sequence, a.sequence.wrapping_add(1), "{pair:?}");
+            assert_eq!(b.picture_id, a.picture_id.map(|id| id + frames), "{pair:?}");
+            assert_eq!(b.tl0, a.tl0.map(|id| id + frames as u8), "{pair:?}");
+        }
+        for (index, out) in &left {
+            let known = rewrite.left(out.sequence).expect("it left");
+            assert_eq!(known.index, *index);
+            assert_eq!(known.rewritten(of_frame(*index), out.sequence), *out);
+            assert_eq!(rewrite.apply(of_frame(*index), now), Ok(*out), "the same if it comes late");
+        }
+        assert_eq!(rewrite.apply(of_frame(102), now), Err(OutDrop::BeforeSwitch), "left out");
+    }
+
+    #[test]
+    fn what_comes_late_after_frames_were_left_out_keeps_its_place() {
+        let now = Instant::now();
+        let mut rewrite = Rewrite::new(90_000, 0);
+        rewrite.switch(of_frame(0), FIRST, now);
+        rewrite.apply(of_frame(0), now).unwrap();
+        // Number 1 is missing; frame 1 is left out; number 4 is missing; then a packet of frame 2 and frame 3 left out.
+        rewrite.drop_frame(of_frame(2));
+        rewrite.drop_frame(of_frame(3));
+        let newer = rewrite.apply(of_frame(5), now).unwrap();
+        rewrite.drop_frame(of_frame(6));
+        assert_eq!((newer.sequence, newer.picture_id), (3, Some(1)));
+        let late = rewrite.apply(of_frame(1), now).unwrap();
+        assert_eq!((late.sequence, late.picture_id), (1, Some(0)));
+        let late = rewrite.apply(of_frame(4), now).unwrap();
+        assert_eq!((late.sequence, late.picture_id), (2, Some(1)));
+    }
+
+    #[test]
+    fn a_long_gap_is_numbered_and_what_is_too_late_is_left_out() {
+        let now = Instant::now();
+        let mut rewrite = Rewrite::new(90_000, 0);
+        rewrite.switch(packet(1000, 0, 0), FIRST, now);
+        rewrite.apply(packet(1000, 0, 0), now).unwrap();
+        let after = rewrite.apply(packet(31_000, 0, 0), now).unwrap();
+        assert_eq!(after.sequence, 30_000);
+        let oldest = 31_001 - HISTORY_PACKETS as u64;
+        let late = rewrite.apply(packet(oldest, 0, 0), now).unwrap();
+        assert_eq!(u64::from(late.sequence), oldest - 1000);
+        assert_eq!(rewrite.apply(packet(oldest - 1, 0, 0), now), Err(OutDrop::BeforeSwitch));
+        assert_eq!(rewrite.left((oldest - 1001) as u16), None);
+        assert!(rewrite.is_another_stream(31_000 + ANOTHER_STREAM));
+        assert!(!rewrite.is_another_stream(30_999 + ANOTHER_STREAM));
     }
 }

@@ -1,10 +1,8 @@
-//! When the CPU is short, pictures give way to sound: packets then wait longer and longer until they are read,
-//! and some receivers, by and by more, get no pictures until it is over.
+//! When the CPU is short, packets wait longer and longer until they are read. Pictures then give way to sound: first some
+//! receivers and then more get no pictures, until the shortage is over.
 
-use super::Shard;
-use super::person::PersonIndex;
+use super::index::PersonIndex;
 use crate::limits::{CPU_ENOUGH_FOR, CPU_SHORT_FOR, CPU_SHORT_WAIT};
-use crate::sink::Now;
 use std::time::{Duration, Instant};
 
 /// Receivers are divided into so many parts.
@@ -44,18 +42,15 @@ impl Shortage {
         }
     }
 
+    /// How many eighths of the receivers get no pictures.
+    pub(crate) fn eighths(&self) -> u8 {
+        self.parts
+    }
+
     /// Whether this receiver gets no pictures.
     #[inline]
     pub(crate) fn holds(&self, person: PersonIndex) -> bool {
         (person % usize::from(PARTS)) < usize::from(self.parts)
-    }
-}
-
-impl Shard {
-    /// The oldest packet of a batch arrived then.
-    pub(super) fn waited(&mut self, now: Now, arrival: Instant) {
-        self.shortage.waited(now.at, now.at.saturating_duration_since(arrival));
-        self.stats.without_pictures_eighths = self.shortage.parts;
     }
 }
 

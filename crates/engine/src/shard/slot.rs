@@ -1,16 +1,17 @@
 //! A slot: a line that a participant receives on, with its own SSRC, whatever track it carries.
 
-use super::person::TrackIndex;
-use super::resend::SentAgain;
+use super::again::SentAgain;
+use super::index::TrackIndex;
 use super::rewrite::Rewrite;
+use crate::clock::Now;
 use crate::limits::KEYFRAME_WISH_INTERVAL;
-use crate::sink::{Now, Priority};
+use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
 use std::time::Instant;
 
 /// A slot of a participant.
-pub(crate) struct Slot {
+pub(super) struct Slot {
     pub line: Line,
     /// The index space of its media SSRC.
     pub stream: Option<SealStream>,
@@ -28,14 +29,14 @@ pub(crate) struct Slot {
     wished: Option<Instant>,
     pub packets: u32,
     pub octets: u32,
-    /// Newest packet of what flows, as it left.
+    /// Timestamp of the newest packet as it left, and when.
     pub last_timestamp: Option<(u32, Instant)>,
     /// The newest tick of the mix that left here, in a slot that carries the mix.
     pub mix_tick: Option<u64>,
 }
 
 impl Slot {
-    pub(crate) fn new(line: Line) -> Self {
+    pub(super) fn new(line: Line) -> Self {
         // Below 2^15, so that losing the first packets cannot hide a rollover (RFC 3711 §3.3.1).
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
@@ -56,38 +57,38 @@ impl Slot {
     }
 
     /// SSRC that the slot sends with.
-    pub(crate) fn ssrc(&self) -> u32 {
+    pub(super) fn ssrc(&self) -> u32 {
         self.line.local.map_or(0, |ids| ids.ssrc)
     }
 
     /// A packet left.
     #[inline]
-    pub(crate) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {
+    pub(super) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(payload as u32);
         self.last_timestamp = Some((timestamp, now.at));
     }
 
     #[inline]
-    pub(crate) fn is_video(&self) -> bool {
+    pub(super) fn is_video(&self) -> bool {
         self.line.codec.kind() == Kind::Video
     }
 
-    /// What of it goes first where the way to the participant is behind.
+    /// Which packets go first when the way to the participant is behind.
     #[inline]
-    pub(crate) fn priority(&self) -> Priority {
+    pub(super) fn priority(&self) -> Priority {
         if self.is_video() { Priority::Low } else { Priority::High }
     }
 
-    /// Nothing of what flows does any more, until a keyframe of it, or of what shall replace it. Says whether
-    /// what flowed is still waited for.
-    pub(crate) fn hold(&mut self) -> bool {
+    /// The picture stops until a keyframe comes: of the track that flowed, or of the one that shall replace it. Says
+    /// whether the slot still waits for the track that flowed.
+    pub(super) fn hold(&mut self) -> bool {
         let Some(held) = self.current.take() else { return false };
         *self.pending.get_or_insert(held) == held
     }
 
     /// Takes its index spaces from the participant's sealer, once.
-    pub(crate) fn connect(&mut self, sealer: &mut Sealer) {
+    pub(super) fn connect(&mut self, sealer: &mut Sealer) {
         if self.stream.is_none() {
             self.stream = sealer.stream(self.ssrc()).ok();
         }
@@ -99,12 +100,12 @@ impl Slot {
 
     /// Whether its packets may be asked for again.
     #[inline]
-    pub(crate) fn resends(&self) -> bool {
+    pub(super) fn resends(&self) -> bool {
         self.line.nack && self.rtx_stream.is_some()
     }
 
     /// Whether a keyframe request of the receiver is heard: not too often.
-    pub(crate) fn hears_wish(&mut self, now: Instant) -> bool {
+    pub(super) fn hears_wish(&mut self, now: Instant) -> bool {
         let lately = |at: Instant| now.saturating_duration_since(at) < KEYFRAME_WISH_INTERVAL;
         let hears = !self.wished.is_some_and(lately);
         if hears {
@@ -114,14 +115,14 @@ impl Slot {
     }
 
     /// The next sequence number of the RTX stream.
-    pub(crate) fn next_rtx_sequence(&mut self) -> u16 {
+    pub(super) fn next_rtx_sequence(&mut self) -> u16 {
         let sequence = self.rtx_sequence;
         self.rtx_sequence = sequence.wrapping_add(1);
         sequence
     }
 
     #[inline]
-    pub(crate) fn codec(&self) -> Codec {
+    pub(super) fn codec(&self) -> Codec {
         self.line.codec
     }
 }

@@ -54,4 +54,15 @@ pub struct Stats {
     pub without_pictures_eighths: u8,
     /// Commands that named a person, track or line which is not there.
     pub stale_commands: u64,
+    /// How often the copies were not those sent and those dropped: never, else a step forgot to count.
+    pub miscounted: u64,
+}
+
+impl Stats {
+    /// Every copy was sent, or dropped for a reason.
+    pub(super) fn check(&mut self) {
+        let counted = self.copies == self.rtp_out + self.out_drops.total();
+        debug_assert!(counted, "copies made = sent + dropped: {self:?}");
+        self.miscounted += u64::from(!counted);
+    }
 }

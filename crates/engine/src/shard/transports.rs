@@ -4,7 +4,7 @@
 //! taken too. An address is that participant's until they are gone or silent for [`ADDRESS_LASTS`]: whoever forges
 //! it as the source of their own checks gets nothing. Each participant has a share of the control thread.
 
-use super::Inbound;
+use super::datagram::Datagram;
 use crate::bucket::Bucket;
 use crate::command::PersonKey;
 use crate::drops::InDrop;
@@ -73,7 +73,7 @@ impl Transports {
     pub(super) fn check(
         &mut self,
         now: Instant,
-        datagram: &Inbound<'_>,
+        datagram: &Datagram<'_>,
     ) -> Result<PersonKey, InDrop> {
         let (source, request) = (datagram.source, datagram.data);
         if !stun::is_request(request) {
@@ -113,7 +113,7 @@ impl Transports {
     pub(super) fn dtls(
         &mut self,
         now: Instant,
-        datagram: &Inbound<'_>,
+        datagram: &Datagram<'_>,
     ) -> Result<PersonKey, InDrop> {
         let (person, _) = *self.by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
         let expected = self.expected.get_mut(&person).ok_or(InDrop::UnknownSource)?;

@@ -152,7 +152,7 @@ fn of_server(record: &MachineRecord, server: &ServerUsage) -> Vec<Option<Reading
     if let Some(kernel) = &server.kernel {
         all.extend([cpu(kernel), thread(server, kernel), quota(server, kernel)]);
         all.extend([socket_buffer(server, kernel), softirq(kernel)]);
-        all.extend([memory(server, kernel), fds(kernel)]);
+        all.extend([memory(server, kernel), fds(server, kernel)]);
     }
     let links = server.kernel.iter().flat_map(|kernel| kernel.links.iter().filter_map(link));
     let links = links.chain(declared_link(record, server));
@@ -293,11 +293,17 @@ fn memory(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {
     reading(Candidate::Memory, if kills > 0 { 1.0 } else { used / MEMORY }, text)
 }
 
-fn fds(kernel: &KernelUsage) -> Option<Reading> {
+/// A server that shares its descriptors out refuses connections before the last one is taken.
+fn fds(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {
     let (open, limit) = (kernel.fds?, kernel.fd_limit?);
-    let text = format!("{open} of {limit} descriptors open");
+    let refused = server.drops.get("http/too_many_connections").copied().unwrap_or(0);
+    let text = match refused {
+        0 => format!("{open} of {limit} descriptors open"),
+        _ => format!("{open} of {limit} descriptors open, {refused} connections refused"),
+    };
     let full = limit.saturating_sub(FDS_LEFT).max(1);
-    reading(Candidate::Fds, open as f64 / full as f64, text)
+    let level = open as f64 / full as f64;
+    reading(Candidate::Fds, if refused > 0 { level.max(1.0) } else { level }, text)
 }
 
 fn signaling(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {

@@ -79,7 +79,7 @@ fn hot(server: &mut ServerUsage) {
 #[test]
 fn each_resource_is_named_for_what_it_does() {
     type Change = fn(&mut ServerUsage);
-    let cases: [(&str, Change); 10] = [
+    let cases: [(&str, Change); 11] = [
         ("cpu_quota", throttle),
         ("socket_buffer", drop_at_sockets),
         ("cpu", full),
@@ -88,6 +88,9 @@ fn each_resource_is_named_for_what_it_does() {
         }),
         ("thread", hot),
         ("fds", |server| kernel(server).fds = Some(999)),
+        ("fds", |server| {
+            server.drops.insert("http/too_many_connections".into(), 7);
+        }),
         ("memory", |server| kernel(server).oom_kills = Some(1)),
         ("signaling", |server| server.signaling_ticks = Some((150, 40))),
         ("signaling", |server| {

@@ -1,0 +1,187 @@
+//! What a receiver may be sent again (RFC 4588): each packet at most once a round trip, all of them a share of what flows to
+//! the receiver.
+
+use crate::limits::{
+    HISTORY_PACKETS, LEAST_RESEND_BYTES, RESEND_BURST, RESEND_INTERVAL, RESEND_LOOKUPS_PER_S,
+    RESEND_RATE_WINDOW, RESEND_SHARE, RTT_UNKNOWN,
+};
+use std::time::{Duration, Instant};
+
+/// What one receiver may be sent again. It is filled by what flows to the receiver, not by time:
+/// over any span, at most the share of that span's media and what was saved up before.
+#[derive(Debug)]
+pub(super) struct Resends {
+    /// Bytes that may be sent again now, and that may be saved up.
+    credit: u64,
+    most: u64,
+    /// Bytes of media that were counted into the credit.
+    counted: u64,
+    /// Since when the media's rate is measured, and the media's bytes then.
+    since: (Instant, u64),
+    /// Sequence numbers that may be looked at, in units of 1/1000, and when that was counted.
+    lookups: u64,
+    looked: Instant,
+}
+
+impl Resends {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            credit: LEAST_RESEND_BYTES,
+            most: LEAST_RESEND_BYTES,
+            counted: 0,
+            since: (now, 0),
+            lookups: HISTORY_PACKETS as u64 * 1000,
+            looked: now,
+        }
+    }
+
+    /// Of so many sequence numbers of one compound packet, how many may be looked at.
+    pub(super) fn look(&mut self, asked: usize, now: Instant) -> usize {
+        let passed_ms = now.saturating_duration_since(self.looked).as_millis() as u64;
+        self.looked += Duration::from_millis(passed_ms);
+        let most = HISTORY_PACKETS as u64 * 1000;
+        self.lookups =
+            most.min(self.lookups.saturating_add(passed_ms.saturating_mul(RESEND_LOOKUPS_PER_S)));
+        let allowed = asked.min((self.lookups / 1000) as usize);
+        self.lookups -= allowed as u64 * 1000;
+        allowed
+    }
+
+    /// So many bytes of media have left to the receiver in all.
+    pub(super) fn fill(&mut self, media: u64, now: Instant) {
+        let passed = now.saturating_duration_since(self.since.0);
+        if passed >= RESEND_RATE_WINDOW {
+            let bytes_per_s = (media - self.since.1) as f64 / passed.as_secs_f64();
+            self.most = LEAST_RESEND_BYTES.max((bytes_per_s * RESEND_BURST.as_secs_f64()) as u64);
+            self.since = (now, media);
+        }
+        let share = (media - self.counted) / RESEND_SHARE;
+        self.counted += share * RESEND_SHARE;
+        self.credit = self.most.min(self.credit + share);
+    }
+
+    /// Takes the bytes of a packet, if there is credit for it.
+    pub(super) fn take(&mut self, len: usize) -> bool {
+        let rest = self.credit.checked_sub(len as u64);
+        self.credit = rest.unwrap_or(self.credit);
+        rest.is_some()
+    }
+}
+
+/// When a slot's sequence numbers may be sent again: those of as many packets as are kept.
+#[derive(Debug, Default)]
+pub(super) struct SentAgain {
+    /// By sequence number: which one, and from when on it may be sent again, in milliseconds
+    /// since `began`. Empty where nothing was asked for yet.
+    ring: Vec<(u16, u32)>,
+    began: Option<Instant>,
+}
+
+impl SentAgain {
+    fn ms(&self, now: Instant) -> u32 {
+        self.began.map_or(0, |began| now.saturating_duration_since(began).as_millis() as u32)
+    }
+
+    /// Whether a number was sent again less than a round trip ago.
+    pub(super) fn is_too_soon(&self, sequence: u16, now: Instant) -> bool {
+        let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
+        place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
+    }
+
+    /// A number is sent again, and not once more within `interval`.
+    pub(super) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
+        if self.ring.is_empty() {
+            self.ring.resize(HISTORY_PACKETS, (0, 0));
+            self.began = Some(now);
+        }
+        let from_ms = self.ms(now).saturating_add(interval.as_millis() as u32);
+        self.ring[usize::from(sequence) % HISTORY_PACKETS] = (sequence, from_ms);
+    }
+}
+
+/// How long a receiver's packets are not sent again: its round-trip time, in bounds.
+pub(super) fn round_trip(rtt_ms: Option<f64>) -> Duration {
+    let known = rtt_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
+    known.unwrap_or(RTT_UNKNOWN).clamp(RESEND_INTERVAL.0, RESEND_INTERVAL.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_a_share_of_what_flows_is_sent_again_and_little_is_saved_up() {
+        let start = Instant::now();
+        let mut resends = Resends::new(start);
+        // 10 kB every 20 ms, and as much as possible again, for 10 s; before that nothing for long.
+        let (mut media, mut again, mut by_second) = (0, 0, Vec::new());
+        for n in 0..500 {
+            media += 10_000;
+            resends.fill(media, start + Duration::from_secs(60) + Duration::from_millis(20 * n));
+            while resends.take(1000) {
+                again += 1000;
+            }
+            if n % 50 == 49 {
+                by_second.push(std::mem::take(&mut again));
+            }
+        }
+        let share = 500_000 / RESEND_SHARE;
+        assert!(
+            by_second.iter().all(|bytes| *bytes <= share + LEAST_RESEND_BYTES),
+            "{by_second:?}"
+        );
+        assert!(by_second[1..].iter().all(|bytes| *bytes + 1000 >= share), "{by_second:?}");
+        // What was not asked for in a minute is not there all at once.
+        media += 30_000_000;
+        resends.fill(media, start + Duration::from_secs(130));
+        let mut saved = 0;
+        while resends.take(1000) {
+            saved += 1000;
+        }
+        assert!((55_000..=62_500).contains(&saved), "an eighth of a second: {saved}");
+    }
+
+    #[test]
+    fn only_so_many_numbers_are_looked_at_in_a_packet_and_in_a_second() {
+        let start = Instant::now();
+        let mut resends = Resends::new(start);
+        assert_eq!(resends.look(4760, start), HISTORY_PACKETS);
+        assert_eq!(resends.look(1, start), 0);
+        let looked: usize =
+            (1..=1000).map(|ms| resends.look(4760, start + Duration::from_millis(ms))).sum();
+        assert!(looked.abs_diff(RESEND_LOOKUPS_PER_S as usize) <= 3, "{looked}");
+        assert_eq!(resends.look(4760, start + Duration::from_secs(100)), HISTORY_PACKETS);
+    }
+
+    #[test]
+    fn a_number_is_sent_again_once_a_round_trip_however_many_others_are() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut again = SentAgain::default();
+        assert!(!again.is_too_soon(0, at(0)));
+        for sequence in 65_400..=65_535_u16 {
+            again.note(sequence, at(0), Duration::from_millis(50));
+        }
+        for sequence in 0..300_u16 {
+            again.note(sequence, at(1), Duration::from_millis(50));
+        }
+        assert!((65_400..=65_535).all(|sequence| again.is_too_soon(sequence, at(49))));
+        assert!((65_400..=65_535).all(|sequence| !again.is_too_soon(sequence, at(50))));
+        assert!((0..300).all(|sequence| again.is_too_soon(sequence, at(50))));
+        assert!(!again.is_too_soon(300, at(2)));
+    }
+
+    #[test]
+    fn the_round_trip_has_a_default_and_bounds() {
+        let ms = Duration::from_millis;
+        for (rtt, wait) in [
+            (None, ms(100)),
+            (Some(0.1), ms(20)),
+            (Some(340.0), ms(340)),
+            (Some(30_000.0), ms(1000)),
+            (Some(f64::NAN), ms(100)),
+        ] {
+            assert_eq!(round_trip(rtt), wait);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Pictures that wait leave in bursts, and slots that wait for a picture begin with what is kept of it.
+
+use super::forward::{OVERHEAD, Way, flush, offer, paces};
+use super::index::{PersonIndex, Subscription, TrackIndex};
+use super::model::Model;
+use super::pacer::{Brings, Pacer, Waiting, WaitingPacket};
+use super::packet::Opened;
+use super::resend::send_again;
+use super::turn::Turn;
+use crate::command::TrackKey;
+use crate::drops::OutDrop;
+use crate::sink::{Priority, Sink};
+use std::ops::Range;
+
+/// The bursts that are due leave.
+pub(super) fn pace<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
+    if model.bursts.due.is_none_or(|at| turn.now.at < at) {
+        return;
+    }
+    let mut waiting = std::mem::take(&mut model.bursts.waiting);
+    waiting.retain(|person| burst(model, turn, *person));
+    model.bursts.waiting = waiting;
+    model.plan_bursts();
+}
+
+/// A person's next burst leaves, if it is due; says whether something still waits.
+fn burst<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex) -> bool {
+    if pacer(model, index).is_some_and(|pacer| pacer.turn(turn.now.at)) {
+        while let Some(next) = pacer(model, index).and_then(Pacer::next) {
+            send_waiting(model, turn, index, next);
+        }
+    }
+    pacer(model, index).is_some_and(|pacer| pacer.is_waiting())
+}
+
+fn pacer(model: &mut Model, person: PersonIndex) -> Option<&mut Pacer> {
+    Some(&mut model.people[person].as_mut()?.pacer)
+}
+
+/// Slots that wait for a track of pictures begin with what is kept of it, where that is whole;
+/// says whether some still wait.
+pub(super) fn begin_with_kept<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: TrackIndex,
+) -> bool {
+    // What is in the queue is kept already, and would leave twice.
+    flush(model, turn);
+    let Some(track) = model.tracks[index].as_ref() else { return false };
+    let (key, beginning) = (track.key, track.encoding.beginning(turn.now.at));
+    let mut still = false;
+    let mut at = 0;
+    while let Some(to) = model.tracks[index].as_ref().and_then(|t| t.subscriptions.get(at)) {
+        let to = *to;
+        at += 1;
+        let Some(person) = model.people[to.person].as_ref() else { continue };
+        let waits = person.slots[to.slot].pending == Some(index);
+        if !waits || turn.held(person, to.person, Priority::Low).is_some() {
+            continue;
+        }
+        let able = person.reachable() && !person.pacer.begins(to.slot, key);
+        match &beginning {
+            Some(all) if able && person.pacer.has_room((all.end - all.start) as usize) => {
+                begin_slot(model, turn, (index, key), to, all.clone());
+            }
+            _ => still |= !person.pacer.begins(to.slot, key),
+        }
+    }
+    still
+}
+
+/// A slot gets these packets as if they came now.
+fn begin_slot<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    (index, track): (TrackIndex, TrackKey),
+    to: Subscription,
+    numbers: Range<u64>,
+) {
+    let first = numbers.start;
+    for number in numbers {
+        let Some(from) = model.tracks[index].as_ref() else { return };
+        let Some(person) = model.people[to.person].as_mut() else { return };
+        let packet = |bytes: &[u8]| WaitingPacket {
+            begins: number == first,
+            repaired: false,
+            padding: 0,
+            len: bytes.len() + OVERHEAD,
+        };
+        let kept = from.encoding.history.get(number);
+        let brings = kept.map_or(Brings::Nothing, |bytes| Brings::Packet(packet(bytes)));
+        let next = Waiting { track, slot: to.slot, index: number, brings };
+        if !paces(person, from, Priority::Low) {
+            send_waiting(model, turn, to.person, next);
+            continue;
+        }
+        if !person.pacer.is_waiting() {
+            person.pacer.turn(turn.now.at);
+            model.bursts.waiting.push(to.person);
+        }
+        person.pacer.wait(next);
+        turn.stats.paced += 1;
+    }
+    model.plan_bursts();
+}
+
+/// What waited leaves now.
+fn send_waiting<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    next: Waiting,
+) {
+    let packet = match next.brings {
+        Brings::Packet(packet) => Some(packet),
+        Brings::Nothing => None,
+        Brings::Again { sequence, .. } => {
+            return send_again(model, turn, (index, next.slot), sequence);
+        }
+    };
+    let Some(track_index) = model.track_by_key.get(&next.track).copied() else { return };
+    let Some(track) = model.tracks[track_index].as_ref() else { return };
+    let Some(person) = model.people[index].as_mut() else { return };
+    let slot = &mut person.slots[next.slot];
+    let flows = slot.current == Some(track_index);
+    if !flows && slot.pending != Some(track_index) {
+        return;
+    }
+    let Some(WaitingPacket { begins, repaired, padding, .. }) = packet else {
+        if flows {
+            slot.rewrite.skip(next.index);
+        }
+        return;
+    };
+    let encoding = &track.encoding;
+    let kept = encoding.history.get(next.index);
+    let Some((bytes, opened)) =
+        kept.and_then(|kept| Some((kept, encoding.reopen(next.index, kept)?)))
+    else {
+        if flows {
+            turn.drop_copy(OutDrop::NotKept);
+        }
+        return;
+    };
+    let opened = Opened { begins, repaired, ..opened };
+    let held = turn.held(person, index, Priority::Low);
+    let way = Way { track: (track_index, track), slot: next.slot, held };
+    let superseded = offer(turn, &way, (&opened, bytes, padding), |_| false, person);
+    model.unsubscribe(superseded, Subscription { person: index, slot: next.slot });
+}

@@ -1,0 +1,150 @@
+//! The last step of every packet to a participant: it is numbered, written and sealed in the buffer that the sink lends.
+//! Forwarding, what waited, what is sent again and the mix all come through here.
+
+use super::level::pad;
+use super::packet::{Opened, Passed};
+use super::person::Person;
+use super::rewrite::{Counters, Left, Rewritten};
+use super::slot::Slot;
+use super::turn::Turn;
+use crate::drops::OutDrop;
+use crate::sink::Sink;
+use rtp::header::HeaderWriter;
+use rtp::negotiated::Codec;
+
+/// A packet on its way to one slot.
+pub(super) struct Outgoing<'a> {
+    pub number: Number,
+    pub marker: bool,
+    pub payload_type: u8,
+    pub passed: Passed,
+    pub payload: &'a [u8],
+    /// Bytes of padding after the payload.
+    pub padding: u8,
+    /// The payload says with picture ids which frames it needs: they are rewritten.
+    pub has_picture_ids: bool,
+    /// The payload is RED whose blocks name a payload type: it becomes the slot's.
+    pub has_blocks: bool,
+}
+
+/// What a packet is numbered with.
+#[derive(Clone, Copy)]
+pub(super) enum Number {
+    /// It is new: the slot gives it its place.
+    Next(Counters),
+    /// It left before with this sequence number, from these counters.
+    Again(u16, Left, Counters),
+}
+
+impl<'a> Outgoing<'a> {
+    /// A packet of a track for a slot. None where the slot's participant did not agree on its format, and it cannot be
+    /// made another.
+    #[inline]
+    pub(super) fn of(opened: &Opened, plain: &'a [u8], padding: u8, slot: &Slot) -> Option<Self> {
+        let (payload_type, payload) = opened.payload_for(&slot.line, plain)?;
+        Some(Self {
+            number: Number::Next(opened.counters),
+            marker: opened.header.marker,
+            payload_type,
+            passed: opened.passed,
+            payload,
+            padding,
+            has_picture_ids: slot.codec() == Codec::Vp8,
+            has_blocks: Some(payload_type) == slot.line.red_payload_type && !opened.opaque(),
+        })
+    }
+}
+
+/// Sends a packet to a participant, and counts the copy: sent, or dropped for a reason.
+#[inline]
+pub(super) fn deliver<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    packet: &Outgoing<'_>,
+    person: &mut Person,
+    slot: usize,
+) -> Result<(), OutDrop> {
+    turn.stats.copies += 1;
+    match seal(turn, packet, person, slot) {
+        Ok(len) => {
+            turn.stats.rtp_out += 1;
+            turn.stats.rtp_out_bytes += len as u64;
+            match packet.number {
+                Number::Again(..) => person.pacer.count_again(len),
+                Number::Next(_) if person.slots[slot].is_video() => person.pacer.count(len),
+                Number::Next(_) => {}
+            }
+            Ok(())
+        }
+        Err(reason) => {
+            turn.stats.out_drops.add(reason);
+            Err(reason)
+        }
+    }
+}
+
+/// Writes and seals; returns the datagram's length.
+#[inline]
+fn seal<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    packet: &Outgoing<'_>,
+    person: &mut Person,
+    slot: usize,
+) -> Result<usize, OutDrop> {
+    let secure = person.secure.as_ref().ok_or(OutDrop::NotConnected)?;
+    let slot = &mut person.slots[slot];
+    if slot.stream.is_none() {
+        return Err(OutDrop::NotConnected);
+    }
+    // Room first, then a number: a number that never leaves would look like loss.
+    let lent = turn.sink.slot(secure.remote, slot.priority());
+    let buffer = lent.ok_or(OutDrop::SendBufferFull)?;
+    let (sequence, out, original) = match packet.number {
+        Number::Next(counters) => {
+            let out = slot.rewrite.apply(counters, turn.now.at)?;
+            (out.sequence, out, None)
+        }
+        Number::Again(original, left, counters) => {
+            let out = left.rewritten(counters, original);
+            (slot.next_rtx_sequence(), out, Some(original))
+        }
+    };
+    let (Slot { stream, rtx_stream, line, .. }, again) = (&mut *slot, original.is_some());
+    let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
+    let mut extensions: [(u8, &[u8]); 3] = [(0, &[]); 3];
+    let count = packet.passed.write(&line.extensions, &mut extensions);
+    let writer = HeaderWriter {
+        marker: packet.marker,
+        payload_type: packet.payload_type,
+        sequence,
+        timestamp: out.timestamp,
+        ssrc: stream.ssrc(),
+        extensions: &extensions[..count],
+    };
+    let header_len = writer.write(buffer).map_err(|_| OutDrop::TooLong)?;
+    let original = original.map(u16::to_be_bytes);
+    let body = put(buffer, header_len, original.as_ref().map_or(&[], |bytes| &bytes[..]))?;
+    let mut len = put(buffer, body, packet.payload)?;
+    if packet.has_picture_ids {
+        let Rewritten { picture_id, tl0, .. } = out;
+        // The descriptor was parsed when the packet was opened; a broken one goes as it is.
+        let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
+    }
+    if packet.has_blocks {
+        rtp::red::relabel(&mut buffer[body..len], line.payload_type);
+    }
+    len = pad(buffer, len, packet.padding)?;
+    let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
+    let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
+    turn.sink.commit(sealed);
+    if !again {
+        slot.count(packet.payload.len(), out.timestamp, turn.now);
+    }
+    Ok(sealed)
+}
+
+#[inline]
+fn put(buffer: &mut [u8], at: usize, bytes: &[u8]) -> Result<usize, OutDrop> {
+    let end = at + bytes.len();
+    buffer.get_mut(at..end).ok_or(OutDrop::TooLong)?.copy_from_slice(bytes);
+    Ok(end)
+}

@@ -1,0 +1,346 @@
+//! One received stream of a track: what its packets bring, and what is kept of them.
+
+use super::claim::Sampler;
+use super::history::History;
+use super::keyframe::{KeyframeWish, NewestKeyframe};
+use super::lately::{Lately, Past};
+use super::packet::{Opened, Passed};
+use super::reception::Reception;
+use super::rewrite::Counters;
+use super::speaker::Voice;
+use crate::clock::Now;
+use crate::command::TrackKey;
+use crate::drops::InDrop;
+use crate::limits::{KEYFRAME_LASTS, REPORT_HEARD_INTERVAL};
+use rtp::RtpHeader;
+use rtp::h264::KeyframeStart;
+use rtp::negotiated::{Codec, Kind, Line};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// A packet that arrived: opened here, or on its publisher's shard.
+pub(super) struct Arrival<'a> {
+    /// Its number, as [`Reception::number`] gives it.
+    pub number: u64,
+    pub header: RtpHeader,
+    /// Its payload without padding: empty where it is nothing but padding.
+    pub payload: Range<usize>,
+    pub plain: &'a [u8],
+    pub passed: Passed,
+    /// It came as a retransmission.
+    pub repaired: bool,
+    pub at: Instant,
+}
+
+/// What a packet brought.
+pub(super) enum Arrived {
+    /// Media, and whether speech began with it.
+    Media(Opened, bool),
+    /// Nothing but padding.
+    Padding,
+}
+
+/// A stream that comes in, from a publisher or from another shard.
+pub(super) struct Encoding {
+    key: TrackKey,
+    pub line: Line,
+    /// Its payloads are encrypted end to end: nothing in them is read.
+    pub opaque: bool,
+    /// None where another shard receives it.
+    pub reception: Option<Reception>,
+    pub history: History,
+    /// The last half second, where slots are short.
+    pub lately: Option<Lately>,
+    pub keyframe: KeyframeWish,
+    /// None where the payload is not read, or where nothing may flow of it any more.
+    newest_keyframe: Option<NewestKeyframe>,
+    /// The number of the newest packet with a marker: a frame ended.
+    frame_end: Option<u64>,
+    pub voice: Voice,
+    /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
+    pub reference: Option<(u32, i128)>,
+    /// When the publisher's last report that counts came.
+    reported: Option<Instant>,
+    /// Timestamp of the newest packet and when it came (wall clock).
+    pub newest: Option<(u32, Duration)>,
+}
+
+impl Encoding {
+    pub(super) fn new(key: TrackKey, line: Line, opaque: bool, here: bool) -> Self {
+        Self {
+            key,
+            opaque,
+            reception: here.then(|| Reception::new(&line)),
+            line,
+            history: History::default(),
+            lately: None,
+            keyframe: KeyframeWish::default(),
+            newest_keyframe: None,
+            frame_end: None,
+            voice: Voice::default(),
+            reference: None,
+            reported: None,
+            newest: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_video(&self) -> bool {
+        self.line.codec.kind() == Kind::Video
+    }
+
+    /// A packet arrived, whether it is media, a retransmission or padding. Nothing of it is kept where the track is
+    /// `silenced`.
+    ///
+    /// # Errors
+    /// [`InDrop::Duplicate`]: a retransmission of what had come already.
+    pub(super) fn arrive(
+        &mut self,
+        arrival: Arrival<'_>,
+        silenced: bool,
+        now: Now,
+        sampler: &mut Sampler,
+    ) -> Result<Arrived, InDrop> {
+        let Arrival { number, header, repaired, at, plain, .. } = arrival;
+        if let Some(reception) = &mut self.reception {
+            reception.note(number, &header, arrival.payload.len(), repaired, at)?;
+        }
+        if arrival.payload.is_empty() {
+            self.pass(number);
+            return Ok(Arrived::Padding);
+        }
+        let mut opened = self.describe(number, header, arrival.payload, plain);
+        (opened.passed, opened.repaired) = (arrival.passed, repaired);
+        self.note_frame(&opened, at);
+        let mut began = false;
+        if !repaired {
+            self.newest = Some((header.timestamp, now.unix));
+            began = self.hear(&opened, at, plain, silenced, sampler);
+        }
+        if self.line.nack {
+            self.history.keep(number, &plain[..opened.payload.end]);
+        }
+        Ok(Arrived::Media(opened, began))
+    }
+
+    /// A number brings nothing but padding.
+    pub(super) fn pass(&mut self, number: u64) {
+        // What came before it has other numbers than what follows.
+        self.lately.iter_mut().for_each(Lately::forget);
+        if self.is_video() && self.line.nack {
+            self.history.pass(number);
+        }
+    }
+
+    /// A packet that was kept, as it was when it was opened.
+    pub(super) fn reopen(&self, number: u64, plain: &[u8]) -> Option<Opened> {
+        let header = RtpHeader::parse(plain).ok()?;
+        let payload = header.payload_range(plain).ok()?;
+        let passed = Passed::of(&self.line.extensions, plain, &header);
+        Some(Opened { passed, ..self.describe(number, header, payload, plain) })
+    }
+
+    /// What forwarding needs to know of a packet with this number.
+    fn describe(
+        &self,
+        index: u64,
+        header: RtpHeader,
+        payload: Range<usize>,
+        plain: &[u8],
+    ) -> Opened {
+        let timestamp = header.timestamp;
+        let mut counters = Counters { index, timestamp, picture_id: None, tl0: None };
+        let begins = match self.line.codec {
+            Codec::Opus => true,
+            // Nothing in the payload is read: it goes on as it came.
+            Codec::Vp8 | Codec::H264 if self.opaque => self.begins_frame(index),
+            Codec::H264 => self.begins_h264(&plain[payload.clone()], timestamp),
+            Codec::Vp8 => match rtp::vp8::Descriptor::parse(&plain[payload.clone()]) {
+                Ok(descriptor) => {
+                    counters.picture_id = descriptor.picture_id;
+                    counters.tl0 = descriptor.tl0_picture_index;
+                    descriptor.keyframe
+                }
+                Err(_) => false,
+            },
+        };
+        let primary = (Some(header.payload_type) == self.line.red_payload_type)
+            .then(|| if self.opaque { 0..0 } else { primary_of(&payload, plain) });
+        let (passed, audio) = (Passed::default(), !self.is_video());
+        Opened { header, payload, primary, counters, passed, begins, repaired: false, audio }
+    }
+
+    /// Notes how loud a packet of sound is, and keeps it where that is wanted; says whether speech began with it.
+    fn hear(
+        &mut self,
+        opened: &Opened,
+        arrival: Instant,
+        plain: &[u8],
+        silenced: bool,
+        sampler: &mut Sampler,
+    ) -> bool {
+        if !opened.audio {
+            return false;
+        }
+        let Counters { index, timestamp, .. } = opened.counters;
+        if let Some(lately) = self.lately.as_mut().filter(|_| !silenced) {
+            lately.keep(index, arrival, &plain[..opened.payload.end]);
+        }
+        let Some(claimed) = opened.passed.level_dbov() else { return false };
+        if !self.opaque {
+            sampler.hear(arrival, self.key, &mut self.voice, claimed, opened.opus(plain));
+        }
+        let level = self.voice.believed(claimed, arrival);
+        self.voice.heard(level, index, timestamp)
+    }
+
+    /// Notes where a frame ended, and that a keyframe came.
+    fn note_frame(&mut self, opened: &Opened, at: Instant) {
+        let Counters { index: first, timestamp, .. } = opened.counters;
+        if opened.begins && !opened.audio {
+            match &mut self.newest_keyframe {
+                _ if self.opaque => {}
+                Some(newest) if newest.timestamp == timestamp => {
+                    newest.first = newest.first.min(first);
+                }
+                Some(newest) if first < newest.first => {}
+                newest => *newest = Some(NewestKeyframe { first, timestamp, at }),
+            }
+            // No slot switches to a retransmission when it comes.
+            if !opened.repaired {
+                self.keyframe.came();
+            }
+        }
+        if opened.repaired {
+            self.keyframe.repaired();
+        }
+        if opened.header.marker {
+            self.frame_end = self.frame_end.max(Some(first));
+        }
+    }
+
+    /// Whether a packet of H.264 begins a keyframe: the parameter sets do, or else the first slice; slices that follow
+    /// either in the same picture do not.
+    fn begins_h264(&self, payload: &[u8], timestamp: u32) -> bool {
+        match rtp::h264::keyframe_start(payload) {
+            Some(KeyframeStart::ParameterSet) => true,
+            Some(KeyframeStart::FirstSlice) => {
+                self.newest_keyframe.is_none_or(|newest| newest.timestamp != timestamp)
+            }
+            None => false,
+        }
+    }
+
+    /// Whether slots may switch to an opaque stream with the packet of this number: the first of a
+    /// frame since a keyframe was asked for. Which frame that keyframe is cannot be seen; it is this
+    /// one or one after it, so that it comes to who switched.
+    fn begins_frame(&self, number: u64) -> bool {
+        self.frame_end.is_some_and(|end| number == end + 1) && self.keyframe.is_asked()
+    }
+
+    /// What is missing from before a keyframe that is whole is not asked for any more.
+    pub(super) fn forget_superseded(&mut self) {
+        let Some(reception) = &mut self.reception else { return };
+        if reception.missing.missing_count() > 0
+            && let Some(NewestKeyframe { first, .. }) = self.newest_keyframe
+            && self.history.frame_end(first).is_some()
+        {
+            reception.missing.clear_before(first as u16);
+        }
+    }
+
+    /// What a slot that waits can begin with at once: the newest keyframe and all since, where
+    /// that is whole and costs no more than another keyframe would.
+    pub(super) fn beginning(&self, now: Instant) -> Option<Range<u64>> {
+        let NewestKeyframe { first, at, .. } = self.newest_keyframe?;
+        if now.saturating_duration_since(at) > KEYFRAME_LASTS {
+            return None;
+        }
+        let end = self.history.frame_end(first)?;
+        let all = self.history.since(first)?;
+        let since = self.history.bytes(end + 1..all.end);
+        (since <= self.history.bytes(first..end + 1)).then_some(all)
+    }
+
+    /// What is kept of the speech that began lately.
+    pub(super) fn speech(&self) -> impl Iterator<Item = Past<'_>> {
+        let kept = self.lately.as_ref().zip(self.voice.speech());
+        kept.into_iter().flat_map(|(lately, speech)| lately.speech(speech))
+    }
+
+    /// Whether the last half second is kept.
+    pub(super) fn keep_lately(&mut self, on: bool) {
+        match (on, &self.lately) {
+            (true, None) => self.lately = Some(Lately::new()),
+            (true, Some(_)) => {}
+            (false, _) => self.lately = None,
+        }
+    }
+
+    /// Nothing of what came so far may flow any more.
+    pub(super) fn suspend(&mut self) {
+        self.lately.iter_mut().for_each(Lately::forget);
+        self.newest_keyframe = None;
+    }
+
+    /// The publisher uses this SSRC from now on. Where another was in use, a new stream begins.
+    pub(super) fn adopt(&mut self, ssrc: u32) {
+        let Some(reception) = &mut self.reception else { return };
+        if reception.adopt(ssrc) {
+            (self.reference, self.reported, self.newest) = (None, None, None);
+            self.keyframe.want();
+        }
+        self.newest_keyframe = None;
+    }
+
+    /// Whether a sender report counts: so soon after the last one it does not.
+    pub(super) fn hears_report(&mut self, now: Instant) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < REPORT_HEARD_INTERVAL;
+        let hears = !self.reported.is_some_and(lately);
+        if hears {
+            self.reported = Some(now);
+        }
+        hears
+    }
+
+    /// The publisher's timestamp at this moment of the server's clock: by the publisher's reports, before the first one
+    /// by when the newest packet came. None before the first packet.
+    pub(super) fn timestamp_at(&self, now: Now) -> Option<u32> {
+        let arrived = || self.newest.map(|(timestamp, at)| (timestamp, at.as_nanos() as i128));
+        let (timestamp, at_ns) = self.reference.or_else(arrived)?;
+        let passed_ns = now.unix.as_nanos() as i128 - at_ns;
+        let ticks = passed_ns * i128::from(self.line.codec.clock_rate()) / 1_000_000_000;
+        Some(timestamp.wrapping_add(ticks as u32))
+    }
+}
+
+/// Where the primary block of a RED payload is; empty where it cannot be read.
+fn primary_of(payload: &Range<usize>, plain: &[u8]) -> Range<usize> {
+    let found = rtp::red::primary(&plain[payload.clone()]).unwrap_or_default();
+    payload.start + found.start..payload.start + found.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::track::voice_line;
+    use super::*;
+
+    #[test]
+    fn a_picture_of_h264_begins_once() {
+        let line = Line { codec: Codec::H264, ..voice_line() };
+        let mut encoding = Encoding::new(TrackKey(1), line, false, true);
+        let (sps, first, later) = ([0x67, 0x42], [0x65, 0x88], [0x65, 0x48]);
+        let mut begins = |payload: &[u8], timestamp| {
+            let begins = encoding.begins_h264(payload, timestamp);
+            if begins {
+                let at = Instant::now();
+                encoding.newest_keyframe = Some(NewestKeyframe { first: 0, timestamp, at });
+            }
+            begins
+        };
+        assert!(begins(&sps, 0), "with its parameter sets");
+        assert!(!begins(&first, 0) && !begins(&later, 0), "not again with its slices");
+        assert!(begins(&first, 3000), "or with its first slice");
+        assert!(!begins(&later, 3000) && !begins(&later, 6000), "never with a later one");
+    }
+}

@@ -1,0 +1,115 @@
+//! Which keyframes are wanted of a publisher, and which one came last.
+
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
+use std::time::Instant;
+
+/// When a keyframe was asked for and whether one is still wanted.
+#[derive(Debug, Default)]
+pub(super) struct KeyframeWish {
+    wanted: bool,
+    asked: Option<Instant>,
+    /// When the slots were last searched for one that waits.
+    looked: Option<Instant>,
+    /// A slot began to wait. It gets what is kept; if that is not possible, a keyframe is wanted.
+    waited_for: bool,
+    /// A packet was repaired: a keyframe that was not whole may be whole now.
+    repaired: bool,
+}
+
+/// The newest keyframe that began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewestKeyframe {
+    /// The number of its first packet.
+    pub first: u64,
+    pub timestamp: u32,
+    /// When that came.
+    pub at: Instant,
+}
+
+impl KeyframeWish {
+    /// Somebody needs a keyframe.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// A slot waits for one from now on.
+    pub(super) fn wait(&mut self) {
+        self.waited_for = true;
+    }
+
+    /// The slots that began to wait were given what is kept; `still` says whether some could not be.
+    pub(super) fn waited(&mut self, still: bool) {
+        self.wanted |= std::mem::take(&mut self.waited_for) && still;
+    }
+
+    /// Whether one is still to be asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Whether one was asked for since somebody wanted it.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.wanted && self.asked.is_some()
+    }
+
+    /// A keyframe came.
+    pub(super) fn came(&mut self) {
+        self.wanted = false;
+    }
+
+    /// A packet came as a retransmission.
+    pub(super) fn repaired(&mut self) {
+        self.repaired = true;
+    }
+
+    /// Whether to search the slots for one that waits: now and then, since a slot that begins to wait says so.
+    pub(super) fn looks(&mut self, now: Instant) -> bool {
+        let lately = |at: Option<Instant>| {
+            at.is_some_and(|at| now.saturating_duration_since(at) < KEYFRAME_RETRY)
+        };
+        let now_and_then = !self.wanted && !lately(self.asked) && !lately(self.looked);
+        let looks = now_and_then || self.waited_for || std::mem::take(&mut self.repaired);
+        if looks {
+            self.looked = Some(now);
+        }
+        looks
+    }
+
+    /// Whether to ask the publisher now: not too often, and again where none came.
+    pub(super) fn ask(&mut self, now: Instant, someone_waits: bool) -> bool {
+        let since = self.asked.map(|at| now.saturating_duration_since(at));
+        let due = match since {
+            None => self.wanted || someone_waits,
+            Some(since) if self.wanted => since >= KEYFRAME_INTERVAL,
+            Some(since) => someone_waits && since >= KEYFRAME_RETRY,
+        };
+        if due {
+            self.wanted = false;
+            self.asked = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn keyframes_are_asked_for_at_once_then_seldom_and_again_where_none_comes() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut wish = KeyframeWish::default();
+        assert!(!wish.ask(at(0), false), "nobody wants one");
+        wish.want();
+        assert!(wish.ask(at(0), true));
+        wish.want();
+        assert!(!wish.ask(at(100), true), "throttled");
+        assert!(wish.ask(at(300), true), "kept for later");
+        assert!(!wish.ask(at(900), true));
+        assert!(wish.ask(at(1000), true), "none came");
+        wish.came();
+        assert!(!wish.ask(at(5000), false));
+    }
+}

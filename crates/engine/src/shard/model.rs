@@ -1,0 +1,361 @@
+//! The people and tracks of a shard, and who gets what: plain state, which commands change.
+
+use super::index::{PersonIndex, Subscription, TrackIndex};
+use super::pacer::Waiting;
+use super::person::{Person, Source};
+use super::queue::Queue;
+use super::track::{Origin, Track};
+use crate::clock::Now;
+use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use foldhash::HashMap;
+use rtp::TransportAddress;
+use rtp::negotiated::Line;
+use rtp::srtp::KeyPair;
+use rtp::stun::Responder;
+use std::time::Instant;
+
+/// All that a shard knows of people and tracks.
+#[derive(Default)]
+pub(super) struct Model {
+    pub people: Vec<Option<Person>>,
+    pub tracks: Vec<Option<Track>>,
+    // Looked up, never iterated over: a seed must repeat byte for byte.
+    pub person_by_key: HashMap<PersonKey, PersonIndex>,
+    pub person_by_address: HashMap<TransportAddress, PersonIndex>,
+    pub track_by_key: HashMap<TrackKey, TrackIndex>,
+    free_people: Vec<PersonIndex>,
+    free_tracks: Vec<TrackIndex>,
+    /// Tracks of pictures: these alone are asked for keyframes and for what is missing.
+    pub pictures: Vec<TrackIndex>,
+    /// Who receives a room's mix here, and in which slot.
+    pub listeners: HashMap<RoomKey, Vec<Subscription>>,
+    /// Opened packets that are not forwarded yet.
+    pub queue: Queue,
+    pub bursts: Bursts,
+}
+
+/// Who waits for the next burst of pictures, and when the first of them may have it.
+#[derive(Default)]
+pub(super) struct Bursts {
+    pub waiting: Vec<PersonIndex>,
+    pub due: Option<Instant>,
+}
+
+impl Model {
+    pub(super) fn person(&mut self, key: PersonKey) -> Option<&mut Person> {
+        self.people[*self.person_by_key.get(&key)?].as_mut()
+    }
+
+    pub(super) fn track(&mut self, key: TrackKey) -> Option<&mut Track> {
+        self.tracks[*self.track_by_key.get(&key)?].as_mut()
+    }
+
+    /// What is kept, by name: nothing, when everybody has left.
+    pub(super) fn kept(&self) -> [(&'static str, usize); 9] {
+        [
+            ("people", self.people.iter().flatten().count()),
+            ("people by key", self.person_by_key.len()),
+            ("people by address", self.person_by_address.len()),
+            ("tracks", self.tracks.iter().flatten().count()),
+            ("tracks by key", self.track_by_key.len()),
+            ("tracks of pictures", self.pictures.len()),
+            ("listeners of mixes", self.listeners.len()),
+            ("people who wait for a burst", self.bursts.waiting.len()),
+            ("opened packets", self.queue.len()),
+        ]
+    }
+
+    /// The index of a person, who is made if they are new.
+    pub(super) fn person_entry(&mut self, key: PersonKey, room: RoomKey, now: Now) -> PersonIndex {
+        if let Some(index) = self.person_by_key.get(&key) {
+            return *index;
+        }
+        let person = Some(Person::new(key, room, now.at));
+        let index = match self.free_people.pop() {
+            Some(index) => {
+                self.people[index] = person;
+                index
+            }
+            None => {
+                self.people.push(person);
+                self.people.len() - 1
+            }
+        };
+        self.person_by_key.insert(key, index);
+        index
+    }
+
+    pub(super) fn install(
+        &mut self,
+        person: PersonKey,
+        keys: &KeyPair,
+        remote: TransportAddress,
+    ) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        self.people[index].as_mut()?.install(keys, remote);
+        // An address can be taken over: NAT gives a port of someone gone to someone new.
+        self.person_by_address.insert(remote, index);
+        Some(())
+    }
+
+    pub(super) fn begin(&mut self, person: PersonKey) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let person = self.people[index].as_mut()?;
+        let secure = person.secure.as_mut()?;
+        (secure.begun, secure.lost) = (true, false);
+        for slot in &person.slots {
+            let wanted = slot.pending.filter(|_| slot.is_video());
+            if let Some(track) = wanted.and_then(|track| self.tracks[track].as_mut()) {
+                track.encoding.keyframe.wait();
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn suspend_person(&mut self, person: PersonKey) -> Option<()> {
+        self.person(person)?.secure.as_mut()?.lost = true;
+        Some(())
+    }
+
+    pub(super) fn credentials(&mut self, person: PersonKey, responder: Responder) -> Option<()> {
+        self.person(person)?.credentials(responder)
+    }
+
+    pub(super) fn move_person(
+        &mut self,
+        person: PersonKey,
+        remote: TransportAddress,
+    ) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let secure = self.people[index].as_mut()?.secure.as_mut()?;
+        let old = std::mem::replace(&mut secure.remote, remote);
+        self.release(old, index);
+        self.person_by_address.insert(remote, index);
+        Some(())
+    }
+
+    /// An address that a person no longer uses, unless it is somebody else's by now.
+    fn release(&mut self, address: TransportAddress, person: PersonIndex) {
+        if self.person_by_address.get(&address) == Some(&person) {
+            self.person_by_address.remove(&address);
+        }
+    }
+
+    pub(super) fn remove_person(&mut self, key: PersonKey) -> Option<()> {
+        let index = *self.person_by_key.get(&key)?;
+        let tracks = self.people[index].as_ref()?.tracks.clone();
+        for track in tracks {
+            let key = self.tracks[track].as_ref()?.key;
+            self.remove_track(key);
+        }
+        let person = self.people[index].take()?;
+        for (slot_index, slot) in person.slots.iter().enumerate() {
+            let subscription = Subscription { person: index, slot: slot_index };
+            self.unsubscribe(slot.current, subscription);
+            self.unsubscribe(slot.pending, subscription);
+        }
+        if let Some(listeners) = self.listeners.get_mut(&person.room) {
+            listeners.retain(|listener| listener.person != index);
+            if listeners.is_empty() {
+                self.listeners.remove(&person.room);
+            }
+        }
+        if let Some(secure) = person.secure {
+            self.release(secure.remote, index);
+        }
+        self.person_by_key.remove(&key);
+        self.free_people.push(index);
+        self.bursts.waiting.retain(|waiting| *waiting != index);
+        self.plan_bursts();
+        Some(())
+    }
+
+    /// A track of a person of this shard. `mixed`: it goes to the mixer; `opaque`: its payloads are encrypted end to end.
+    pub(super) fn add_track(
+        &mut self,
+        key: TrackKey,
+        person: PersonKey,
+        mid: &str,
+        (mixed, opaque): (bool, bool),
+    ) -> Option<()> {
+        let publisher = *self.person_by_key.get(&person)?;
+        let person = self.people[publisher].as_mut()?;
+        let line = person.sending.iter().find(|line| line.mid == mid)?.clone();
+        let ids = line.remote;
+        let mut track = Track::new(key, Origin::Person(publisher), line, opaque);
+        track.mixed = mixed;
+        let index = self.place_track(track);
+        let person = self.people[publisher].as_mut()?;
+        person.tracks.push(index);
+        if let Some(ids) = ids {
+            person.sources.push((ids.ssrc, Source::Media(index)));
+            person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
+        }
+        Some(())
+    }
+
+    /// A track of another shard.
+    pub(super) fn import(&mut self, key: TrackKey, from: ShardIndex, line: Line, opaque: bool) {
+        if !self.track_by_key.contains_key(&key) {
+            self.place_track(Track::new(key, Origin::Relay(from), line, opaque));
+        }
+    }
+
+    fn place_track(&mut self, track: Track) -> TrackIndex {
+        let (key, pictures) = (track.key, track.is_video());
+        let index = match self.free_tracks.pop() {
+            Some(index) => {
+                self.tracks[index] = Some(track);
+                index
+            }
+            None => {
+                self.tracks.push(Some(track));
+                self.tracks.len() - 1
+            }
+        };
+        self.track_by_key.insert(key, index);
+        if pictures {
+            self.pictures.push(index);
+        }
+        index
+    }
+
+    pub(super) fn remove_track(&mut self, key: TrackKey) -> Option<()> {
+        let index = self.track_by_key.remove(&key)?;
+        let track = self.tracks[index].take()?;
+        self.free_tracks.push(index);
+        self.pictures.retain(|known| *known != index);
+        for subscription in &track.subscriptions {
+            let Some(person) = self.people[subscription.person].as_mut() else { continue };
+            let slot = &mut person.slots[subscription.slot];
+            slot.current.take_if(|current| *current == index);
+            slot.pending.take_if(|pending| *pending == index);
+        }
+        let publisher = track.publisher().and_then(|person| self.people[person].as_mut());
+        if let Some(publisher) = publisher {
+            publisher.tracks.retain(|track| *track != index);
+            publisher.sources.retain(|(_, source)| source.track() != index);
+        }
+        Some(())
+    }
+
+    pub(super) fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
+        let index = *self.track_by_key.get(&key)?;
+        self.tracks[index].as_mut()?.silenced = on;
+        if on {
+            self.suspend(index);
+        } else {
+            let encoding = &mut self.tracks[index].as_mut()?.encoding;
+            encoding.suspend();
+            if encoding.is_video() {
+                encoding.keyframe.want();
+            }
+        }
+        Some(())
+    }
+
+    /// Nothing of a track flows until something of it may again: its slots then go on as after a
+    /// switch, pictures from a keyframe.
+    pub(super) fn suspend(&mut self, index: TrackIndex) {
+        let Some(track) = self.tracks[index].as_mut() else { return };
+        track.encoding.suspend();
+        let (people, key) = (&mut self.people, track.key);
+        track.subscriptions.retain(|subscription| {
+            let Some(person) = people[subscription.person].as_mut() else { return false };
+            person.pacer.forget(key);
+            let slot = &mut person.slots[subscription.slot];
+            if slot.current.take_if(|current| *current == index).is_none() {
+                return true;
+            }
+            *slot.pending.get_or_insert(index) == index
+        });
+    }
+
+    /// A number of a track brings nothing: it takes no number of the subscribers' either.
+    pub(super) fn leave_out(&mut self, index: TrackIndex, number: u64) {
+        let Some(track) = self.tracks[index].as_mut() else { return };
+        let pictures = track.is_video();
+        for subscription in &track.subscriptions {
+            let Some(person) = self.people[subscription.person].as_mut() else { continue };
+            let slot = &mut person.slots[subscription.slot];
+            if pictures && person.pacer.is_waiting() {
+                // In its turn. Where too much waits, the number stays free.
+                person.pacer.wait(Waiting::nothing(track.key, subscription.slot, number));
+            } else if slot.current == Some(index) {
+                slot.rewrite.skip(number);
+            }
+        }
+    }
+
+    /// A slot carries a room's mix from now on.
+    pub(super) fn map_mix(&mut self, person: PersonKey, mid: &str) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let person = self.people[index].as_mut()?;
+        let subscription = Subscription { person: index, slot: person.slot(mid)? };
+        let listeners = self.listeners.entry(person.room).or_default();
+        if !listeners.contains(&subscription) {
+            listeners.push(subscription);
+        }
+        Some(())
+    }
+
+    /// What a slot carries from now on.
+    pub(super) fn map_slot(
+        &mut self,
+        person: PersonKey,
+        mid: &str,
+        track: Option<TrackKey>,
+    ) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let slot_index = self.people[index].as_ref()?.slot(mid)?;
+        let wanted = match track {
+            Some(key) => Some(*self.track_by_key.get(&key)?),
+            None => None,
+        };
+        let subscription = Subscription { person: index, slot: slot_index };
+        let slot = &mut self.people[index].as_mut()?.slots[slot_index];
+        if wanted.is_some() && (slot.pending == wanted || slot.current == wanted) {
+            // Back to what flows: a pending switch is called off.
+            if slot.current == wanted {
+                let called_off = slot.pending.take();
+                self.unsubscribe(called_off, subscription);
+            }
+            return Some(());
+        }
+        let video = slot.is_video();
+        let (mut dropped, current) = (slot.pending.take(), slot.current);
+        match wanted {
+            None => {
+                slot.current = None;
+                self.unsubscribe(current, subscription);
+            }
+            // Make before break: the old picture flows until the new one can be decoded. Sound
+            // needs no keyframe: its first packet switches.
+            Some(new) => {
+                slot.pending = Some(new);
+                let track = self.tracks[new].as_mut()?;
+                debug_assert_ne!(track.publisher(), Some(index), "nobody receives themselves");
+                track.subscriptions.push(subscription);
+                if video {
+                    track.encoding.keyframe.wait();
+                }
+                dropped = dropped.filter(|old| *old != new);
+            }
+        }
+        self.unsubscribe(dropped, subscription);
+        Some(())
+    }
+
+    pub(super) fn unsubscribe(&mut self, track: Option<TrackIndex>, subscription: Subscription) {
+        if let Some(track) = track.and_then(|index| self.tracks[index].as_mut()) {
+            track.subscriptions.retain(|known| *known != subscription);
+        }
+    }
+
+    /// When the next of all bursts is due.
+    pub(super) fn plan_bursts(&mut self) {
+        let Self { bursts, people, .. } = self;
+        let due = |person: &PersonIndex| people[*person].as_ref()?.pacer.due();
+        bursts.due = bursts.waiting.iter().filter_map(due).min();
+    }
+}

@@ -1,0 +1,139 @@
+//! How a stream arrives at the shard of its publisher: its SSRCs, its numbers, its losses.
+
+use crate::drops::InDrop;
+use rtp::RtpHeader;
+use rtp::extended::{FIRST_CYCLE, nearest};
+use rtp::nack::{NackGenerator, Pushed};
+use rtp::negotiated::{Line, StreamIds};
+use rtp::report::ReceiveStream;
+use std::time::Instant;
+
+/// Cycles of 2^16 numbers from the stream before to the next one. A retransmission may be half a cycle ahead, and the
+/// next number is still more than [`rtp::extended::ANOTHER_STREAM`] away.
+const CYCLES_BETWEEN: u64 = 3;
+
+/// The reception of one stream, and of those that its publisher sent on the same line before.
+pub(super) struct Reception {
+    /// Its SSRC and that of its retransmissions; none before the first packet where none was announced.
+    pub ids: Option<StreamIds>,
+    /// The SSRC of the stream before the present one.
+    retired: Option<u32>,
+    /// What is added to the indices that opening a packet authenticates.
+    base: u64,
+    /// The newest number, retransmissions not counted.
+    newest: Option<u64>,
+    clock_rate: u32,
+    /// Asks for what is missing.
+    repairs: bool,
+    pub receive: ReceiveStream,
+    pub missing: NackGenerator,
+}
+
+impl Reception {
+    pub(super) fn new(line: &Line) -> Self {
+        let clock_rate = line.codec.clock_rate();
+        Self {
+            ids: line.remote,
+            retired: None,
+            base: FIRST_CYCLE,
+            newest: None,
+            clock_rate,
+            repairs: line.nack,
+            receive: ReceiveStream::new(line.remote.map_or(0, |ids| ids.ssrc), clock_rate),
+            missing: NackGenerator::new(),
+        }
+    }
+
+    /// The number of a packet that was opened with this index (`ROC << 16 | SEQ`). From here on there is no other.
+    #[inline]
+    pub(super) fn number(&mut self, index: u64) -> u64 {
+        let number = self.base + index;
+        self.newest = self.newest.max(Some(number));
+        number
+    }
+
+    /// The number of a retransmission, by the sequence number of the original.
+    pub(super) fn number_of_repaired(&self, original: u16) -> u64 {
+        nearest(self.newest.unwrap_or(self.base | u64::from(original)), original)
+    }
+
+    /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 where there is nothing else.
+    ///
+    /// # Errors
+    /// [`InDrop::Duplicate`]: a retransmission of what had come already.
+    pub(super) fn note(
+        &mut self,
+        number: u64,
+        header: &RtpHeader,
+        payload_len: usize,
+        repaired: bool,
+        arrival: Instant,
+    ) -> Result<(), InDrop> {
+        let pushed = self.repairs.then(|| self.missing.push_number(number, arrival));
+        if repaired {
+            // A retransmission that is newer than all before is media like any other: nothing else will bring it.
+            let of_use = matches!(pushed, Some(Pushed::Recovered | Pushed::New));
+            return if of_use { Ok(()) } else { Err(InDrop::Duplicate) };
+        }
+        match payload_len {
+            0 => self.receive.push_padding(header.sequence),
+            len => self.receive.push(header.sequence, header.timestamp, len, arrival),
+        }
+        Ok(())
+    }
+
+    /// The SSRC that the publisher really uses. Says whether a new stream began: another was in use before. Its sequence
+    /// numbers, timestamps and losses have nothing to do with the old one's; slots and voices see that by its numbers, which
+    /// lie far beyond all before.
+    pub(super) fn adopt(&mut self, ssrc: u32) -> bool {
+        let again = self.newest.take();
+        if let Some(newest) = again {
+            self.retired = self.ids.map(|ids| ids.ssrc);
+            self.base = ((newest >> 16) + CYCLES_BETWEEN) << 16;
+            self.missing.restart();
+        }
+        self.ids = Some(StreamIds { ssrc, rtx: self.ids.and_then(|ids| ids.rtx) });
+        self.receive = ReceiveStream::new(ssrc, self.clock_rate);
+        again.is_some()
+    }
+
+    /// Whether this is the SSRC of the stream before the present one: a packet of it comes late.
+    pub(super) fn is_retired(&self, ssrc: u32) -> bool {
+        self.retired == Some(ssrc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::track::voice_line;
+    use super::*;
+    use rtp::extended::ANOTHER_STREAM;
+
+    #[test]
+    fn numbers_are_those_that_were_authenticated_and_retransmissions_lie_near_them() {
+        let mut reception = Reception::new(&voice_line());
+        assert_eq!(reception.number_of_repaired(65_535), FIRST_CYCLE | 65_535, "before all others");
+        let mut reception_of = |index| reception.number(index);
+        let first = reception_of(65_530);
+        assert_eq!(reception_of((1 << 16) + 4), first + 10, "after a wrap");
+        assert_eq!(reception_of(65_531), first + 1, "late");
+        assert_eq!(reception.number_of_repaired(65_533), first + 3);
+        assert_eq!(reception.number_of_repaired(6), first + 12);
+    }
+
+    #[test]
+    fn a_new_stream_lies_far_beyond_whatever_came_before() {
+        for last in [0, 9, 32_768, 65_535, 70_000] {
+            for first in [0, 9, 32_768, 65_535] {
+                let mut reception = Reception::new(&voice_line());
+                assert!(!reception.adopt(5), "the first one");
+                let mut old = reception.number(last);
+                old = old.max(reception.number_of_repaired((last as u16).wrapping_add(32_767)));
+                assert!(reception.adopt(6) && reception.is_retired(5));
+                let new = reception.number(first);
+                assert_eq!(new as u16, first as u16);
+                assert!(new >= old + ANOTHER_STREAM, "{last}, {first}");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Control packets that come in (RFC 3550, RFC 4585): reports of publishers, and what receivers ask for.
+
+use super::datagram::Datagram;
+use super::feedback::{Scratch, ask_publisher};
+use super::index::PersonIndex;
+use super::model::Model;
+use super::person::Source;
+use super::resend::asked_again;
+use super::turn::Turn;
+use crate::drops::InDrop;
+use crate::limits::MAX_PACKET;
+use crate::relay::RelayControl;
+use crate::sink::Sink;
+use rtp::report::{Ntp, rtt_ms};
+use rtp::rtcp::{self, Packet, ReportBlock, SenderReport};
+
+/// An SRTCP datagram came in.
+///
+/// # Errors
+/// Why it was discarded.
+pub(super) fn handle_rtcp<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    datagram: &Datagram<'_>,
+    scratch: &mut Scratch,
+) -> Result<(), InDrop> {
+    turn.stats.rtcp_in += 1;
+    let index = *model.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
+    let person = model.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
+    let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
+    let mut plain = std::mem::take(&mut scratch.plain);
+    plain.resize(MAX_PACKET, 0);
+    let outcome = secure
+        .opener
+        .open_rtcp(datagram.data, &mut plain)
+        .map_err(InDrop::from)
+        .and_then(|len| read_compound(model, turn, (index, datagram), &plain[..len], scratch));
+    scratch.plain = plain;
+    outcome
+}
+
+fn read_compound<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    (from, datagram): (PersonIndex, &Datagram<'_>),
+    compound: &[u8],
+    scratch: &mut Scratch,
+) -> Result<(), InDrop> {
+    for packet in rtcp::parse(compound) {
+        match packet.map_err(|_| InDrop::MalformedRtcp)? {
+            Packet::SenderReport(report) => {
+                sender_report(model, turn, from, &report, datagram);
+                report_blocks(model, turn, from, report.blocks());
+            }
+            Packet::ReceiverReport(report) => report_blocks(model, turn, from, report.blocks()),
+            Packet::Nack(nack) => asked_again(model, turn, from, &nack),
+            Packet::Pli { media, .. } => want_keyframe(model, turn, from, media, scratch),
+            Packet::Fir(fir) => {
+                for (media, _) in fir.requests() {
+                    want_keyframe(model, turn, from, media, scratch);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn sender_report<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    from: PersonIndex,
+    report: &SenderReport<'_>,
+    datagram: &Datagram<'_>,
+) {
+    let Some(person) = model.people[from].as_mut() else { return };
+    let Some(Source::Media(track)) = person.source(report.ssrc) else { return };
+    let Some(track) = model.tracks[track].as_mut() else { return };
+    let encoding = &mut track.encoding;
+    // Each one that counts goes to all shards that have the track.
+    if !encoding.hears_report(turn.now.at) {
+        turn.stats.in_drops.add(InDrop::ReportTooSoon);
+        return;
+    }
+    if let Some(reception) = &mut encoding.reception {
+        reception.receive.on_sender_report(report.info.ntp, datagram.arrival);
+    }
+    if let Some(theirs) = report.info.ntp.to_unix() {
+        let offset = turn.now.unix.as_nanos() as i128 - theirs.as_nanos() as i128;
+        // The least offset seen holds the least delay: both tracks of a person share it.
+        let least = person.clock_offset_ns.map_or(offset, |old| old.min(offset));
+        person.clock_offset_ns = Some(least);
+        let (rtp_timestamp, at_ns) = (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
+        encoding.reference = Some((rtp_timestamp, at_ns));
+        for export in &track.exports {
+            let clock = RelayControl::Clock { track: track.key, rtp_timestamp, at_ns };
+            turn.sink.relay_control(export.to, clock);
+        }
+    }
+}
+
+fn report_blocks<S: Sink>(
+    model: &mut Model,
+    turn: &Turn<'_, S>,
+    from: PersonIndex,
+    blocks: impl Iterator<Item = ReportBlock>,
+) {
+    let Some(person) = model.people[from].as_mut() else { return };
+    for block in blocks {
+        if person.slot_by_ssrc(block.ssrc).is_some()
+            && let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix))
+        {
+            person.rtt_ms = Some(rtt);
+        }
+    }
+}
+
+/// A subscriber needs a keyframe of what flows in a slot; an empty slot needs none. Only the
+/// publisher of that track is asked: this costs the same however many tracks there are.
+fn want_keyframe<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    from: PersonIndex,
+    media: u32,
+    scratch: &mut Scratch,
+) {
+    let Some(person) = model.people[from].as_mut() else { return };
+    let Some(slot) = person.slot_by_ssrc(media) else { return };
+    let slot = &mut person.slots[slot];
+    let Some(index) = slot.current.filter(|_| slot.is_video()) else { return };
+    if !slot.hears_wish(turn.now.at) {
+        turn.stats.keyframe_requests_refused += 1;
+        return;
+    }
+    if let Some(track) = model.tracks[index].as_mut() {
+        track.encoding.keyframe.want();
+        ask_publisher(model, turn, index, scratch);
+    }
+}
