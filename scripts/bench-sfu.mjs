@@ -11,15 +11,8 @@
 // Janus, and a packet may cost at most 1.03 times what it did (median of the rounds' ratios).
 
 import { spawn } from "node:child_process";
-import {
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { join } from "node:path";
-import { healthy, loadavg, machine, median } from "./evidence.mjs";
+import { readFileSync } from "node:fs";
+import { bench, finish, healthy, isWanted, median, sum } from "./evidence.mjs";
 import { INSTALL, janus, version } from "./janus.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
@@ -83,11 +76,7 @@ const { BEFORE } = process.env;
 /** Subscribers that the ratios to floor and Janus are judged at. */
 const JUDGED = 200;
 
-const target = join(process.env.CARGO_TARGET_DIR ?? "target", "release/deps");
-const floorBinary = readdirSync(target)
-  .filter((name) => /^floor-[0-9a-f]+$/.test(name))
-  .map((name) => join(target, name))
-  .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0];
+const floorBinary = bench("floor");
 
 /** A process on a CPU, and the line of JSON that it prints. */
 async function pinned(cpu, ...args) {
@@ -148,11 +137,12 @@ join: { per_second: ${JOINS_PER_SECOND} }
       cores: server.cpu_cores,
       packets: server.packets_out_per_s ?? generator.packets_in_per_s ?? 0,
     }));
-  const sum = (pick) => steady.reduce((total, row) => total + pick(row), 0);
+  const cores = sum(steady, (row) => row.cores);
+  const packets = sum(steady, (row) => row.packets);
   return {
-    us: (1e6 * sum((row) => row.cores)) / sum((row) => row.packets),
-    cores: sum((row) => row.cores) / steady.length,
-    packets_per_s: sum((row) => row.packets) / steady.length,
+    us: (1e6 * cores) / packets,
+    cores: cores / steady.length,
+    packets_per_s: packets / steady.length,
     code,
     loss_pct_max: summary?.metrics?.loss_pct?.max ?? null,
     generator: summary?.generator?.reasons ?? null,
@@ -238,8 +228,6 @@ function print(row) {
   console.log(`${row.shape} to ${row.size}: ${parts.join(", ")}`);
 }
 
-const before = loadavg();
-const wanted = process.argv.slice(2);
 const peer = BEFORE ? null : version();
 if (BEFORE) console.log(`beside ${BEFORE}`);
 else
@@ -249,9 +237,7 @@ else
 const rows = [];
 for (const [name, shape] of Object.entries(SHAPES)) {
   for (const size of shape.subscribers ?? shape.people) {
-    const asked = [name, `${name}/${size}`];
-    if (wanted.length > 0 && !asked.some((one) => wanted.includes(one)))
-      continue;
+    if (!isWanted(name, `${name}/${size}`)) continue;
     rows.push(await (BEFORE ? compare : measure)(name, shape, size));
     print(rows.at(-1));
   }
@@ -267,17 +253,6 @@ for (const [name, shape] of Object.entries(SHAPES)) {
     );
   }
 }
-mkdirSync("target/bench", { recursive: true });
-const ok =
-  (BEFORE || peer !== null) &&
-  rows.length > 0 &&
-  rows.every((row) => row.holds);
-const report = {
-  machine: machine(before),
-  janus: peer,
-  rows,
-  ok,
-};
-writeFileSync("target/bench/sfu.json", `${JSON.stringify(report, null, 2)}\n`);
-console.log(ok ? "holds" : "does NOT hold");
-process.exit(ok ? 0 : 1);
+const whole = rows.length > 0 && rows.every((row) => row.holds);
+const ok = whole && (BEFORE !== undefined || peer !== null);
+finish("sfu", rows, { dir: "bench", told: true, ok, janus: peer });

@@ -13,22 +13,7 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-
-const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
-const PATIENCE_MS = 60_000;
-
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-
-/** Polls until `look` gives something. */
-async function until(what, look) {
-  const end = Date.now() + PATIENCE_MS;
-  while (Date.now() < end) {
-    const found = look();
-    if (found) return found;
-    await sleep(50);
-  }
-  throw new Error(`waited for ${what}`);
-}
+import { BINARY, serve, sleep, until } from "./evidence.mjs";
 
 /** Everyone who lives, zombies left out: `{ pid, parent, command }`. */
 function processes() {
@@ -301,18 +286,11 @@ export async function targetKilled({ seconds = 25 } = {}) {
     config,
     `http: { bind: "127.0.0.1:${http}" }\nadmin: { bind: "127.0.0.1:${http}" }\nmedia: { bind: 127.0.0.1, port: ${media} }\n`,
   );
-  const server = spawn(BINARY, ["serve", "--config", config], {
-    stdio: "ignore",
-  });
-  const over = new Promise((done) => server.once("exit", done));
+  const server = await serve({ flags: ["--config", config], url });
   try {
-    for (let tries = 0; tries < 200; tries++) {
-      if ((await fetch(`${url}/healthz`).catch(() => null))?.ok) break;
-      await sleep(50);
-    }
     const run = lab(set);
     await underWay(set);
-    server.kill("SIGKILL");
+    await server.stop("SIGKILL");
     const row = {
       end: "SIGKILL of a server that ran already",
       exit_code: await run.ended,
@@ -329,7 +307,6 @@ export async function targetKilled({ seconds = 25 } = {}) {
       );
     return row;
   } finally {
-    server.kill("SIGKILL");
-    await over;
+    await server.stop("SIGKILL");
   }
 }

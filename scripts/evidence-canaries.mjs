@@ -15,9 +15,11 @@ import {
   finish,
   healthy,
   inTurn,
-  loadavg,
+  isWanted,
+  median,
   random,
   stayAwake,
+  sum,
 } from "./evidence.mjs";
 
 const SEED = Number(process.env.SEED ?? 1);
@@ -37,10 +39,7 @@ const OUTAGES = 32;
 const FEW_OUTAGES = 14;
 const APART_S = 12;
 
-const before = loadavg();
 stayAwake(3600);
-const wanted = process.argv.slice(2);
-const part = (name) => wanted.length === 0 || wanted.includes(name);
 const rows = [];
 
 const scenario = (
@@ -61,9 +60,6 @@ ${changes.map((change) => `      - { way: down, ${change} }`).join("\n")}
 join: { per_second: 2 }
 ${more}`;
 
-const median = (values) =>
-  [...values].sort((a, b) => a - b)[values.length >> 1] ?? null;
-
 /** Of the rows of samples that end in a phase: those of tracks that both kinds receive, by kind. */
 function shared(samples, from_ms, until_ms) {
   const within = samples.filter(
@@ -80,9 +76,8 @@ function shared(samples, from_ms, until_ms) {
 }
 
 function loss(received) {
-  const sum = (pick) => received.reduce((all, row) => all + pick(row), 0);
-  const lost = sum((row) => row.packets_lost);
-  return (100 * lost) / (lost + sum((row) => row.packets_received));
+  const lost = sum(received, (row) => row.packets_lost);
+  return (100 * lost) / (lost + sum(received, (row) => row.packets_received));
 }
 
 async function delayAndLoss() {
@@ -164,8 +159,8 @@ async function freezes(name, count, options) {
   return { ...run, found: run.summary?.agreement ?? {} };
 }
 
-if (part("delay")) await delayAndLoss();
-if (part("freezes")) {
+if (isWanted("delay")) await delayAndLoss();
+if (isWanted("freezes")) {
   const { code, tries, found } = await freezes("freezes", OUTAGES);
   rows.push({
     what: `${OUTAGES} outages of 0.3–2 s`,
@@ -178,7 +173,7 @@ if (part("freezes")) {
       found.freeze_windows_agreeing >= 0.9 * found.freeze_windows,
   });
 }
-if (part("broken")) {
+if (isWanted("broken")) {
   const flags = ["--fault", "freeze_counter"];
   const { code, tries, found } = await freezes("broken", FEW_OUTAGES, {
     flags,
@@ -193,4 +188,4 @@ if (part("broken")) {
       found.disagreements.some((text) => text.includes("freezes")),
   });
 }
-finish("canaries", rows, before, { seed: SEED });
+finish("canaries", rows, { seed: SEED });

@@ -9,9 +9,8 @@ import {
   ownServerKilled,
   targetKilled,
 } from "./ends.mjs";
-import { finish, loadavg } from "./evidence.mjs";
+import { finish } from "./evidence.mjs";
 
-const before = loadavg();
 const rows = [];
 for (const end of [
   interruptedPlain,
@@ -24,4 +23,4 @@ for (const end of [
 ]) {
   rows.push(await end());
 }
-finish("ends", rows, before);
+finish("ends", rows);

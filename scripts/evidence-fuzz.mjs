@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
-import { BINARY, finish, keeper, loadavg } from "./evidence.mjs";
+import { BINARY, finish, keeper } from "./evidence.mjs";
 
 const SECONDS = Number(process.env.MOIM_FUZZ_SECONDS ?? 1200);
 /** Most bytes of a target's corpus that are checked in: the sum stays below 1 MiB (tests/fuzz.rs). */
@@ -22,7 +22,6 @@ const CORPUS_INPUTS = 60;
 const WORK = "target/fuzz/work";
 const targets = readdirSync("fuzz/corpus").sort();
 const atOnce = Math.min(cpus().length, targets.length);
-const before = loadavg();
 
 /** Runs the fuzzer on one target; its exit code and what it said. */
 function fuzz(name, flags, log) {
@@ -157,5 +156,5 @@ if (process.argv.includes("--keep")) {
     );
     rows.push(row);
   });
-  finish("fuzz", rows, before, { told: true });
+  finish("fuzz", rows, { told: true });
 }

@@ -5,13 +5,9 @@
 // Writes target/evidence/joins.json; exits non-zero unless two rounds count and in both of them
 // every packet left within 5 ms.
 
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { cpus, loadavg, release, tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
+import { finish, load, serve, sleep } from "./evidence.mjs";
 
-const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
-const URL_BASE = "http://127.0.0.1:7880";
 const LIMIT_S = 0.005;
 
 const ROUNDS = 2;
@@ -19,7 +15,7 @@ const TRIES = 6;
 /** One tick of the kernel's accounting. */
 const STEAL_LIMIT_MS = 10;
 
-const runs = mkdtempSync(join(tmpdir(), "moim-joins-"));
+const scenario = readFileSync("scenarios/joins.yaml", "utf8");
 
 function stealMs() {
   const [, ...fields] = readFileSync("/proc/stat", "utf8")
@@ -27,21 +23,6 @@ function stealMs() {
     .trim()
     .split(/ +/);
   return Number(fields[7]) * 10;
-}
-
-async function metrics() {
-  return (await fetch(`${URL_BASE}/metrics`)).text();
-}
-
-async function ready() {
-  for (let tries = 0; tries < 200; tries++) {
-    try {
-      return await metrics();
-    } catch {
-      await new Promise((done) => setTimeout(done, 50));
-    }
-  }
-  throw new Error("the server did not answer");
 }
 
 /** Packets of sound, and how many of them left within the limit; the slowest bucket. */
@@ -67,77 +48,49 @@ function residence(text) {
 }
 
 async function round() {
-  const server = spawn(BINARY, ["serve"], { stdio: "ignore" });
-  const gone = new Promise((done) => server.once("exit", done));
+  const server = await serve();
+  const metrics = async () => (await fetch(`${server.url}/metrics`)).text();
   try {
-    await ready();
     const steal = stealMs();
-    const load = spawn(
-      BINARY,
-      ["load", "scenarios/joins.yaml", "--runs", runs],
-      { stdio: ["ignore", "pipe", "ignore"] },
-    );
-    let output = "";
-    load.stdout.on("data", (data) => (output += data));
-    const ended = new Promise((done) => load.once("exit", done));
+    const run = load(scenario);
+    const begin = Date.now();
     let people = 0;
-    for (
-      const begin = Date.now();
-      people < 500 && Date.now() - begin < 25_000;
-    ) {
-      await new Promise((done) => setTimeout(done, 250));
-      people = Number(
-        /^moim_participants (\d+)/m.exec(await metrics())?.[1] ?? 0,
-      );
+    while (people < 500 && Date.now() - begin < 25_000) {
+      await sleep(250);
+      const told = /^moim_participants (\d+)/m.exec(await metrics());
+      people = Number(told?.[1] ?? 0);
     }
-    await new Promise((done) => setTimeout(done, 10_000));
+    await sleep(10_000);
     const row = {
+      what: "50 joins a second",
       joins_per_s: 50,
       people,
       ...residence(await metrics()),
       steal_ms: stealMs() - steal,
     };
-    row.load_exit_code = await ended;
+    const { code, summary } = await run;
+    row.load_exit_code = code;
     row.when_all_left_at_once =
       residence(await metrics()).over_5_ms - row.over_5_ms;
-    row.holds =
-      row.load_exit_code === 0 && people === 500 && row.over_5_ms === 0;
+    row.holds = code === 0 && people === 500 && row.over_5_ms === 0;
     // Stolen time can only make packets late: a round that holds in spite of it counts.
     row.counts = row.holds || row.steal_ms <= STEAL_LIMIT_MS;
-    if (row.load_exit_code !== 0) process.stdout.write(output);
+    if (code !== 0) row.failures = summary?.failures?.slice(0, 5) ?? null;
     return row;
   } finally {
-    server.kill("SIGINT");
-    await gone;
+    await server.stop();
   }
 }
 
 const rows = [];
-while (
-  rows.filter((row) => row.counts).length < ROUNDS &&
-  rows.length < TRIES
-) {
+const counted = () => rows.filter((row) => row.counts);
+while (counted().length < ROUNDS && rows.length < TRIES) {
   rows.push(await round());
   console.log(rows.at(-1));
 }
-const counted = rows.filter((row) => row.counts);
-const ok = counted.length === ROUNDS && counted.every((row) => row.holds);
-const machine = {
-  cpu: cpus()[0].model,
-  cores: cpus().length,
-  kernel: release(),
-  load_average: loadavg(),
-};
-mkdirSync("target/evidence", { recursive: true });
-writeFileSync(
-  "target/evidence/joins.json",
-  `${JSON.stringify({ machine, seed: 1, rows, ok }, null, 2)}\n`,
-);
-console.log(
-  ok
-    ? "holds"
-    : counted.length < ROUNDS
-      ? "inconclusive: the host was too busy"
-      : "does NOT hold",
-);
-process.exit(ok ? 0 : 1);
+const whole = counted().length === ROUNDS;
+finish("joins", rows, {
+  told: true,
+  ok: whole && counted().every((row) => row.holds),
+  ...(whole ? {} : { end: "inconclusive: the host was too busy" }),
+});

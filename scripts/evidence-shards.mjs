@@ -6,7 +6,7 @@
 // `evidence-shards.sh rooms forty sixty` runs those parts alone. Takes about 20 minutes. Writes
 // target/evidence/shards.json.
 
-import { finish, healthy, loadavg, median, stayAwake } from "./evidence.mjs";
+import { finish, healthy, isWanted, median, stayAwake } from "./evidence.mjs";
 
 const SMALL = { name: "10 rooms of 8", rooms: "count: 10, people: { bot: 8 }" };
 const classOf = (people) => ({
@@ -54,7 +54,6 @@ function mediaThreads({ machine }) {
   return threads;
 }
 
-const before = loadavg();
 stayAwake(2400);
 const rows = [];
 
@@ -106,16 +105,14 @@ const told = (row) => {
   rows.push(row);
   console.log(row);
 };
-const wanted = process.argv.slice(2);
-const part = (name) => wanted.length === 0 || wanted.includes(name);
-if (part("rooms")) {
+if (isWanted("rooms")) {
   told(await even(SMALL));
   told(await dearer(SMALL));
 }
-if (part("forty")) told(await dearer(classOf(40)));
-if (part("sixty")) {
+if (isWanted("forty")) told(await dearer(classOf(40)));
+if (isWanted("sixty")) {
   told(await even(CLASS));
   told(await dearer(CLASS));
   told(await dearer(HALVED));
 }
-finish("shards", rows, before, { told: true });
+finish("shards", rows, { told: true });

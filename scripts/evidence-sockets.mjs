@@ -3,9 +3,8 @@
 // the server for each, on CPUs of its own, and its own health
 // must be good. Writes target/evidence/sockets.json.
 
-import { finish, healthy, loadavg } from "./evidence.mjs";
+import { finish, healthy } from "./evidence.mjs";
 
-const before = loadavg();
 const rows = [];
 
 // 1 s of arrivals, 1 s to settle, 30 s that count, 2 s for the last answers.
@@ -65,4 +64,4 @@ rows.push({
     Object.keys(stay.closed).length === 0 &&
     stay.kib_per_connection > 0,
 });
-finish("sockets", rows, before);
+finish("sockets", rows);

@@ -2,7 +2,7 @@
 // 1.6 times a packet by UDP in every round, and TCP has one speed: no round's ratio is more than 1.25 times another's.
 // Takes about 10 minutes and goes on where it stopped. Writes target/evidence/tcp.json.
 
-import { finish, healthy, keeper, loadavg, stayAwake } from "./evidence.mjs";
+import { finish, healthy, keeper, stayAwake } from "./evidence.mjs";
 
 const ROUNDS = 10;
 const PEOPLE = 30;
@@ -17,7 +17,6 @@ media: { audio: speech, video: 1080p, transport: ${transport} }
 join: { per_second: ${PER_SECOND} }
 `;
 
-const before = loadavg();
 stayAwake(1800);
 const kept = keeper("tcp");
 const rows = [];
@@ -50,4 +49,4 @@ const one = { what: "the dearest round's ratio against the cheapest round's" };
 rows.push({ ...one, value: spread, most: MOST.spread });
 rows.at(-1).holds = spread <= MOST.spread;
 console.log(rows.at(-1));
-finish("tcp", rows, before, { told: true });
+finish("tcp", rows, { told: true });

@@ -3,13 +3,12 @@
 // printed; `make bench-bots` holds it against a plain client. Repeated twice at most where the generator was at its limit
 // (exit 110): this machine's host takes CPU away at times. Writes target/evidence/thousand.json.
 
-import { finish, healthy, loadavg } from "./evidence.mjs";
+import { finish, healthy } from "./evidence.mjs";
 
 const ROOMS = 334;
 const PER_SECOND = 10;
 const JOINING_S = Math.ceil((3 * ROOMS) / PER_SECOND);
 const TRIES = Number(process.env.TRIES ?? 3);
-const before = loadavg();
 
 const scenario = `name: thousand
 serve: { cpus: shared, shards: 2 }
@@ -40,4 +39,4 @@ const row = {
   loss_pct_user_p95: metrics.loss_pct?.user_p95,
   holds: code === 0 && summary.people === 3 * ROOMS && generator.healthy,
 };
-finish("thousand", [row], before);
+finish("thousand", [row]);

@@ -9,20 +9,19 @@ import {
   finish,
   healthy,
   inTurn,
+  percentile,
   rowMaker,
-  loadavg,
   stayAwake,
+  sum,
 } from "./evidence.mjs";
 
 const DELAYS_MS = [0, 50, 100, 200, 400, 1000];
 const LOSSES_PCT = [1, 2, 5, 10];
 const JITTERS_MS = [20, 50];
 
-const before = loadavg();
-const wanted = process.argv.slice(2);
 stayAwake(3600);
 const rows = [];
-const row = rowMaker("truth", wanted, rows);
+const row = rowMaker("truth", rows);
 
 /** A link that was later than this in one of twenty packets was not what it was to be. */
 const LINK_LATE_MS = 1;
@@ -74,15 +73,6 @@ join: { per_second: 20 }
     generator: summary?.generator,
   };
 }
-
-const percentile = (values, percent) => {
-  const sorted = [...values].sort((a, b) => a - b);
-  return (
-    sorted[Math.max(0, Math.ceil((percent / 100) * sorted.length) - 1)] ?? null
-  );
-};
-const sum = (list, pick) =>
-  list.reduce((total, row) => total + (pick(row) ?? 0), 0);
 
 for (const delay of DELAYS_MS) {
   await row("delay", `delay ${delay} ms by timestamps`, async () => {
@@ -232,4 +222,4 @@ for (const jitter of JITTERS_MS) {
     };
   });
 }
-finish("truth", rows, before, { told: true });
+finish("truth", rows, { told: true });

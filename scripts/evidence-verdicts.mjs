@@ -8,17 +8,15 @@
 // Writes target/evidence/verdicts.json.
 
 import { readFileSync } from "node:fs";
-import { finish, healthy, load, loadavg, rowMaker } from "./evidence.mjs";
+import { finish, healthy, load, rowMaker } from "./evidence.mjs";
 
 const ROUNDS = 5;
 /** The scenario's first bot is the one on its network. */
 const SLOW = "bot-1";
 
 const scenario = (name) => readFileSync(`scenarios/${name}.yaml`, "utf8");
-const before = loadavg();
-const wanted = process.argv.slice(2);
 const rows = [];
-const row = rowMaker("verdicts", wanted, rows);
+const row = rowMaker("verdicts", rows);
 
 /** What a run says of itself. */
 function said({ code, summary }) {
@@ -54,4 +52,4 @@ await row("link", "a call of four, one behind 1.5 Mbit/s", async () => {
     holds: found.exit_code === 99 && named && linked,
   };
 });
-finish("verdicts", rows, before, { told: true });
+finish("verdicts", rows, { told: true });

@@ -1,4 +1,4 @@
-// What the evidence scripts share: a scenario run by the binary, and the file they write.
+// What the evidence and bench scripts share: a server, a scenario run by the binary, and the file they write.
 
 import { spawn } from "node:child_process";
 import {
@@ -15,6 +15,59 @@ import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const BINARY = process.env.MOIM_BIN ?? "target/release/moim";
+/** What was asked for by name; nothing: everything. */
+export const wanted = process.argv.slice(2);
+export const isWanted = (...names) =>
+  wanted.length === 0 || names.some((name) => wanted.includes(name));
+/** The load of the machine before anything is started. */
+export const before = loadavg();
+
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** Polls until `look` gives something. */
+export async function until(what, look, patience_ms = 60_000) {
+  for (const end = Date.now() + patience_ms; Date.now() < end;) {
+    const found = await look();
+    if (found) return found;
+    await sleep(50);
+  }
+  throw new Error(`waited for ${what}`);
+}
+
+/** A server of its own, once it answers. `wrap`: a command that runs it, `flags`: what `serve` is told. */
+export async function serve({
+  wrap = [],
+  flags = [],
+  url = "http://127.0.0.1:7880",
+} = {}) {
+  const line = [...wrap, BINARY, "serve", ...flags];
+  const child = spawn(line[0], line.slice(1), { stdio: "ignore" });
+  const ended = new Promise((done) => child.once("exit", done));
+  const stop = async (signal = "SIGINT") => {
+    child.kill(signal);
+    await ended;
+  };
+  try {
+    await until(`${line.join(" ")} at ${url}`, async () => {
+      if (child.exitCode !== null)
+        throw new Error(`${line.join(" ")} ended with ${child.exitCode}`);
+      return (await fetch(`${url}/healthz`).catch(() => null))?.ok;
+    });
+  } catch (error) {
+    await stop("SIGKILL");
+    throw error;
+  }
+  return { url, pid: child.pid, stop };
+}
+
+/** The newest build of a bench. */
+export function bench(name) {
+  const deps = join(process.env.CARGO_TARGET_DIR ?? "target", "release/deps");
+  const builds = readdirSync(deps)
+    .filter((file) => new RegExp(`^${name}-[0-9a-f]+$`).test(file))
+    .map((file) => join(deps, file));
+  return builds.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0];
+}
 
 /**
  * Runs a scenario; its exit code, its summary (null if there is none), its samples and what was seen of the machine.
@@ -108,12 +161,12 @@ export function keeper(name) {
 
 /**
  * What makes the rows of an evidence and goes on where it was cut: `row(part, what, make)` makes one, unless it is kept
- * from before as one that held, or `wanted` names other parts.
+ * from before as one that held, or other parts are wanted.
  */
-export function rowMaker(name, wanted, rows) {
+export function rowMaker(name, rows) {
   const kept = keeper(name);
   return async (part, what, make) => {
-    if (wanted.length > 0 && !wanted.includes(part)) return;
+    if (!isWanted(part)) return;
     const known = kept.find(what);
     const made = known ?? { what, ...(await make()) };
     if (!known && made.holds) kept.keep(made);
@@ -133,7 +186,17 @@ export function inTurn(phases, from_s) {
 }
 
 export const median = (numbers) =>
-  [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)];
+  [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? null;
+
+/** By nearest rank. */
+export function percentile(numbers, percent) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const rank = Math.ceil((percent / 100) * sorted.length);
+  return sorted[Math.max(0, rank - 1)] ?? null;
+}
+
+export const sum = (list, pick) =>
+  list.reduce((total, one) => total + (pick(one) ?? 0), 0);
 
 /** Numbers from 0 to 1 (mulberry32). */
 export function random(seed) {
@@ -146,30 +209,32 @@ export function random(seed) {
   };
 }
 
-/** The machine, with its load before the run. */
-export function machine(before) {
-  return {
+/**
+ * Writes target/DIR/NAME.json and ends: 0 only if every row holds, or if what the caller says is `ok`. `more`: what
+ * belongs into the file besides; `told`: whether the rows were printed already; `end`: what to say instead.
+ */
+export function finish(
+  name,
+  rows,
+  {
+    dir = "evidence",
+    told = false,
+    ok = rows.length > 0 && rows.every((row) => row.holds),
+    end = ok ? "holds" : "does NOT hold",
+    ...more
+  } = {},
+) {
+  const machine = {
     cpu: cpus()[0].model,
     cores: cpus().length,
     kernel: release(),
     load_average: before,
   };
-}
-
-/**
- * Writes target/evidence/NAME.json and ends: 0 only where every row holds. `more`: what belongs into the file
- * besides; `told`: whether the rows were printed already.
- */
-export function finish(name, rows, before, { told = false, ...more } = {}) {
-  const ok = rows.length > 0 && rows.every((row) => row.holds);
-  mkdirSync("target/evidence", { recursive: true });
-  writeFileSync(
-    `target/evidence/${name}.json`,
-    `${JSON.stringify({ machine: machine(before), seed: more.seed ?? 1, rows, ok, ...more }, null, 2)}\n`,
-  );
+  mkdirSync(`target/${dir}`, { recursive: true });
+  const report = { machine, seed: 1, rows, ok, ...more };
+  const text = JSON.stringify(report, null, 2);
+  writeFileSync(`target/${dir}/${name}.json`, `${text}\n`);
   if (!told) for (const row of rows) console.log(row);
-  console.log(ok ? "holds" : "does NOT hold");
+  console.log(end);
   process.exit(ok ? 0 : 1);
 }
-
-export { loadavg };
