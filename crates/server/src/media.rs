@@ -599,6 +599,11 @@ impl Counts {
             let eighths = stats.without_pictures_eighths;
             tracing::warn!(eighths, "the CPU is short: some receivers get no pictures for now");
         }
+        if stats.miscounted > 0 && old.miscounted == 0 {
+            tracing::error!(
+                "a copy was neither sent nor counted as dropped: please report this fault"
+            );
+        }
         self.without_pictures.set(i64::from(stats.without_pictures_eighths));
         self.failed.add(flushed.failed);
         self.send_buffer_full.add(flushed.send_buffer_full);

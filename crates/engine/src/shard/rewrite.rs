@@ -174,15 +174,20 @@ impl Rewrite {
     pub(super) fn apply(&mut self, packet: Counters, now: Instant) -> Result<Rewritten, OutDrop> {
         let timestamp = self.content.timestamp;
         if packet.index < self.next {
-            let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
-            let offsets = (place.picture, place.tl0);
-            return Ok(rewritten(packet, self.sequence(used), timestamp, offsets));
+            return self.late(packet);
         }
         self.number_up_to(packet.index + 1);
         (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), false);
         let out = rewritten(packet, self.sequence(self.used - 1), timestamp, self.offsets);
         self.last = Some(Last { out, at: now });
         Ok(out)
+    }
+
+    #[cold]
+    fn late(&self, packet: Counters) -> Result<Rewritten, OutDrop> {
+        let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
+        let offsets = (place.picture, place.tl0);
+        Ok(rewritten(packet, self.sequence(used), self.content.timestamp, offsets))
     }
 
     /// A packet of the present content is left out: the next one takes its number. One that came late has a number
@@ -249,20 +254,34 @@ impl Rewrite {
     /// Every packet before `end` that had no number gets one: those that were not there yet may still come.
     #[inline]
     fn number_up_to(&mut self, end: u64) {
+        if self.ring.is_empty() || self.next + 1 != end {
+            self.number_gap(end);
+        }
+        if self.next < end {
+            let (picture, tl0) = self.offsets;
+            let at = self.used as usize & (self.ring.len() - 1);
+            self.ring[at] = Place { index: self.next as u32, picture, tl0 };
+            self.used += 1;
+            self.next = end;
+        }
+    }
+
+    /// The same for all but the last of several.
+    #[cold]
+    fn number_gap(&mut self, end: u64) {
         if self.ring.is_empty() {
             let places = if self.clock_rate == SOUND_HZ { SOUND_PLACES } else { HISTORY_PACKETS };
             self.ring.resize(places, Place::default());
         }
+        let Some(count) = (end - self.next).checked_sub(1) else { return };
         let (picture, tl0) = self.offsets;
-        let count = end - self.next;
         // Of a long gap, only the last numbers are remembered.
-        let noted = count.min(self.ring.len() as u64);
-        for back in (0..noted).rev() {
+        for back in (0..count.min(self.ring.len() as u64)).rev() {
             let at = (self.used + count - 1 - back) as usize & (self.ring.len() - 1);
-            self.ring[at] = Place { index: (end - 1 - back) as u32, picture, tl0 };
+            self.ring[at] = Place { index: (end - 2 - back) as u32, picture, tl0 };
         }
         self.used += count;
-        self.next = end;
+        self.next = end - 1;
     }
 
     /// What the slot's number after so many others was used for, if that is still noted.
