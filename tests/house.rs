@@ -180,7 +180,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("wire", &["event.rs", "room.rs"]),
     ("settings", &["schema.rs", "section.rs", "shape.rs"]),
     ("rtp", &["srtp/cipher.rs", "srtp/keys.rs"]),
-    ("engine", &["room/mod.rs", "room/slots.rs", "room/spread.rs"]),
     (
         "server",
         &[
@@ -210,32 +209,22 @@ const CIRCLES: &[(&str, &[&str])] = &[
 ];
 
 /// Types whose methods may still stand in several files, by crate: these lists only get shorter.
-const SPLIT: &[(&str, &[&str])] = &[
-    (
-        "engine",
-        &[
-            "room/publish.rs implements Room of room/mod.rs",
-            "room/slots.rs implements Room of room/mod.rs",
-            "room/spread.rs implements Room of room/mod.rs",
-        ],
-    ),
-    (
-        "server",
-        &[
-            "rooms/calls.rs implements Cell of rooms/mod.rs",
-            "rooms/calls.rs implements Rooms of rooms/mod.rs",
-            "rooms/inbox.rs implements Rooms of rooms/mod.rs",
-            "rooms/mesh.rs implements Rooms of rooms/mod.rs",
-            "rooms/moderation.rs implements Rooms of rooms/mod.rs",
-            "rooms/notices.rs implements Cell of rooms/mod.rs",
-            "rooms/quality.rs implements Cell of rooms/mod.rs",
-            "rooms/quality.rs implements Rooms of rooms/mod.rs",
-            "socket/builtin.rs implements Session of socket/session.rs",
-            "socket/builtin.rs implements Socket of socket/mod.rs",
-            "socket/calls.rs implements Socket of socket/mod.rs",
-        ],
-    ),
-];
+const SPLIT: &[(&str, &[&str])] = &[(
+    "server",
+    &[
+        "rooms/calls.rs implements Cell of rooms/mod.rs",
+        "rooms/calls.rs implements Rooms of rooms/mod.rs",
+        "rooms/inbox.rs implements Rooms of rooms/mod.rs",
+        "rooms/mesh.rs implements Rooms of rooms/mod.rs",
+        "rooms/moderation.rs implements Rooms of rooms/mod.rs",
+        "rooms/notices.rs implements Cell of rooms/mod.rs",
+        "rooms/quality.rs implements Cell of rooms/mod.rs",
+        "rooms/quality.rs implements Rooms of rooms/mod.rs",
+        "socket/builtin.rs implements Session of socket/session.rs",
+        "socket/builtin.rs implements Socket of socket/mod.rs",
+        "socket/calls.rs implements Socket of socket/mod.rs",
+    ],
+)];
 
 /// Floor of the lab → the floors that it may use, as in ARCHITECTURE.md. A floor is a directory or a file of `src`;
 /// `lib.rs` stands above all.

@@ -2,201 +2,36 @@
 //! runs once a room, wherever its people's packets go.
 //!
 //! Each call takes what happened and appends what follows to `Effects`: commands for shards and
-//! mixers, in order, and notices for people. `publish` is what people send, [`slots`] what they
-//! receive where, `spread` what crosses from shard to shard for it.
+//! mixers, in order, and notices for people. A call costs what it changes: the same in a room of ten
+//! and of thousands.
+//!
+//! `publish` checks what people want to send, `pool` is what one participant's slots carry, `index`
+//! what follows from all of them, `spread` what crosses from shard to shard for it.
 
+mod effects;
+mod index;
+mod person;
+mod pool;
 mod publish;
-mod slots;
+mod setup;
 mod spread;
+#[cfg(test)]
+mod tests;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
-use rtp::negotiated::{Kind, Line};
-use slots::SlotPool;
-use spread::Spread;
-use std::collections::BTreeMap;
+use index::Index;
+use publish::Agreed;
+use rtp::negotiated::{Direction, Kind, Line, Negotiated};
+use setup::KINDS;
+use spread::{Mark, Source, Spread};
+use std::collections::{BTreeMap, BTreeSet};
 
+pub use effects::{Change, Effects, Notice, SlotChange};
+pub use person::{Person, Track};
 pub use publish::Published;
-pub(crate) use spread::home_of;
-
-/// What a room does in answer to a call.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// For shards, each in this order.
-    pub commands: Vec<(ShardIndex, Command)>,
-    /// For the mixers of shards, each in this order.
-    pub mixers: Vec<(ShardIndex, MixCommand)>,
-    /// For people.
-    pub notices: Vec<Notice>,
-}
-
-/// What people are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// Everyone, numbered.
-    All(Change),
-    /// Everyone, without a number: who speaks.
-    Speakers(Vec<(PersonKey, u8)>),
-    /// One person: what his slots carry from now on.
-    Slots {
-        /// Whose slots.
-        person: PersonKey,
-        /// The changes.
-        changes: Vec<SlotChange>,
-    },
-    /// One person: nobody has a track of his in a slot, so that he need not send it; or somebody has
-    /// again.
-    Paused {
-        /// Whose track.
-        person: PersonKey,
-        /// Which.
-        track: TrackKey,
-        /// Whether it rests.
-        paused: bool,
-    },
-    /// One person: the room has more tracks than he has slots.
-    SlotsWanted {
-        /// Who.
-        person: PersonKey,
-        /// Audio slots in all.
-        audio: u32,
-        /// Video slots in all.
-        video: u32,
-    },
-}
-
-/// A numbered change of the room.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// Someone came in.
-    Joined(PersonKey),
-    /// Someone is gone.
-    Left(PersonKey),
-    /// Someone publishes a track.
-    TrackAdded(PersonKey, Track),
-    /// A track was muted or unmuted.
-    TrackChanged(PersonKey, Track),
-    /// A track ended.
-    TrackRemoved(PersonKey, TrackKey),
-    /// The room was locked or opened, or its limit changed.
-    Room,
-}
-
-/// What a slot carries from now on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SlotChange {
-    /// The slot's line.
-    pub mid: String,
-    /// Whose track, and which; none for an empty slot and for the mix.
-    pub content: Option<(PersonKey, TrackKey)>,
-    /// The room's mix.
-    pub mix: bool,
-    /// The first RTP timestamp of the new content, where known.
-    pub rtp_timestamp: Option<u32>,
-}
-
-/// A published track.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Track {
-    /// The track.
-    pub key: TrackKey,
-    /// Audio or video.
-    pub kind: Kind,
-    /// Its line at the publisher; in a mesh the publisher's label for it.
-    pub mid: String,
-    /// What the publisher calls it.
-    pub name: String,
-    /// Whether the publisher muted it.
-    pub muted: bool,
-    /// Whether a moderator muted it: nothing of it is passed on.
-    pub silenced: bool,
-    /// Whether its publisher was told that nobody has it in a slot.
-    pub paused: bool,
-    /// Its payloads are encrypted end to end: nothing in them is read or changed.
-    pub opaque: bool,
-}
-
-/// A participant.
-#[derive(Debug)]
-pub struct Person {
-    /// The participant.
-    pub key: PersonKey,
-    /// The name that others see.
-    pub name: String,
-    /// The shard of his packets.
-    pub shard: ShardIndex,
-    /// What he publishes, in order.
-    pub tracks: Vec<Track>,
-    audio: SlotPool,
-    video: SlotPool,
-    /// The line that the mix goes to.
-    mix: Option<String>,
-    /// When he spoke last, as a count of speaker reports.
-    spoke: u64,
-}
-
-/// The way of a kind of media through a room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Topology {
-    /// There is none of it.
-    None,
-    /// From person to person, not through this server.
-    Mesh,
-    /// Forwarded track by track.
-    #[default]
-    Sfu,
-    /// Mixed into one (sound only).
-    Mcu,
-}
-
-/// Limits of a room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoomLimits {
-    /// Most people at once.
-    pub people: usize,
-    /// Most audio slots a person may have.
-    pub audio_slots: u32,
-    /// Most video slots a person may have.
-    pub video_slots: u32,
-}
-
-/// What a room is made as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoomSetup {
-    /// The way of sound.
-    pub audio: Topology,
-    /// The way of pictures.
-    pub video: Topology,
-    /// How many are heard at once where sound is mixed.
-    pub loudest: u8,
-    /// How many shards there are.
-    pub shards: u16,
-    /// Its limits.
-    pub limits: RoomLimits,
-}
-
-/// What a call asked for cannot be done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The room has as many people as it may.
-    Full,
-    /// A moderator lets nobody new in.
-    Locked,
-    /// Nobody of that key is here.
-    UnknownPerson,
-    /// No such track, or not his, or of the other kind than the slot.
-    UnknownTrack,
-    /// No such slot.
-    UnknownSlot,
-    /// More tracks than one may publish.
-    TooManyTracks,
-    /// The room has no such media, or it goes another way.
-    OtherTopology,
-    /// A moderator muted the track.
-    Silenced,
-    /// What is encrypted end to end cannot be mixed.
-    Opaque,
-}
+pub(crate) use setup::home_of;
+pub use setup::{Refusal, RoomLimits, RoomSetup, Topology};
 
 /// One room's state.
 #[derive(Debug)]
@@ -204,12 +39,14 @@ pub struct Room {
     key: RoomKey,
     setup: RoomSetup,
     locked: bool,
-    /// In order of joining.
-    people: Vec<Person>,
+    people: BTreeMap<PersonKey, Person>,
     /// The lines of tracks that pass the server.
     lines: BTreeMap<TrackKey, Line>,
+    index: Index,
     spread: Spread,
     speaker_reports: u64,
+    /// Who was given slots as a speaker last, where nothing changed since: giving again changes nothing.
+    preferred: Option<Vec<PersonKey>>,
 }
 
 impl Room {
@@ -219,33 +56,38 @@ impl Room {
             key,
             setup,
             locked: false,
-            people: Vec::new(),
+            people: BTreeMap::new(),
             lines: BTreeMap::new(),
+            index: Index::default(),
             spread: Spread::default(),
             speaker_reports: 0,
+            preferred: None,
         }
     }
 
-    /// Everybody, in order of joining.
-    pub fn people(&self) -> &[Person] {
-        &self.people
+    /// Everybody, in the order of their keys.
+    pub fn people(&self) -> impl ExactSizeIterator<Item = &Person> {
+        self.people.values()
     }
 
     /// The participant of this key.
     pub fn person(&self, key: PersonKey) -> Option<&Person> {
-        self.people.iter().find(|person| person.key == key)
+        self.people.get(&key)
     }
 
-    fn person_mut(&mut self, key: PersonKey) -> Result<&mut Person, Refusal> {
-        self.people.iter_mut().find(|person| person.key == key).ok_or(Refusal::UnknownPerson)
+    /// Who publishes this track.
+    pub fn owner_of(&self, track: TrackKey) -> Option<PersonKey> {
+        self.index.owner(track)
     }
 
     /// The way of a kind of media.
     pub fn topology(&self, kind: Kind) -> Topology {
-        match kind {
-            Kind::Audio => self.setup.audio,
-            Kind::Video => self.setup.video,
-        }
+        self.setup.topology(kind)
+    }
+
+    /// The shard that ranks who is loud and tells who speaks.
+    pub fn home(&self) -> ShardIndex {
+        home_of(self.key, self.setup.shards)
     }
 
     /// Whether nobody new comes in.
@@ -274,8 +116,10 @@ impl Room {
         }
     }
 
-    /// Someone comes in; his packets are this shard's. Errors: [`Refusal::Full`],
-    /// [`Refusal::Locked`].
+    /// Someone comes in; their packets are this shard's. Nobody else here has this key.
+    ///
+    /// # Errors
+    /// [`Refusal::Full`], [`Refusal::Locked`].
     pub fn join(
         &mut self,
         key: PersonKey,
@@ -289,25 +133,20 @@ impl Room {
         if self.people.len() >= self.setup.limits.people {
             return Err(Refusal::Full);
         }
-        self.people.push(Person {
-            key,
-            name,
-            shard,
-            tracks: Vec::new(),
-            audio: SlotPool::default(),
-            video: SlotPool::default(),
-            mix: None,
-            spoke: 0,
-        });
+        let before = self.people.insert(key, Person::new(key, name, shard));
+        debug_assert!(before.is_none(), "{key:?} is here already");
         effects.notices.push(Notice::All(Change::Joined(key)));
         Ok(())
     }
 
-    /// Someone goes, with all that is his.
+    /// Someone goes, with all that is theirs.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownPerson`].
     pub fn leave(&mut self, key: PersonKey, effects: &mut Effects) -> Result<(), Refusal> {
-        let mark = self.mark(effects);
-        let at = self.people.iter().position(|p| p.key == key).ok_or(Refusal::UnknownPerson)?;
-        let gone = self.people.remove(at);
+        let mark = Mark::here(effects);
+        let gone = self.people.remove(&key).ok_or(Refusal::UnknownPerson)?;
+        self.index.remove(key);
         effects.commands.push((gone.shard, Command::Remove { person: key }));
         if gone.mix.is_some() {
             effects.mixers.push((gone.shard, MixCommand::Unlisten { person: key }));
@@ -318,25 +157,26 @@ impl Room {
         }
         effects.notices.push(Notice::All(Change::Left(key)));
         let ended: Vec<TrackKey> = gone.tracks.iter().map(|track| track.key).collect();
-        self.tracks_ended(&ended, effects);
+        let open = self.empty_slots(&ended, effects);
+        self.fill_slots(open, effects);
         self.settle(mark, effects);
         Ok(())
     }
 
     /// A shard reports.
     pub fn report(&mut self, report: Report, effects: &mut Effects) {
-        let mark = self.mark(effects);
+        let mark = Mark::here(effects);
         match report {
             Report::Switched { person, mid, track, rtp_timestamp, .. } => {
                 self.switched(person, &mid, track, rtp_timestamp, effects);
             }
             Report::Speakers { mut speakers, .. } => {
-                speakers.retain(|(person, _)| self.person(*person).is_some());
+                speakers.retain(|(person, _)| self.people.contains_key(person));
                 self.speaker_reports += 1;
                 for (speaker, _) in &speakers {
-                    let now = self.speaker_reports;
-                    if let Ok(person) = self.person_mut(*speaker) {
-                        person.spoke = now;
+                    if let Some(person) = self.people.get_mut(speaker) {
+                        person.spoke = self.speaker_reports;
+                        self.index.refresh(person, self.setup.limits);
                     }
                 }
                 self.prefer_speakers(&speakers, effects);
@@ -346,38 +186,412 @@ impl Room {
         self.settle(mark, effects);
     }
 
-    /// Whose track this is.
-    fn owner(&self, track: TrackKey) -> Option<(&Person, &Track)> {
-        self.people.iter().find_map(|person| {
-            person.tracks.iter().find(|known| known.key == track).map(|known| (person, known))
-        })
+    /// Someone agreed on lines: slots are there, tracks are published. Returns the key of each
+    /// announced track, in order.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn negotiated(
+        &mut self,
+        key: PersonKey,
+        negotiated: &Negotiated,
+        published: &[Published],
+        effects: &mut Effects,
+    ) -> Result<Vec<TrackKey>, Refusal> {
+        let mark = Mark::here(effects);
+        let (room, setup) = (self.key, self.setup);
+        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let shard = person.shard;
+        let negotiated = publish::within(negotiated, setup.limits);
+        let Agreed { keys, added, gone } =
+            publish::offered(person, &setup, &negotiated, published)?;
+        for line in &negotiated.lines {
+            let kind = line.codec.kind();
+            if line.direction == Direction::Send && setup.topology(kind).passes() {
+                person.pool_mut(kind).add(&line.mid);
+            }
+        }
+        effects.commands.push((shard, Command::Lines { person: key, room, negotiated }));
+        self.end_tracks(key, &gone, effects);
+        let new = added.iter().fold([false; 2], |mut new, (track, _)| {
+            new[track.kind as usize] = true;
+            new
+        });
+        for (track, line) in added {
+            let mixed = setup.topology(track.kind) == Topology::Mcu;
+            let (track_key, mid, opaque) = (track.key, track.mid.clone(), track.opaque);
+            let command = Command::AddTrack { track: track_key, person: key, mid, mixed, opaque };
+            effects.commands.push((shard, command));
+            if mixed {
+                let add = MixCommand::AddTrack { room, person: key, track: track_key };
+                effects.mixers.push((shard, add));
+            }
+            self.lines.extend(line.map(|line| (track_key, line)));
+            self.publish(key, track, effects);
+        }
+        self.listen(key, effects);
+        self.refresh(key);
+        let mut open = self.empty_slots(&gone, effects);
+        for kind in KINDS {
+            open[kind as usize].insert(key);
+            if new[kind as usize] {
+                open[kind as usize].extend(self.index.open(kind));
+            }
+        }
+        self.fill_slots(open, effects);
+        self.settle(mark, effects);
+        Ok(keys)
+    }
+
+    /// Someone says what they send where media does not pass the server: (what, kind). Returns the
+    /// key of each, in order; what they announced before and is missing now ends.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn announce(
+        &mut self,
+        key: PersonKey,
+        announced: &[(Published, Kind)],
+        effects: &mut Effects,
+    ) -> Result<Vec<TrackKey>, Refusal> {
+        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let Agreed { keys, added, gone } = publish::announced(person, &self.setup, announced)?;
+        self.end_tracks(key, &gone, effects);
+        for (track, _) in added {
+            self.publish(key, track, effects);
+        }
+        self.refresh(key);
+        Ok(keys)
+    }
+
+    /// Someone mutes or unmutes a track of theirs.
+    ///
+    /// # Errors
+    /// [`Refusal::Silenced`]: what a moderator muted, its publisher cannot unmute.
+    pub fn mute(
+        &mut self,
+        key: PersonKey,
+        track: TrackKey,
+        muted: bool,
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let track =
+            person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
+        if track.silenced && !muted {
+            return Err(Refusal::Silenced);
+        }
+        if track.muted != muted {
+            track.muted = muted;
+            effects.notices.push(Notice::All(Change::TrackChanged(key, track.clone())));
+        }
+        Ok(())
+    }
+
+    /// A moderator mutes anyone's track, or releases it: nothing of it is passed on meanwhile.
+    /// Returns its kind.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownTrack`].
+    pub fn silence(
+        &mut self,
+        track: TrackKey,
+        on: bool,
+        effects: &mut Effects,
+    ) -> Result<Kind, Refusal> {
+        let owner = self.index.owner(track).ok_or(Refusal::UnknownTrack)?;
+        let person = self.people.get_mut(&owner).ok_or(Refusal::UnknownTrack)?;
+        let shard = person.shard;
+        let known =
+            person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
+        let kind = known.kind;
+        if known.silenced == on {
+            return Ok(kind);
+        }
+        // After its release it stays muted until its publisher wants to be heard again.
+        known.silenced = on;
+        known.muted = true;
+        effects.notices.push(Notice::All(Change::TrackChanged(owner, known.clone())));
+        if self.lines.contains_key(&track) {
+            effects.commands.push((shard, Command::Silence { track, on }));
+            if self.is_mixed(kind) {
+                effects.mixers.push((shard, MixCommand::Silence { track, on }));
+            }
+        }
+        Ok(kind)
+    }
+
+    /// Someone says what they want where: (line of the slot, track or none). From then on the room
+    /// fills no slot of that kind for them.
+    ///
+    /// # Errors
+    /// No such slot or track; nothing is changed then.
+    pub fn want(
+        &mut self,
+        key: PersonKey,
+        want: &[(String, Option<TrackKey>)],
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let mark = Mark::here(effects);
+        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let mut moves = Vec::new();
+        for (mid, track) in want {
+            let has = |kind: &Kind| person.slot_contents(*kind).any(|(slot, _)| slot == mid);
+            let kind = KINDS.into_iter().find(has).ok_or(Refusal::UnknownSlot)?;
+            if self.topology(kind) != Topology::Sfu {
+                return Err(Refusal::OtherTopology);
+            }
+            let to = track.map(|track| self.chosen(key, kind, track)).transpose()?;
+            moves.push((kind, mid, to));
+        }
+        let Some(person) = self.people.get_mut(&key) else { return Ok(()) };
+        let mut changes = Vec::new();
+        for (kind, mid, to) in moves {
+            let at = (key, person.shard, kind);
+            changes.extend(person.pool_mut(kind).choose(at, mid, to, effects));
+        }
+        effects.tell_slots(key, changes);
+        self.refresh(key);
+        self.settle(mark, effects);
+        Ok(())
+    }
+
+    /// A track that someone chose for a slot of this kind.
+    fn chosen(
+        &self,
+        viewer: PersonKey,
+        kind: Kind,
+        track: TrackKey,
+    ) -> Result<(PersonKey, TrackKey), Refusal> {
+        let owner = self.index.owner(track).filter(|owner| *owner != viewer);
+        let owner = owner.and_then(|owner| self.people.get(&owner)).ok_or(Refusal::UnknownTrack)?;
+        let fits = owner.tracks_of(kind).any(|known| known.key == track);
+        fits.then_some((owner.key, track)).ok_or(Refusal::UnknownTrack)
+    }
+
+    fn is_mixed(&self, kind: Kind) -> bool {
+        self.topology(kind) == Topology::Mcu
+    }
+
+    /// A participant changed: so does what follows from them.
+    fn refresh(&mut self, key: PersonKey) {
+        if let Some(person) = self.people.get(&key) {
+            self.index.refresh(person, self.setup.limits);
+        }
+    }
+
+    fn publish(&mut self, key: PersonKey, track: Track, effects: &mut Effects) {
+        if let Some(person) = self.people.get_mut(&key) {
+            person.tracks.push(track.clone());
+            effects.notices.push(Notice::All(Change::TrackAdded(key, track)));
+        }
+    }
+
+    fn end_tracks(&mut self, key: PersonKey, gone: &[TrackKey], effects: &mut Effects) {
+        let Some(person) = self.people.get_mut(&key) else { return };
+        let shard = person.shard;
+        let is_gone = |track: &mut Track| gone.contains(&track.key);
+        let ended: Vec<Track> = person.tracks.extract_if(.., is_gone).collect();
+        for track in &ended {
+            if self.lines.contains_key(&track.key) {
+                effects.commands.push((shard, Command::RemoveTrack { track: track.key }));
+            }
+            self.forget(track, shard, effects);
+            effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
+        }
+    }
+
+    /// A track is no longer here: nothing of it is kept, the mixer forgets it.
+    fn forget(&mut self, track: &Track, shard: ShardIndex, effects: &mut Effects) {
+        self.lines.remove(&track.key);
+        if track.kind == Kind::Audio && self.is_mixed(Kind::Audio) {
+            effects.mixers.push((shard, MixCommand::RemoveTrack { track: track.key }));
+        }
+    }
+
+    /// Where sound is mixed, the first audio slot gets the mix.
+    fn listen(&mut self, key: PersonKey, effects: &mut Effects) {
+        if !self.is_mixed(Kind::Audio) {
+            return;
+        }
+        let room = self.key;
+        let Some(person) = self.people.get_mut(&key).filter(|person| person.mix.is_none()) else {
+            return;
+        };
+        let Some(mid) = person.audio.contents().next().map(|(mid, _)| mid.to_owned()) else {
+            return;
+        };
+        person.mix = Some(mid.clone());
+        let shard = person.shard;
+        effects.commands.push((shard, Command::MapMix { person: key, mid: mid.clone() }));
+        effects.mixers.push((shard, MixCommand::Listen { room, person: key }));
+        effects.tell_slots(key, vec![SlotChange { mix: true, ..SlotChange::now(&mid, None) }]);
+    }
+
+    /// Tracks are gone, and with them what slots carried. Returns whose slots of which kind may be
+    /// filled with others.
+    fn empty_slots(
+        &mut self,
+        ended: &[TrackKey],
+        effects: &mut Effects,
+    ) -> [BTreeSet<PersonKey>; 2] {
+        let carriers =
+            |kind| ended.iter().flat_map(|track| self.index.carriers(kind, *track)).collect();
+        let open: [BTreeSet<PersonKey>; 2] = KINDS.map(carriers);
+        for &key in open[0].union(&open[1]) {
+            let Some(person) = self.people.get_mut(&key) else { continue };
+            let mut changes = Vec::new();
+            for kind in KINDS {
+                let at = (key, person.shard, kind);
+                changes.extend(person.pool_mut(kind).ended(at, ended, effects));
+            }
+            effects.tell_slots(key, changes);
+            self.refresh(key);
+        }
+        open
+    }
+
+    /// Free slots of these people get tracks that they do not carry yet; who has too few slots is
+    /// asked for more.
+    fn fill_slots(&mut self, open: [BTreeSet<PersonKey>; 2], effects: &mut Effects) {
+        for kind in self.setup.forwarded() {
+            for &key in &open[kind as usize] {
+                let Some(person) = self.people.get_mut(&key) else { continue };
+                let at = (key, person.shard, kind);
+                person.pool_mut(kind).fill(at, self.index.ranked(kind), effects);
+                self.refresh(key);
+            }
+        }
+        self.preferred = None;
+        self.ask_for_slots(effects);
+    }
+
+    fn ask_for_slots(&mut self, effects: &mut Effects) {
+        let forwarded: Vec<Kind> = self.setup.forwarded().collect();
+        let asks = forwarded.iter().flat_map(|kind| self.index.asks(*kind));
+        let asked: BTreeSet<PersonKey> = asks.collect();
+        for key in asked {
+            let Some(person) = self.people.get_mut(&key) else { continue };
+            let [audio, video] = KINDS.map(|kind| {
+                let all = if forwarded.contains(&kind) { self.index.count(kind) } else { 0 };
+                let need = all.saturating_sub(person.tracks_of(kind).count()) as u32;
+                person.pool(kind).wanted(need, self.setup.limits.slots(kind))
+            });
+            if person.audio.is_news(audio) || person.video.is_news(video) {
+                person.audio.asked(audio);
+                person.video.asked(video);
+                effects.notices.push(Notice::SlotsWanted { person: key, audio, video });
+                self.refresh(key);
+            }
+        }
+    }
+
+    /// A video slot switched.
+    fn switched(
+        &mut self,
+        key: PersonKey,
+        mid: &str,
+        track: TrackKey,
+        rtp_timestamp: u32,
+        effects: &mut Effects,
+    ) {
+        let Some(owner) = self.index.owner(track) else { return };
+        let Some(person) = self.people.get_mut(&key) else { return };
+        if person.video.switched(mid, track) {
+            let change = SlotChange::now(mid, Some((owner, track)));
+            let change = SlotChange { rtp_timestamp: Some(rtp_timestamp), ..change };
+            effects.tell_slots(key, vec![change]);
+            self.refresh(key);
+        }
+    }
+
+    /// Where slots are short, who speaks takes the place of who was silent longest. Nothing is
+    /// decoded for it: the levels that clients send tell who speaks (RFC 6464).
+    fn prefer_speakers(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
+        let who: Vec<PersonKey> = speakers.iter().map(|(speaker, _)| *speaker).collect();
+        if self.preferred.as_ref() == Some(&who) {
+            return;
+        }
+        for kind in self.setup.forwarded() {
+            let loud: Vec<(PersonKey, TrackKey)> = who
+                .iter()
+                .filter_map(|speaker| self.people.get(speaker))
+                .flat_map(|person| person.tracks_of(kind).map(|track| (person.key, track.key)))
+                .collect();
+            if !loud.iter().any(|(owner, track)| self.index.is_lacked(kind, *owner, *track)) {
+                continue;
+            }
+            for key in self.index.filled(kind).collect::<Vec<_>>() {
+                let Some(person) = self.people.get(&key) else { continue };
+                let carried = person.pool(kind).carried();
+                let spoke: BTreeMap<TrackKey, u64> =
+                    carried.map(|track| (track, self.spoke(track))).collect();
+                let when = |track| spoke.get(&track).copied().unwrap_or(0);
+                let at = (key, person.shard, kind);
+                let Some(person) = self.people.get_mut(&key) else { continue };
+                if person.pool_mut(kind).prefer(at, &loud, when, effects) {
+                    self.refresh(key);
+                }
+            }
+        }
+        self.preferred = Some(who);
+    }
+
+    /// When the owner of a track spoke last.
+    fn spoke(&self, track: TrackKey) -> u64 {
+        let owner = self.index.owner(track).and_then(|owner| self.people.get(&owner));
+        owner.map_or(0, |owner| owner.spoke)
+    }
+
+    /// After a change: what shards need from each other follows it.
+    fn settle(&mut self, mark: Mark, effects: &mut Effects) {
+        self.spread.settle_mixers(self.key, &self.setup, &self.index, mark, effects);
+        let changed = self.index.take_changed();
+        let all: BTreeMap<TrackKey, Option<Source<'_>>> = changed
+            .into_iter()
+            .map(|track| (track, source(&self.people, &self.lines, &self.index, track)))
+            .collect();
+        self.spread.settle_tracks(self.key, &all, &self.index, mark, effects);
+        let forwards = self.topology(Kind::Audio) == Topology::Sfu;
+        if self.spread.keep(forwards && self.index.voices_wait()) {
+            for (_, track) in self.index.ranked(Kind::Audio) {
+                let source = source(&self.people, &self.lines, &self.index, track);
+                self.spread.settle_kept(track, source, effects);
+            }
+        }
+        let tracks: Vec<TrackKey> = all.keys().copied().collect();
+        for (track, source) in all {
+            self.spread.settle_kept(track, source, effects);
+        }
+        if self.topology(Kind::Video) == Topology::Sfu {
+            tracks.into_iter().for_each(|track| self.settle_paused(track, effects));
+        }
+    }
+
+    /// A picture that nobody has in a slot, on any shard, rests at its publisher's; it is sent again
+    /// as soon as somebody gets it. Sound goes on: without its level nobody could be chosen.
+    fn settle_paused(&mut self, track: TrackKey, effects: &mut Effects) {
+        let paused = self.index.wanted(track).next().is_none();
+        let Some(owner) = self.index.owner(track) else { return };
+        let Some(person) = self.people.get_mut(&owner) else { return };
+        let mut pictures = person.tracks.iter_mut().filter(|known| known.kind == Kind::Video);
+        let Some(known) = pictures.find(|known| known.key == track) else { return };
+        if known.paused != paused {
+            known.paused = paused;
+            effects.notices.push(Notice::Paused { person: owner, track, paused });
+        }
     }
 }
 
-impl Person {
-    fn pool(&mut self, kind: Kind) -> &mut SlotPool {
-        match kind {
-            Kind::Audio => &mut self.audio,
-            Kind::Video => &mut self.video,
-        }
-    }
-
-    /// How many audio and video slots he has.
-    pub fn slot_counts(&self) -> (usize, usize) {
-        (self.audio.len(), self.video.len())
-    }
-
-    /// What his slots of a kind carry: line and track.
-    pub fn slot_contents(&self, kind: Kind) -> impl Iterator<Item = (&str, Option<TrackKey>)> {
-        match kind {
-            Kind::Audio => &self.audio,
-            Kind::Video => &self.video,
-        }
-        .contents()
-    }
-
-    /// The line that the mix goes to.
-    pub fn mix_slot(&self) -> Option<&str> {
-        self.mix.as_deref()
-    }
+/// Where a track comes from; none if it is gone.
+fn source<'a>(
+    people: &BTreeMap<PersonKey, Person>,
+    lines: &'a BTreeMap<TrackKey, Line>,
+    index: &Index,
+    track: TrackKey,
+) -> Option<Source<'a>> {
+    let person = people.get(&index.owner(track)?)?;
+    let known = person.tracks.iter().find(|known| known.key == track)?;
+    let line = lines.get(&track);
+    Some(Source { shard: person.shard, kind: known.kind, opaque: known.opaque, line })
 }

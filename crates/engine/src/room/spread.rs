@@ -1,10 +1,12 @@
-//! A room over several shards: a track crosses to a shard while somebody there has it in a slot,
-//! and the mixers know which shards talk and listen.
+//! A room over several shards: a track crosses to a shard while somebody there has it in a slot, the
+//! beginning of speech is kept where slots are short, and the mixers know which shards talk and listen.
 
-use super::{Effects, Notice, Room, Topology};
-use crate::command::{Command, ShardIndex, TrackKey};
+use super::effects::Effects;
+use super::index::Index;
+use super::setup::{RoomSetup, Topology, home_of};
+use crate::command::{Command, RoomKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
-use rtp::negotiated::Kind;
+use rtp::negotiated::{Kind, Line};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was told to shards about each other.
@@ -14,6 +16,8 @@ pub(super) struct Spread {
     exports: BTreeSet<(TrackKey, ShardIndex)>,
     /// (track, shard that keeps its last half second).
     kept: BTreeSet<(TrackKey, ShardIndex)>,
+    /// Whether the beginnings of speech are kept.
+    keeping: bool,
     /// Which shards talk and listen, bit N for shard N; and all that were told so far.
     mix: (u64, u64),
     told: u64,
@@ -26,145 +30,134 @@ pub(super) struct Mark {
     mixers: usize,
 }
 
+impl Mark {
+    /// The effects that follow begin here.
+    pub(super) fn here(effects: &Effects) -> Self {
+        Self { commands: effects.commands.len(), mixers: effects.mixers.len() }
+    }
+}
+
+/// A track as its publisher's shard has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The publisher's shard.
+    pub shard: ShardIndex,
+    /// Audio or video.
+    pub kind: Kind,
+    /// Nothing in its payloads is read or changed.
+    pub opaque: bool,
+    /// Its line, if it passes the server.
+    pub line: Option<&'a Line>,
+}
+
 /// The shards of a mask.
 fn shards_of(mask: u64) -> impl Iterator<Item = ShardIndex> {
     (0..64).filter(move |bit| mask & (1 << bit) != 0).map(ShardIndex)
 }
 
-impl Room {
-    /// The shard that ranks who is loud and tells who speaks.
-    pub fn home(&self) -> ShardIndex {
-        home_of(self.key, self.setup.shards)
-    }
+/// The part of a set of (track, shard) that is about one track.
+fn of(set: &BTreeSet<(TrackKey, ShardIndex)>, track: TrackKey) -> impl Iterator<Item = ShardIndex> {
+    set.range((track, ShardIndex(0))..=(track, ShardIndex(u16::MAX))).map(|(_, shard)| *shard)
+}
 
-    pub(super) fn mark(&self, effects: &Effects) -> Mark {
-        Mark { commands: effects.commands.len(), mixers: effects.mixers.len() }
-    }
-
-    /// After a change: what shards need from each other follows it.
-    pub(super) fn settle(&mut self, mark: Mark, effects: &mut Effects) {
-        self.settle_mixers(mark, effects);
-        if self.setup.shards > 1 {
-            self.settle_tracks(mark, effects);
-        }
-        self.settle_kept(effects);
-        self.settle_paused(effects);
-    }
-
-    /// A picture that nobody has in a slot, on any shard, rests at its publisher's; it is sent again
-    /// as soon as somebody gets it. Sound goes on: without its level nobody could be chosen.
-    fn settle_paused(&mut self, effects: &mut Effects) {
-        if self.topology(Kind::Video) != Topology::Sfu {
-            return;
-        }
-        let carried: BTreeSet<TrackKey> =
-            self.people.iter().flat_map(|person| person.video.carried()).collect();
-        for person in &mut self.people {
-            for track in person.tracks.iter_mut().filter(|track| track.kind == Kind::Video) {
-                let paused = !carried.contains(&track.key);
-                if track.paused != paused {
-                    track.paused = paused;
-                    let (person, track) = (person.key, track.key);
-                    effects.notices.push(Notice::Paused { person, track, paused });
-                }
-            }
-        }
-    }
-
-    /// Where somebody has fewer slots than there are voices, the beginning of speech is kept on every
-    /// shard that has its track.
-    fn settle_kept(&mut self, effects: &mut Effects) {
-        let here: BTreeSet<(TrackKey, ShardIndex)> = self
-            .people
-            .iter()
-            .flat_map(|person| person.tracks.iter().map(|track| (track, person.shard)))
-            .filter(|(track, _)| track.kind == Kind::Audio)
-            .flat_map(|(track, shard)| {
-                let exports = (track.key, ShardIndex(0))..=(track.key, ShardIndex(u16::MAX));
-                self.spread.exports.range(exports).copied().chain([(track.key, shard)])
-            })
-            .collect();
-        let keep = if self.voices_wait() { here.clone() } else { BTreeSet::new() };
-        for &(track, shard) in keep.difference(&self.spread.kept) {
-            effects.commands.push((shard, Command::Keep { track, on: true }));
-        }
-        // A track that is gone took what was kept of it along.
-        for &(track, shard) in self.spread.kept.difference(&keep).filter(|it| here.contains(*it)) {
-            effects.commands.push((shard, Command::Keep { track, on: false }));
-        }
-        self.spread.kept = keep;
-    }
-
-    fn settle_tracks(&mut self, mark: Mark, effects: &mut Effects) {
-        let mut owners: BTreeMap<TrackKey, ShardIndex> = BTreeMap::new();
-        for person in &self.people {
-            owners.extend(person.tracks.iter().map(|track| (track.key, person.shard)));
-        }
-        let mut demand: BTreeSet<(TrackKey, ShardIndex)> = BTreeSet::new();
-        for person in &self.people {
-            for track in person.audio.carried().chain(person.video.carried()) {
-                if owners.get(&track).is_some_and(|owner| *owner != person.shard) {
-                    demand.insert((track, person.shard));
-                }
-            }
-        }
-        // The other shard knows the track before a slot there is mapped to it.
+impl Spread {
+    /// Tracks changed: they are imported where they are wanted now, and nowhere else. The tracks
+    /// that are gone have no source.
+    pub(super) fn settle_tracks(
+        &mut self,
+        room: RoomKey,
+        changed: &BTreeMap<TrackKey, Option<Source<'_>>>,
+        index: &Index,
+        mark: Mark,
+        effects: &mut Effects,
+    ) {
         let mut first = Vec::new();
-        for &(track, to) in demand.difference(&self.spread.exports) {
-            let (Some(line), Some(from)) = (self.lines.get(&track), owners.get(&track)) else {
-                continue;
-            };
-            let line = line.clone();
-            let opaque = self.owner(track).is_some_and(|(_, known)| known.opaque);
-            let import = Command::Import { track, room: self.key, from: *from, line, opaque };
-            first.push((to, import));
-            effects.commands.push((*from, Command::Export { track, to, on: true }));
-        }
-        for &(track, to) in self.spread.exports.difference(&demand) {
-            effects.commands.push((to, Command::RemoveTrack { track }));
-            // A track that ended took its exports along.
-            if let Some(from) = owners.get(&track) {
-                effects.commands.push((*from, Command::Export { track, to, on: false }));
+        for (&track, source) in changed {
+            let passes = source.and_then(|source| Some((source, source.line?)));
+            let wanted: BTreeSet<ShardIndex> = passes
+                .map(|(source, _)| index.wanted(track).filter(|to| *to != source.shard).collect())
+                .unwrap_or_default();
+            let exported: BTreeSet<ShardIndex> = of(&self.exports, track).collect();
+            if let Some((Source { shard: from, opaque, .. }, line)) = passes {
+                for &to in wanted.difference(&exported) {
+                    // The other shard knows the track before a slot there is mapped to it.
+                    let line = line.clone();
+                    first.push((to, Command::Import { track, room, from, line, opaque }));
+                    effects.commands.push((from, Command::Export { track, to, on: true }));
+                    self.exports.insert((track, to));
+                }
+            }
+            for &to in exported.difference(&wanted) {
+                effects.commands.push((to, Command::RemoveTrack { track }));
+                // A track that ended took its exports along.
+                if let Some(source) = source {
+                    let command = Command::Export { track, to, on: false };
+                    effects.commands.push((source.shard, command));
+                }
+                self.exports.remove(&(track, to));
             }
         }
         effects.commands.splice(mark.commands..mark.commands, first);
-        self.spread.exports = demand;
     }
 
-    fn settle_mixers(&mut self, mark: Mark, effects: &mut Effects) {
-        if self.setup.audio != Topology::Mcu {
+    /// Whether the beginnings of speech are kept from now on; true if that is new, so that every
+    /// voice is concerned.
+    pub(super) fn keep(&mut self, on: bool) -> bool {
+        std::mem::replace(&mut self.keeping, on) != on
+    }
+
+    /// Where somebody has fewer slots than there are voices, the beginning of speech is kept on every
+    /// shard that has the voice's track.
+    pub(super) fn settle_kept(
+        &mut self,
+        track: TrackKey,
+        source: Option<Source<'_>>,
+        effects: &mut Effects,
+    ) {
+        let here: BTreeSet<ShardIndex> = source
+            .filter(|source| source.kind == Kind::Audio)
+            .map(|source| of(&self.exports, track).chain([source.shard]).collect())
+            .unwrap_or_default();
+        let keep = if self.keeping { here.clone() } else { BTreeSet::new() };
+        let kept: BTreeSet<ShardIndex> = of(&self.kept, track).collect();
+        for &shard in keep.difference(&kept) {
+            effects.commands.push((shard, Command::Keep { track, on: true }));
+            self.kept.insert((track, shard));
+        }
+        for &shard in kept.difference(&keep) {
+            self.kept.remove(&(track, shard));
+            // A track that is gone took what was kept of it along.
+            if here.contains(&shard) {
+                effects.commands.push((shard, Command::Keep { track, on: false }));
+            }
+        }
+    }
+
+    /// The mixers learn where somebody talks and listens.
+    pub(super) fn settle_mixers(
+        &mut self,
+        room: RoomKey,
+        setup: &RoomSetup,
+        index: &Index,
+        mark: Mark,
+        effects: &mut Effects,
+    ) {
+        if setup.audio != Topology::Mcu || self.mix == index.mixing() {
             return;
         }
-        let (mut talking, mut listening) = (0u64, 0u64);
-        for person in &self.people {
-            let bit = 1 << person.shard.0;
-            if person.tracks.iter().any(|track| track.kind == Kind::Audio) {
-                talking |= bit;
-            }
-            if person.mix.is_some() {
-                listening |= bit;
-            }
-        }
-        if self.spread.mix == (talking, listening) {
-            return;
-        }
-        self.spread.mix = (talking, listening);
-        let (room, home) = (self.key, self.home());
-        let all = self.spread.told | talking | listening | (1 << home.0);
+        let (talking, listening) = index.mixing();
+        self.mix = (talking, listening);
+        let home = home_of(room, setup.shards);
+        let all = self.told | talking | listening | (1 << home.0);
         if talking | listening == 0 {
             effects.mixers.extend(shards_of(all).map(|shard| (shard, MixCommand::End { room })));
-            self.spread.told = 0;
+            self.told = 0;
             return;
         }
-        self.spread.told = all;
-        let loudest = self.setup.loudest;
+        self.told = all;
+        let loudest = setup.loudest;
         let told = MixCommand::Room { room, home, talking, listening, loudest };
         let first: Vec<_> = shards_of(all).map(|shard| (shard, told)).collect();
         effects.mixers.splice(mark.mixers..mark.mixers, first);
     }
-}
-
-/// The home shard of a room.
-pub(crate) fn home_of(room: crate::RoomKey, shards: u16) -> ShardIndex {
-    ShardIndex((room.0 % u64::from(shards.max(1))) as u16)
 }

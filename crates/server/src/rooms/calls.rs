@@ -9,7 +9,7 @@ use super::{Cell, Member, Rooms, Seat, State, locked};
 use crate::auth::{Grants, TokenError};
 use crate::lane;
 use crate::socket::{Application, RoomRow, Socket};
-use engine::room::{Effects, Person, Published, Refusal};
+use engine::room::{Effects, Published, Refusal};
 use engine::{PersonKey, TrackKey};
 use rtp::negotiated::{Direction, Negotiated};
 use serde::Serialize;
@@ -310,7 +310,7 @@ impl Rooms {
             state.members.insert(person, member);
             socket.set_state(Seat { cell: cell.clone(), person });
             self.enter(person, &cell);
-            let others = state.room.people().iter().filter(|other| other.key != person);
+            let others = state.room.people().filter(|other| other.key != person);
             let joined = Joined {
                 participant: participant_id(person),
                 epoch: state.log.epoch(),
@@ -407,9 +407,7 @@ impl Rooms {
         let track = track_key(&mute.track).ok_or(refused(Refusal::UnknownTrack))?;
         let mut state = locked(&seat.cell.state);
         let mut effects = Effects::default();
-        let has = |person: &&Person| person.tracks.iter().any(|known| known.key == track);
-        let owner = state.room.people().iter().find(has).map(|person| person.key);
-        let owner = owner.ok_or(Refusal::UnknownTrack).map_err(refused)?;
+        let owner = state.room.owner_of(track).ok_or(Refusal::UnknownTrack).map_err(refused)?;
         if owner == seat.person {
             state.room.mute(owner, track, mute.muted, &mut effects).map_err(refused)?;
         } else {

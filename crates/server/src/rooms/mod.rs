@@ -207,7 +207,7 @@ impl Rooms {
     fn place(&self, room: &Room) -> ShardIndex {
         let people = |shard: usize| self.placed[shard].load(Ordering::Relaxed);
         let least = (0..self.placed.len()).min_by_key(|shard| people(*shard)).unwrap_or_default();
-        let own = room.people().first().map(|person| usize::from(person.shard.0));
+        let own = room.people().next().map(|person| usize::from(person.shard.0));
         let together = own.filter(|shard| {
             let some = self.keep_together;
             room.people().len() < some && people(*shard) < people(least) + some
@@ -344,7 +344,7 @@ impl Rooms {
             let people: Vec<PersonKey> = {
                 let mut state = locked(&cell.state);
                 cell.tell_all(&mut state, wire::Event::RoomEnded { reason: why.to_owned() });
-                state.room.people().iter().map(|person| person.key).collect()
+                state.room.people().map(|person| person.key).collect()
             };
             for person in people {
                 self.leave(&cell, person, LeaveReason::ServerShutdown);

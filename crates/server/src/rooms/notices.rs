@@ -171,10 +171,7 @@ impl Cell {
     /// What all slots of a participant carry, for who resumed.
     pub(super) fn tell_slots(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
-        let owner = |track: TrackKey| {
-            let mut people = state.room.people().iter();
-            people.find(|p| p.tracks.iter().any(|t| t.key == track)).map(|p| (p.key, track))
-        };
+        let owner = |track: TrackKey| state.room.owner_of(track).map(|owner| (owner, track));
         let changes = [Kind::Audio, Kind::Video]
             .into_iter()
             .flat_map(|kind| known.slot_contents(kind))

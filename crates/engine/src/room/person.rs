@@ -1,0 +1,95 @@
+//! A participant: what they publish, and their slots.
+
+use super::pool::SlotPool;
+use crate::command::{PersonKey, ShardIndex, TrackKey};
+use rtp::negotiated::Kind;
+
+/// A published track.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Track {
+    /// The track.
+    pub key: TrackKey,
+    /// Audio or video.
+    pub kind: Kind,
+    /// Its line at the publisher; in a mesh the publisher's label for it.
+    pub mid: String,
+    /// What the publisher calls it.
+    pub name: String,
+    /// Whether the publisher muted it.
+    pub muted: bool,
+    /// Whether a moderator muted it: nothing of it is passed on.
+    pub silenced: bool,
+    /// Whether its publisher was told that nobody has it in a slot.
+    pub paused: bool,
+    /// Its payloads are encrypted end to end: nothing in them is read or changed.
+    pub opaque: bool,
+}
+
+/// A participant.
+#[derive(Debug)]
+pub struct Person {
+    /// The participant.
+    pub key: PersonKey,
+    /// The name that others see.
+    pub name: String,
+    /// The shard of their packets.
+    pub shard: ShardIndex,
+    /// What they publish, in order.
+    pub tracks: Vec<Track>,
+    pub(super) audio: SlotPool,
+    pub(super) video: SlotPool,
+    /// The line that the mix goes to.
+    pub(super) mix: Option<String>,
+    /// When they spoke last, as a count of speaker reports.
+    pub(super) spoke: u64,
+}
+
+impl Person {
+    /// Somebody who publishes nothing yet and has no slots.
+    pub(super) fn new(key: PersonKey, name: String, shard: ShardIndex) -> Self {
+        Self {
+            key,
+            name,
+            shard,
+            tracks: Vec::new(),
+            audio: SlotPool::default(),
+            video: SlotPool::default(),
+            mix: None,
+            spoke: 0,
+        }
+    }
+
+    pub(super) fn pool(&self, kind: Kind) -> &SlotPool {
+        match kind {
+            Kind::Audio => &self.audio,
+            Kind::Video => &self.video,
+        }
+    }
+
+    pub(super) fn pool_mut(&mut self, kind: Kind) -> &mut SlotPool {
+        match kind {
+            Kind::Audio => &mut self.audio,
+            Kind::Video => &mut self.video,
+        }
+    }
+
+    /// What they publish of a kind, in order.
+    pub(super) fn tracks_of(&self, kind: Kind) -> impl Iterator<Item = &Track> {
+        self.tracks.iter().filter(move |track| track.kind == kind)
+    }
+
+    /// How many audio and video slots they have.
+    pub fn slot_counts(&self) -> (usize, usize) {
+        (self.audio.len(), self.video.len())
+    }
+
+    /// What their slots of a kind carry: line and track.
+    pub fn slot_contents(&self, kind: Kind) -> impl Iterator<Item = (&str, Option<TrackKey>)> {
+        self.pool(kind).contents()
+    }
+
+    /// The line that the mix goes to.
+    pub fn mix_slot(&self) -> Option<&str> {
+        self.mix.as_deref()
+    }
+}

@@ -1,0 +1,108 @@
+//! What a room is made as, and why it refuses a call.
+
+use crate::command::{RoomKey, ShardIndex};
+use rtp::negotiated::Kind;
+
+/// The way of a kind of media through a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Topology {
+    /// There is none of it.
+    None,
+    /// From person to person, not through this server.
+    Mesh,
+    /// Forwarded track by track.
+    #[default]
+    Sfu,
+    /// Mixed into one (sound only).
+    Mcu,
+}
+
+impl Topology {
+    /// Whether media of this kind passes the server.
+    pub(super) fn passes(self) -> bool {
+        matches!(self, Self::Sfu | Self::Mcu)
+    }
+}
+
+/// Limits of a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoomLimits {
+    /// Most people at once.
+    pub people: usize,
+    /// Most audio slots a person may have.
+    pub audio_slots: u32,
+    /// Most video slots a person may have.
+    pub video_slots: u32,
+}
+
+impl RoomLimits {
+    /// Most slots of a kind that a person may have.
+    pub(super) fn slots(self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Audio => self.audio_slots,
+            Kind::Video => self.video_slots,
+        }
+    }
+}
+
+/// What a room is made as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoomSetup {
+    /// The way of sound.
+    pub audio: Topology,
+    /// The way of pictures.
+    pub video: Topology,
+    /// How many are heard at once where sound is mixed.
+    pub loudest: u8,
+    /// How many shards there are.
+    pub shards: u16,
+    /// Its limits.
+    pub limits: RoomLimits,
+}
+
+impl RoomSetup {
+    /// The way of a kind of media.
+    pub(super) fn topology(&self, kind: Kind) -> Topology {
+        match kind {
+            Kind::Audio => self.audio,
+            Kind::Video => self.video,
+        }
+    }
+
+    /// The kinds that are forwarded track by track.
+    pub(super) fn forwarded(&self) -> impl Iterator<Item = Kind> + use<> {
+        let setup = *self;
+        KINDS.into_iter().filter(move |kind| setup.topology(*kind) == Topology::Sfu)
+    }
+}
+
+/// Both kinds of media, in the order in which slots are filled.
+pub(super) const KINDS: [Kind; 2] = [Kind::Audio, Kind::Video];
+
+/// What a call asked for cannot be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The room has as many people as it may.
+    Full,
+    /// A moderator lets nobody new in.
+    Locked,
+    /// Nobody of that key is here.
+    UnknownPerson,
+    /// There is no such track, or another participant owns it, or it is of another kind than the slot.
+    UnknownTrack,
+    /// No such slot.
+    UnknownSlot,
+    /// More tracks than one may publish.
+    TooManyTracks,
+    /// The room has no such media, or it goes another way.
+    OtherTopology,
+    /// A moderator muted the track.
+    Silenced,
+    /// What is encrypted end to end cannot be mixed.
+    Opaque,
+}
+
+/// The home shard of a room: it ranks who is loud and tells who speaks.
+pub(crate) fn home_of(room: RoomKey, shards: u16) -> ShardIndex {
+    ShardIndex((room.0 % u64::from(shards.max(1))) as u16)
+}
