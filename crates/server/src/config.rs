@@ -439,6 +439,10 @@ fn log_level() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
         // A bare word that is no level would be taken for a module's name.
         let levels = ["off", "error", "warn", "info", "debug", "trace"];
         let known = levels.contains(&text) || text.contains('=');
+        // Of other text, the filter's reader cuts characters in two, and panics.
+        if !text.is_ascii() {
+            return Err(format!("{text:?} is no log level"));
+        }
         match tracing_subscriber::EnvFilter::try_new(text) {
             Ok(_) if known => Ok(text.to_owned()),
             _ => Err(format!("{text:?} is no log level")),
@@ -452,6 +456,12 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, "moim.yaml", Path::new("")).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn a_log_level_with_other_characters_than_ascii_is_refused() {
+        let text = "log: { level: \"info,server=\u{fffd} [{\u{fffd}\u{fffd}\" }";
+        assert!(parse(text).unwrap_err().contains("is no log level"));
     }
 
     #[test]
