@@ -1,6 +1,6 @@
 //! What follows from a call to a room: commands for shards and mixers, notices for people.
 
-use super::person::Track;
+use super::track::Track;
 use crate::command::{Command, PersonKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
 

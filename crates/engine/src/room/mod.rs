@@ -17,6 +17,7 @@ mod setup;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod track;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
@@ -28,10 +29,11 @@ use spread::{Mark, Source, Spread};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use effects::{Change, Effects, Notice, SlotChange};
-pub use person::{Person, Track};
+pub use person::Person;
 pub use publish::Published;
 pub(crate) use setup::home_of;
 pub use setup::{Refusal, RoomLimits, RoomSetup, Topology};
+pub use track::Track;
 
 /// One room's state.
 #[derive(Debug)]

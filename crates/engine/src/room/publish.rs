@@ -1,8 +1,9 @@
 //! What a participant may publish: an offer or an announcement is checked against the room and what
 //! they publish already. Nothing is changed here.
 
-use super::person::{Person, Track};
+use super::person::Person;
 use super::setup::{Refusal, RoomLimits, RoomSetup, Topology};
+use super::track::Track;
 use crate::command::TrackKey;
 use crate::limits::MAX_TRACKS_EACH;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};

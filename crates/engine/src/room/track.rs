@@ -1,0 +1,25 @@
+//! A published track as people are told of it.
+
+use crate::command::TrackKey;
+use rtp::negotiated::Kind;
+
+/// A published track.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Track {
+    /// The track.
+    pub key: TrackKey,
+    /// Audio or video.
+    pub kind: Kind,
+    /// Its line at the publisher; in a mesh the publisher's label for it.
+    pub mid: String,
+    /// What the publisher calls it.
+    pub name: String,
+    /// Whether the publisher muted it.
+    pub muted: bool,
+    /// Whether a moderator muted it: nothing of it is passed on.
+    pub silenced: bool,
+    /// Whether its publisher was told that nobody has it in a slot.
+    pub paused: bool,
+    /// Its payloads are encrypted end to end: nothing in them is read or changed.
+    pub opaque: bool,
+}
