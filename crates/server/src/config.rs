@@ -9,6 +9,7 @@ use settings::{
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use tracing_subscriber::EnvFilter;
 
 /// Everything that can be set. The doc of each field is the doc of its key.
 #[derive(Debug, Clone, PartialEq)]
@@ -439,15 +440,17 @@ fn log_level() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
         // A bare word that is no level would be taken for a module's name.
         let levels = ["off", "error", "warn", "info", "debug", "trace"];
         let known = levels.contains(&text) || text.contains('=');
-        // Of other text, the filter's reader cuts characters in two, and panics.
-        if !text.is_ascii() {
-            return Err(format!("{text:?} is no log level"));
-        }
-        match tracing_subscriber::EnvFilter::try_new(text) {
-            Ok(_) if known => Ok(text.to_owned()),
+        match log_filter(text) {
+            Some(_) if known => Ok(text.to_owned()),
             _ => Err(format!("{text:?} is no log level")),
         }
     })
+}
+
+/// What a log level or directives by module let through; none if the text is neither. Of text beyond
+/// ASCII the library would cut characters in two, and panic.
+pub(crate) fn log_filter(text: &str) -> Option<EnvFilter> {
+    text.is_ascii().then(|| EnvFilter::try_new(text).ok()).flatten()
 }
 
 #[cfg(test)]

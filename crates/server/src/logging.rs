@@ -1,15 +1,17 @@
 //! Structured logs on the standard error stream.
 
-use crate::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat, log_filter};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 /// Starts logging as configured; `RUST_LOG`, if set, wins over the configured level. Where a
 /// subscriber is set already (tests), that one stays.
 pub fn init(config: &LogConfig) {
-    let filter = EnvFilter::try_from_default_env()
-        .or_else(|_| EnvFilter::try_new(&config.level))
-        .unwrap_or_else(|_| EnvFilter::new("info"));
+    let wanted = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    let filter = wanted
+        .and_then(|text| log_filter(&text))
+        .or_else(|| log_filter(&config.level))
+        .unwrap_or_else(|| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

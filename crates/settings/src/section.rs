@@ -35,14 +35,15 @@ pub fn read<T>(
     decode: impl FnOnce(&mut Section<'_>) -> Option<T>,
 ) -> Result<T, Problems> {
     let mut found = Vec::new();
-    let root = match parse(text, &mut found) {
+    let parsed = parse(text, &mut found);
+    found.truncate(MAX_PROBLEMS);
+    let root = match parsed {
         Ok(root) => root,
         Err(problem) => {
             found.push(problem);
             return Err(Problems::new(source, found));
         }
     };
-    found.truncate(MAX_PROBLEMS);
     let context = Context { problems: RefCell::new(found) };
     let start = Position { line: 1, column: 1 };
     let value = match &root {

@@ -200,6 +200,9 @@ fn limits_hold() {
     let error = plan(&many).unwrap_err();
     assert_eq!(error.list().len(), 100);
     assert!(error.to_string().ends_with("more problems may follow"));
+    let error = plan(&("name: 1\n".repeat(500) + "people: [")).unwrap_err();
+    assert_eq!(error.list().len(), 101);
+    assert!(error.to_string().contains("not valid YAML"), "it is told beside the first ones");
 }
 
 #[test]
