@@ -98,7 +98,7 @@ impl Index {
     /// A participant came, or changed.
     pub(super) fn refresh(&mut self, person: &Person, limits: RoomLimits) {
         let new = Noted::of(person, limits);
-        let old = self.noted.insert(person.key, Noted::default()).unwrap_or_default();
+        let old = self.noted.remove(&person.key).unwrap_or_default();
         self.replace(person.key, &old, &new);
         self.noted.insert(person.key, new);
     }

@@ -178,8 +178,8 @@ impl Room {
                 for (speaker, _) in &speakers {
                     if let Some(person) = self.people.get_mut(speaker) {
                         person.spoke = self.speaker_reports;
-                        self.index.refresh(person, self.setup.limits);
                     }
+                    self.refresh(*speaker);
                 }
                 self.prefer_speakers(&speakers, effects);
                 effects.notices.push(Notice::Speakers(speakers));
@@ -215,10 +215,7 @@ impl Room {
         }
         effects.commands.push((shard, Command::Lines { person: key, room, negotiated }));
         self.end_tracks(key, &gone, effects);
-        let new = added.iter().fold([false; 2], |mut new, (track, _)| {
-            new[track.kind as usize] = true;
-            new
-        });
+        let new = KINDS.map(|kind| added.iter().any(|(track, _)| track.kind == kind));
         for (track, line) in added {
             let mixed = setup.topology(track.kind) == Topology::Mcu;
             let (track_key, mid, opaque) = (track.key, track.mid.clone(), track.opaque);
@@ -460,8 +457,9 @@ impl Room {
             for &key in &open[kind as usize] {
                 let Some(person) = self.people.get_mut(&key) else { continue };
                 let at = (key, person.shard, kind);
-                person.pool_mut(kind).fill(at, self.index.ranked(kind), effects);
-                self.refresh(key);
+                if person.pool_mut(kind).fill(at, self.index.ranked(kind), effects) {
+                    self.refresh(key);
+                }
             }
         }
         self.preferred = None;

@@ -70,14 +70,14 @@ impl SlotPool {
         self.slots.iter().any(|slot| slot.target() == Some(track))
     }
 
-    /// Free slots get tracks that have none yet, the first ones first.
+    /// Free slots get tracks that have none yet, the first ones first. Says whether one did.
     pub(super) fn fill(
         &mut self,
         at: Place,
         tracks: impl Iterator<Item = (PersonKey, TrackKey)>,
         effects: &mut Effects,
-    ) {
-        let mut changes = Vec::new();
+    ) -> bool {
+        let (mut changes, before) = (Vec::new(), effects.commands.len());
         let mut free = if self.manual { 0 } else { self.free() };
         for (owner, track) in tracks {
             if free == 0 {
@@ -92,6 +92,7 @@ impl SlotPool {
             free -= 1;
         }
         effects.tell_slots(at.0, changes);
+        effects.commands.len() > before
     }
 
     /// Those who speak take the slots of those who were silent longest; `when` tells when the owner

@@ -257,7 +257,7 @@ impl Both {
         };
         let mid = format!("v{}", self.random.below(4));
         let wanted = self.room.want(key, &[(mid.clone(), track)], &mut effects[0]);
-        assert_eq!(wanted, self.whole.want(key, &[(mid, track)], &mut effects[1]));
+        assert_eq!(wanted, self.whole.want(key, (&mid, track), &mut effects[1]));
     }
 
     fn report(&mut self, effects: &mut [Effects; 2]) {
