@@ -25,6 +25,9 @@ use std::time::Duration;
 use std::{fmt, io};
 use tokio::task::JoinSet;
 
+/// Connections that may wait to be accepted; the system bounds it too (`net.core.somaxconn`). The standard library asks for
+/// 128: when thousands come back after an outage, the system drops what is beyond and each of those waits for a second.
+const BACKLOG: i32 = 4096;
 /// How long a request in work may take once the server ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Bytes that a socket's read buffer starts with: the default of 128 KiB would be what an idle
@@ -137,6 +140,7 @@ impl Http {
         for &address in public.iter().chain(admin_only) {
             let bound = TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
+                rustix::net::listen(&listener, BACKLOG)?;
                 Ok((listener.local_addr()?, listener))
             });
             let (bound, listener) = bound.map_err(|error| HttpError::Bind { address, error })?;
