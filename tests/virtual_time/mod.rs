@@ -2,6 +2,7 @@
 //! between them. No socket, no clock, no handshake; a seed repeats byte for byte.
 
 mod asking_again;
+mod behind;
 mod bursts;
 mod churn;
 mod consent;

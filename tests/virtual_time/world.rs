@@ -6,7 +6,9 @@ use engine::drops::OutDrop;
 use engine::mix::Mixer;
 use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Datagram, RelayPacket, Stats};
-use engine::{Command, Now, PersonKey, Priority, RoomKey, Shard, ShardIndex, TrackKey};
+use engine::{
+    Command, Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey,
+};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::bots::VideoSource;
@@ -105,6 +107,8 @@ enum Flying {
     Down { to: SocketAddr, bytes: Vec<u8> },
     /// What one thread of the server hands to another.
     Within(ShardIndex, Within),
+    /// A report to the room.
+    Report(Report),
 }
 
 pub struct World {
@@ -120,6 +124,18 @@ pub struct World {
     /// How much waits on each lane now, and the most that ever did on one.
     waiting: BTreeMap<(ShardIndex, u8), usize>,
     pub longest_lane: usize,
+    /// So long what one thread hands to another is under way at most.
+    pub behind_us: u64,
+    /// How often in 1000 times the room's queue has no room for a report.
+    pub refused_permille: u64,
+    /// Reports of each shard that the room has not taken yet.
+    reports: Vec<engine::Outbox<Subject, Report>>,
+    /// When the last report arrives.
+    reported: Option<Instant>,
+    /// What people were told of their slots of media.
+    pub told: BTreeMap<(PersonKey, String), Option<TrackKey>>,
+    /// Which tracks rest, as their publishers were told.
+    pub resting: BTreeSet<TrackKey>,
     /// How much was handed over, by lane.
     handed_over: BTreeMap<u8, u64>,
     /// How often shards allocated memory while they took packets, where that is counted.
@@ -195,6 +211,12 @@ impl World {
             lanes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             longest_lane: 0,
+            behind_us: 300,
+            refused_permille: 0,
+            reports: indices().map(|_| engine::Outbox::new(1024)).collect(),
+            reported: None,
+            told: BTreeMap::new(),
+            resting: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             allocations: None,
             batches: seed % 2 == 1,
@@ -345,6 +367,11 @@ impl World {
     /// A command of the control thread.
     pub fn command(&mut self, person: PersonKey, command: Command) {
         let shard = self.person(person).shard;
+        self.command_to(shard, command);
+    }
+
+    /// The same, of somebody who may have left.
+    pub fn command_to(&mut self, shard: ShardIndex, command: Command) {
         self.within(shard, Within::Command(command));
     }
 
@@ -453,6 +480,10 @@ impl World {
         for notice in effects.notices {
             match notice {
                 Notice::Slots { person, changes } => {
+                    for change in changes.iter().filter(|change| !change.mix) {
+                        let content = change.content.map(|(_, track)| track);
+                        self.told.insert((person, change.mid.clone()), content);
+                    }
                     let changes: Vec<SlotChange> = changes
                         .into_iter()
                         .map(|change| SlotChange {
@@ -472,6 +503,10 @@ impl World {
                     self.negotiate(person);
                 }
                 Notice::Paused { person, track, paused } => {
+                    match paused {
+                        true => self.resting.insert(track),
+                        false => self.resting.remove(&track),
+                    };
                     self.person(person).media.pause(&format!("t-{}", track.0), paused);
                 }
                 Notice::All(_) | Notice::Speakers(_) => {}
@@ -520,10 +555,10 @@ impl World {
         }
     }
 
-    /// Hands something to another thread: it takes it up to 300 µs later, in order.
+    /// Hands something to another thread: it takes it a little later, in order.
     fn within(&mut self, to: ShardIndex, what: Within) {
         let lane = (to, what.lane());
-        let at = self.now.at + Duration::from_micros(self.random.below(300));
+        let at = self.now.at + Duration::from_micros(self.random.below(self.behind_us));
         let at = self.lanes.get(&lane).map_or(at, |last| at.max(*last));
         self.lanes.insert(lane, at);
         let waiting = self.waiting.entry(lane).or_default();
@@ -557,11 +592,36 @@ impl World {
             }
             self.flush(shard, out);
         }
-        for report in self.shards[usize::from(shard.0)].take_reports() {
-            let mut effects = Effects::default();
-            self.room.report(report, &mut effects);
-            self.apply(effects);
+        self.report(shard);
+    }
+
+    /// A shard's reports leave for the room, as a media thread hands them over.
+    fn report(&mut self, shard: ShardIndex) {
+        let index = usize::from(shard.0);
+        let (outbox, random) = (&mut self.reports[index], &mut self.random);
+        for report in self.shards[index].take_reports() {
+            outbox.put(report.subject(), report).expect("it has room");
         }
+        let (refused, mut taken) = (self.refused_permille, Vec::new());
+        outbox.hand_over(|report| {
+            if refused > 0 && random.below(1000) < refused {
+                return Err(report);
+            }
+            taken.push(report);
+            Ok(())
+        });
+        for report in taken {
+            let at = self.now.at + Duration::from_micros(self.random.below(self.behind_us));
+            let at = self.reported.map_or(at, |last| at.max(last));
+            self.reported = Some(at);
+            self.fly(at, Flying::Report(report));
+        }
+    }
+
+    /// When a report that was refused is tried again.
+    fn reports_due(&self) -> Option<Instant> {
+        let waits = self.reports.iter().any(|outbox| !outbox.is_empty());
+        waits.then(|| self.now.at + Duration::from_millis(10))
     }
 
     fn outbox(&self) -> Outbox {
@@ -579,6 +639,7 @@ impl World {
                 .chain(self.shards.iter().filter_map(Shard::next_deadline))
                 .chain(self.mixers.iter().filter_map(Mixer::next_deadline))
                 .chain(self.wire.keys().next().map(|(at, _)| *at))
+                .chain(self.reports_due())
                 .chain([self.next_sample])
                 .min()
                 .unwrap_or(end);
@@ -646,6 +707,11 @@ impl World {
                 }
             }
             Flying::Within(to, what) => self.hand_over(to, what),
+            Flying::Report(report) => {
+                let mut effects = Effects::default();
+                self.room.report(report, &mut effects);
+                self.apply(effects);
+            }
         }
     }
 

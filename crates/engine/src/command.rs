@@ -186,3 +186,22 @@ pub enum Report {
         speakers: Vec<(PersonKey, u8)>,
     },
 }
+
+/// What a report is about: the latest one says all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A video slot: whose, and its line.
+    Slot(PersonKey, String),
+    /// Who speaks in a room.
+    Speakers(RoomKey),
+}
+
+impl Report {
+    /// What it is about.
+    pub fn subject(&self) -> Subject {
+        match self {
+            Self::Switched { person, mid, .. } => Subject::Slot(*person, mid.clone()),
+            Self::Speakers { room, .. } => Subject::Speakers(*room),
+        }
+    }
+}

@@ -11,6 +11,7 @@ pub mod command;
 pub mod drops;
 pub mod limits;
 pub mod mix;
+mod outbox;
 mod relay;
 pub mod room;
 pub mod shard;
@@ -18,6 +19,7 @@ mod sink;
 
 pub use bucket::Bucket;
 pub use clock::Now;
-pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
+pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, Subject, TrackKey};
+pub use outbox::Outbox;
 pub use shard::{Handled, Shard};
 pub use sink::{Priority, Sink};

@@ -9,8 +9,8 @@ use crate::health::{Beat, Health, ThreadFault};
 use crate::lane::{Answered, Lane, Offer};
 use crate::media::MediaHandle;
 use crate::metrics::{Counter, Gauge, Metrics};
-use crate::rooms::RoomInput;
-use engine::{Command, PersonKey};
+use crate::rooms::{About, Happened, RoomInput};
+use engine::{Command, Outbox, PersonKey};
 use net::UdpBatchSocket;
 use rtp::TransportAddress;
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +26,10 @@ const INPUTS: usize = 8192;
 const INPUTS_IN_A_ROW: usize = 64;
 /// The longest sleep: so often the thread says that it runs.
 const SLEEP: Duration = Duration::from_secs(1);
+/// So soon what the rooms had no room for is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
+/// Of so many participants and matters something may wait for the rooms.
+const TOLD: usize = 65_536;
 /// Deadlines so far off or more…
 const FAR: Duration = Duration::from_secs(2);
 /// …wait for the next whole one of these.
@@ -78,6 +82,8 @@ pub(crate) struct ControlThread {
     lane: Lane,
     inputs: Receiver<ControlInput>,
     rooms: mpsc::Sender<RoomInput>,
+    /// What the rooms have not taken yet.
+    told: Outbox<(PersonKey, About), (PersonKey, Happened)>,
     media: MediaHandle,
     shared: Shared,
     sockets: Vec<UdpBatchSocket>,
@@ -94,6 +100,7 @@ struct Counts {
     refused: Counter,
     panics: Counter,
     send_failed: Counter,
+    told_too_much: Counter,
     leaks: Counter,
     peers: Gauge,
 }
@@ -119,6 +126,7 @@ impl ControlThread {
             lane,
             inputs,
             rooms,
+            told: Outbox::new(TOLD),
             media,
             shared,
             sockets,
@@ -135,6 +143,7 @@ impl ControlThread {
                     &[],
                 ),
                 send_failed: metrics.drops("control", "send_failed"),
+                told_too_much: metrics.drops("control", "report_queue_full"),
                 leaks: metrics.drops("control", "media_from_transport"),
                 peers: metrics.registry.gauge("moim_transports", "Transports now.", &[]),
             },
@@ -170,6 +179,8 @@ impl ControlThread {
                 .deadlines
                 .first()
                 .map_or(SLEEP, |(at, _)| at.saturating_duration_since(Instant::now()).min(SLEEP));
+            self.hand_over();
+            let next = if self.told.is_empty() { next } else { next.min(AGAIN) };
             let timeout = if round.more { Duration::ZERO } else { next };
             let mut next = match self.inputs.recv_timeout(timeout) {
                 Ok(input) => Some(input),
@@ -267,13 +278,24 @@ impl ControlThread {
         self.counts.panics.inc();
         tracing::error!(thread = self.name, ?person, %error, "a transport ended");
         self.close(person);
-        self.tell(RoomInput::Failed { person, why: error.to_string() });
+        self.tell(person, Happened::Failed(error.to_string()));
     }
 
-    /// Rooms must know it: where their queue is full, this thread waits, and they never wait for it.
-    fn tell(&self, input: RoomInput) {
-        // Without rooms the server is ending.
-        let _ = self.rooms.blocking_send(input);
+    /// Rooms must know it, as soon as their queue has room.
+    fn tell(&mut self, person: PersonKey, what: Happened) {
+        if self.told.put((person, what.about()), (person, what)).is_err() {
+            self.counts.told_too_much.inc();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        self.told.hand_over(|(person, what)| match self.rooms.try_reserve() {
+            Ok(place) => {
+                place.send(RoomInput::Transport(person, what));
+                Ok(())
+            }
+            Err(_) => Err((person, what)),
+        });
     }
 
     fn run_deadlines(&mut self) {
@@ -301,7 +323,7 @@ impl ControlThread {
     /// Does what a transport wants until it waits.
     fn drive(&mut self, person: PersonKey) {
         let Some(peer) = self.peers.get_mut(&person) else { return };
-        let mut inputs = Vec::new();
+        let mut happened = Vec::new();
         let mut transmits = Vec::new();
         let mut begins = false;
         let leaks = peer.transport.media_leaks();
@@ -311,7 +333,7 @@ impl ControlThread {
                     let at = self.candidates.iter().position(|c| c.udp == source).unwrap_or(0);
                     transmits.push((at, destination, data));
                 }
-                Ok(Output::Event(event)) => inputs.push(match event {
+                Ok(Output::Event(event)) => happened.push(match event {
                     // Keys and address go straight to the media thread, and before the handshake's
                     // last flight: with it the other side may begin to send. Its lines are there
                     // since the offer. What goes to it waits until that flight is out.
@@ -320,25 +342,25 @@ impl ControlThread {
                         self.media.send(Command::Install { person, keys, remote });
                         peer.answered = Some(String::new());
                         begins = true;
-                        RoomInput::Connected { person, remote }
+                        Happened::Connected(remote)
                     }
                     Event::Remote(remote) => {
                         self.media.send(Command::Move { person, remote });
-                        RoomInput::Moved { person, remote }
+                        Happened::Moved(remote)
                     }
                     Event::Disconnected => {
                         self.media.send(Command::Suspend { person });
-                        RoomInput::MediaLost { person }
+                        Happened::MediaLost
                     }
                     Event::Reconnected => {
                         self.media.send(Command::Begin { person });
-                        RoomInput::MediaBack { person }
+                        Happened::MediaBack
                     }
                 }),
                 Ok(Output::Wait(at)) => break Some(at),
                 Err(error @ TransportError::Panicked) => return self.fail(person, &error),
                 Err(error) => {
-                    inputs.push(RoomInput::Failed { person, why: error.to_string() });
+                    happened.push(Happened::Failed(error.to_string()));
                     break None;
                 }
             }
@@ -346,7 +368,9 @@ impl ControlThread {
         for (at, destination, data) in transmits {
             if destination.is_tcp() {
                 // In order with the commands: what goes on TCP goes through the media thread.
-                self.media.send_on_tcp(destination.socket, data);
+                if !self.media.send_on_tcp(destination.socket, data) {
+                    self.counts.send_failed.inc();
+                }
             } else if self.sockets[at].send_to(destination.socket, &data).is_err() {
                 self.counts.send_failed.inc();
             }
@@ -369,10 +393,11 @@ impl ControlThread {
             peer.deadline = Some(at);
             self.deadlines.insert((at, person));
         }
-        inputs.into_iter().for_each(|input| self.tell(input));
+        happened.into_iter().for_each(|what| self.tell(person, what));
     }
 
     fn close(&mut self, person: PersonKey) {
+        self.told.forget(|(whose, _)| *whose == person);
         let Some(peer) = self.peers.remove(&person) else { return };
         self.counts.peers.add(-1);
         if !peer.ufrag.is_empty() {

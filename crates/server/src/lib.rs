@@ -9,6 +9,7 @@ mod access;
 mod api;
 mod assets;
 pub mod auth;
+mod commands;
 pub mod config;
 mod control;
 pub mod faults;

@@ -1,8 +1,9 @@
 //! A media thread: sockets, a shard of the engine, and nothing that could hold a packet up.
 //!
-//! Rooms send commands through a bounded queue; STUN and DTLS of participants go up to the control thread, reports
-//! to the rooms, through bounded queues too: what does not fit there is counted, never waited for.
+//! Rooms send [`commands`]; STUN and DTLS of participants go up to the control thread through a bounded queue: what does
+//! not fit there is counted, never waited for. Reports to the rooms wait in an outbox while the rooms are behind.
 
+use crate::commands;
 use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
@@ -13,20 +14,21 @@ use crate::tcp::{Come as TcpCome, Reader, TcpPort};
 use engine::drops::{InDrop, OutDrop};
 use engine::mix::{MixFrame, MixedPacket};
 use engine::shard::{Datagram, RelayControl, RelayPacket, Stats};
-use engine::{Command, Handled, Now, PersonKey, Priority, Shard, ShardIndex, Sink};
+use engine::{
+    Command, Handled, Now, Outbox, PersonKey, Priority, Report, Shard, ShardIndex, Sink, Subject,
+};
 use net::{FlushReport, PollFd, RecvBatch, SendBatch, UdpBatchSocket, Waker};
 use rtp::TransportAddress;
 use rtrb::{Consumer, Producer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 
-/// Commands that may wait for a media thread. Its rooms wait when it is full: commands are never
-/// dropped.
-const COMMANDS: usize = 16_384;
+/// Slots and rooms of which a report may wait.
+const REPORTS: usize = 65_536;
 /// Commands carried out in a row: when everybody leaves at once, packets still come through.
 const COMMANDS_IN_A_ROW: usize = 16;
 /// Kernel messages read at once, and rounds of reading before other work gets its turn.
@@ -41,6 +43,7 @@ const RESIDENCE_SECONDS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05];
 
 /// What a media thread is told.
+#[derive(Debug)]
 enum MediaInput {
     /// By a room, or by the control thread.
     Command(Command),
@@ -51,7 +54,7 @@ enum MediaInput {
 /// What rooms hold of a media thread.
 #[derive(Debug, Clone)]
 pub(crate) struct MediaHandle {
-    commands: SyncSender<MediaInput>,
+    commands: commands::Sender<MediaInput>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
 }
@@ -61,7 +64,14 @@ impl MediaHandle {
     #[cfg(test)]
     pub(crate) fn idle() -> Self {
         let waker = Arc::new(Waker::new().unwrap());
-        Self { commands: sync_channel(1).0, waker, stop: Arc::default() }
+        Self { commands: commands::queue().0, waker, stop: Arc::default() }
+    }
+
+    /// Of a thread that takes a command when this function is called, which says whether there was one.
+    #[cfg(test)]
+    pub(crate) fn slow() -> (Self, impl FnMut() -> bool) {
+        let (sender, commands) = commands::queue();
+        (Self { commands: sender, ..Self::idle() }, move || commands.take().is_some())
     }
 
     /// Sends a command; they arrive in order.
@@ -69,13 +79,23 @@ impl MediaHandle {
         self.input(MediaInput::Command(command));
     }
 
-    /// Sends a packet of the control thread on TCP; in order with the commands.
-    pub(crate) fn send_on_tcp(&self, to: SocketAddr, data: Vec<u8>) {
-        self.input(MediaInput::Send { to, data });
+    /// Sends a packet of the control thread on TCP, in order with the commands; not where the thread is behind, which this
+    /// says. ICE and DTLS send again.
+    pub(crate) fn send_on_tcp(&self, to: SocketAddr, data: Vec<u8>) -> bool {
+        let goes = !self.is_behind();
+        if goes {
+            self.input(MediaInput::Send { to, data });
+        }
+        goes
+    }
+
+    /// Whether the thread is so far behind that it gets no new work.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.commands.is_behind()
     }
 
     fn input(&self, input: MediaInput) {
-        if self.commands.send(input).is_ok() {
+        if self.commands.send(input) {
             self.waker.wake();
         }
     }
@@ -109,12 +129,14 @@ pub(crate) struct MediaThread {
     name: String,
     shard: Shard,
     ports: Ports,
-    commands: Receiver<MediaInput>,
+    commands: commands::Receiver<MediaInput>,
     lanes_in: LanesIn,
     mixed: Consumer<MixedPacket>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
     rooms: mpsc::Sender<RoomInput>,
+    /// Reports that the rooms have not taken yet.
+    reports: Outbox<Subject, Report>,
     counts: Counts,
     /// When the packets of sound in hand arrived.
     sounds: Vec<Instant>,
@@ -135,7 +157,7 @@ impl MediaThread {
         beside: Beside,
         metrics: &Metrics,
     ) -> std::io::Result<(Self, MediaHandle)> {
-        let (sender, commands) = sync_channel(COMMANDS);
+        let (sender, commands) = commands::queue();
         let Beside { waker, lanes: (lanes_out, lanes_in), mix } = beside;
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
@@ -152,6 +174,7 @@ impl MediaThread {
             waker,
             stop,
             rooms: upward.rooms,
+            reports: Outbox::new(REPORTS),
             sounds: Vec::with_capacity(1024),
             burn: None,
             name,
@@ -188,7 +211,9 @@ impl MediaThread {
             let now = clock();
             beat.round(now.at);
             let mut carried_out = 0;
-            for input in self.commands.try_iter().take(COMMANDS_IN_A_ROW) {
+            while carried_out < COMMANDS_IN_A_ROW
+                && let Some(input) = self.commands.take()
+            {
                 match input {
                     MediaInput::Command(command) => self.shard.command(command, now),
                     MediaInput::Send { to, data } => self.ports.tcp.send(to, &data),
@@ -340,12 +365,20 @@ impl MediaThread {
         }
     }
 
+    /// Hands reports over; where the rooms are behind, again in the next round.
     fn report(&mut self) {
         for report in self.shard.take_reports() {
-            if self.rooms.try_send(RoomInput::Report(report)).is_err() {
+            if self.reports.put(report.subject(), report).is_err() {
                 self.counts.reports_dropped.inc();
             }
         }
+        self.reports.hand_over(|report| match self.rooms.try_reserve() {
+            Ok(place) => {
+                place.send(RoomInput::Report(report));
+                Ok(())
+            }
+            Err(_) => Err(report),
+        });
     }
 }
 

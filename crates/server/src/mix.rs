@@ -3,6 +3,7 @@
 //! Packets of sound come from the media thread and mixed ones go back to it, through rings; mixers
 //! of other shards are reached by bounded queues. Rooms tell it who talks and listens.
 
+use crate::commands;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
 use crate::relay::MixEnds;
@@ -18,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// Packets between a media thread and its mixer, each way.
 const PACKETS: usize = 4096;
-/// Commands that may wait. Rooms wait when it is full: commands are never dropped.
-const COMMANDS: usize = 16_384;
 /// Messages of other mixers that may wait.
 const PEER_MESSAGES: usize = 1024;
 /// How often the counters are handed over to the metrics, and the longest sleep.
@@ -28,7 +27,7 @@ const COUNT_INTERVAL: Duration = Duration::from_millis(200);
 /// What rooms hold of a mixing thread.
 #[derive(Debug, Clone)]
 pub(crate) struct MixHandle {
-    commands: SyncSender<MixCommand>,
+    commands: commands::Sender<MixCommand>,
     wake: Wake,
     stop: Arc<AtomicBool>,
 }
@@ -49,14 +48,19 @@ impl MixHandle {
     /// Of no thread: what it is told is forgotten.
     #[cfg(test)]
     pub(crate) fn idle() -> Self {
-        Self { commands: sync_channel(1).0, wake: Wake::default(), stop: Arc::default() }
+        Self { commands: commands::queue().0, wake: Wake::default(), stop: Arc::default() }
     }
 
     /// Sends a command; they arrive in order.
     pub(crate) fn send(&self, command: MixCommand) {
-        if self.commands.send(command).is_ok() {
+        if self.commands.send(command) {
             self.wake.wake();
         }
+    }
+
+    /// Whether the thread is so far behind that it gets no new work.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.commands.is_behind()
     }
 
     /// Ends the thread.
@@ -70,7 +74,7 @@ impl MixHandle {
 pub(crate) struct MixThread {
     name: String,
     mixer: Mixer,
-    commands: Receiver<MixCommand>,
+    commands: commands::Receiver<MixCommand>,
     frames: Consumer<MixFrame>,
     peers_in: Receiver<MixPeer>,
     out: Out,
@@ -114,7 +118,7 @@ pub(crate) fn threads(
     let mut all = Vec::new();
     for (index, (peers_in, wake)) in receivers.into_iter().zip(wakes).enumerate() {
         let name = format!("mix-{index}");
-        let (commands_in, commands) = sync_channel(COMMANDS);
+        let (commands_in, commands) = commands::queue();
         let (frames_in, frames) = RingBuffer::new(PACKETS);
         let (mixed, mixed_out) = RingBuffer::new(PACKETS);
         let stop = Arc::new(AtomicBool::new(false));
@@ -157,7 +161,7 @@ impl MixThread {
         let _ = net::thread::set_timer_slack(Duration::from_nanos(1));
         let mut count_due = Instant::now();
         while !self.stop.load(Ordering::Acquire) {
-            for command in self.commands.try_iter() {
+            while let Some(command) = self.commands.take() {
                 self.mixer.command(command);
             }
             while let Ok(frame) = self.frames.pop() {

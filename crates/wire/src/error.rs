@@ -35,7 +35,7 @@ pub enum ErrorCode {
     BadRequest,
     /// The room is not joined on this socket. Call `room.join` first.
     NotJoined,
-    /// Too many requests in a short time. Wait a second and try again.
+    /// Too many requests in a short time, or the server is behind its work. Wait a second and try again.
     TooFast,
     /// The participant or the events asked for are no longer kept. Join anew.
     Gone,

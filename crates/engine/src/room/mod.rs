@@ -497,12 +497,12 @@ impl Room {
     ) {
         let Some(owner) = self.index.owner(track) else { return };
         let Some(person) = self.people.get_mut(&key) else { return };
-        if person.video.switched(mid, track) {
-            let change = SlotChange::now(mid, Some((owner, track)));
+        let at = (key, person.shard, Kind::Video);
+        if let Some(change) = person.video.switched(at, mid, (owner, track), effects) {
             let change = SlotChange { rtp_timestamp: Some(rtp_timestamp), ..change };
             effects.tell_slots(key, vec![change]);
-            self.refresh(key);
         }
+        self.refresh(key);
     }
 
     /// Where slots are short, who speaks takes the place of who was silent longest. Nothing is

@@ -168,13 +168,24 @@ impl SlotPool {
         changes
     }
 
-    /// A slot switched to the track that it was to carry next. A report that was on its way while the
-    /// slot got something else again says nothing; false then.
-    pub(super) fn switched(&mut self, mid: &str, track: TrackKey) -> bool {
-        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid);
-        let Some(slot) = slot.filter(|slot| slot.next == Some(track)) else { return false };
-        slot.content = slot.next.take();
-        true
+    /// A slot switched to this track: what the shard reports is what flows, even where the slot got something else since
+    /// then. That follows, or the slot is emptied once more. Says what the participant is told.
+    pub(super) fn switched(
+        &mut self,
+        (person, shard, _): Place,
+        mid: &str,
+        (owner, track): (PersonKey, TrackKey),
+        effects: &mut Effects,
+    ) -> Option<SlotChange> {
+        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid)?;
+        let Some(target) = slot.target() else {
+            let command = Command::Map { person, mid: slot.mid.clone(), track: None };
+            effects.commands.push((shard, command));
+            return None;
+        };
+        slot.next = Some(target).filter(|target| *target != track);
+        let told = slot.content.replace(track);
+        (told != Some(track)).then(|| SlotChange::now(mid, Some((owner, track))))
     }
 
     /// How many slots the participant should have, so that each of `need` tracks has one.

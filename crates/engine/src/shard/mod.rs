@@ -62,7 +62,7 @@ pub use datagram::{Datagram, Handled};
 pub use stats::Stats;
 
 use crate::clock::Now;
-use crate::command::{Command, PersonKey, Report, ShardIndex};
+use crate::command::{Command, PersonKey, Report, ShardIndex, TrackKey};
 use crate::drops::InDrop;
 use crate::limits::{FEEDBACK_TICKS, TICK, TICK_CALM};
 use crate::mix::MixedPacket;
@@ -147,6 +147,24 @@ impl Shard {
         let tracks = self.model.tracks.iter().flatten();
         let subscriptions = tracks.map(|track| track.subscriptions.len()).sum();
         (self.model.person_by_key.len(), self.model.track_by_key.len(), subscriptions)
+    }
+
+    /// Who is here.
+    pub fn people(&self) -> impl Iterator<Item = PersonKey> {
+        self.model.person_by_key.keys().copied()
+    }
+
+    /// What the slots of a person carry: the line, the track that flows, and the one that shall flow from its next keyframe.
+    pub fn slots(
+        &self,
+        person: PersonKey,
+    ) -> impl Iterator<Item = (&str, Option<TrackKey>, Option<TrackKey>)> {
+        let index = self.model.person_by_key.get(&person);
+        let slots = index.and_then(|index| self.model.people[*index].as_ref());
+        let key = |track: usize| self.model.tracks[track].as_ref().map(|track| track.key);
+        slots.into_iter().flat_map(|person| &person.slots).map(move |slot| {
+            (slot.line.mid.as_str(), slot.current.and_then(key), slot.pending.and_then(key))
+        })
     }
 
     /// What is kept of people, tracks and rooms, by name: nothing, when everybody has left and that was told.

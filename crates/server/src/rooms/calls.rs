@@ -25,6 +25,10 @@ use wire::room::{
 };
 use wire::{ErrorCode, RoomError};
 
+/// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands; whoever
+/// leaves or is removed does so at any time.
+const ADDS_WORK: [&str; 4] = [room::JOIN, room::OFFER, room::SLOTS, room::MUTE];
+
 pub(super) type Answered = Result<Option<Box<RawValue>>, RoomError>;
 
 fn parse<T: DeserializeOwned>(event: &str, data: Option<&RawValue>) -> Result<T, RoomError> {
@@ -69,6 +73,11 @@ pub(super) fn refused(refusal: Refusal) -> RoomError {
 
 impl Application for Rooms {
     async fn call(&self, socket: &Arc<Socket>, event: &str, data: Option<&RawValue>) -> Answered {
+        if ADDS_WORK.contains(&event) && self.is_behind() {
+            self.metrics.dropped("rooms", "behind");
+            let text = "the server is behind its work: try again in a second";
+            return Err(RoomError::new(ErrorCode::TooFast, text));
+        }
         match event {
             room::JOIN => self.join(socket, parse(event, data)?),
             room::OFFER => self.offer(socket, parse(event, data)?).await,

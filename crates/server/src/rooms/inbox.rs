@@ -1,6 +1,6 @@
 //! What media and control threads tell: one task takes it to the rooms.
 
-use super::{RoomInput, Rooms, locked};
+use super::{Happened, RoomInput, Rooms, locked};
 use engine::room::Effects;
 use engine::{PersonKey, Report};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use wire::event::LeaveReason;
 
-/// A participant outlives his socket, or his media, by this much.
+/// A participant outlives their socket, or their media, by this much.
 const LINGER: Duration = Duration::from_secs(60);
 /// How often who is lost is looked for.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -29,39 +29,35 @@ impl Rooms {
     }
 
     fn input(&self, input: RoomInput) {
-        let person = match &input {
-            RoomInput::Report(report) => return self.report(report.clone()),
-            RoomInput::Connected { person, .. }
-            | RoomInput::Moved { person, .. }
-            | RoomInput::MediaLost { person }
-            | RoomInput::MediaBack { person }
-            | RoomInput::Failed { person, .. } => *person,
+        let (person, what) = match input {
+            RoomInput::Report(report) => return self.report(report),
+            RoomInput::Transport(person, what) => (person, what),
         };
-        // He may have left meanwhile.
+        // They may have left meanwhile.
         let Some(cell) = self.cell_of(person) else { return };
         let (room, participant) = (&cell.id, super::notices::participant_id(person));
         let mut state = locked(&cell.state);
-        match input {
-            RoomInput::Report(_) => {}
-            RoomInput::Connected { remote, .. } => {
+        let member = state.members.get_mut(&person);
+        match what {
+            Happened::Connected(remote) => {
                 tracing::info!(room, participant, %remote, "media connected");
             }
-            RoomInput::Moved { remote, .. } => {
+            Happened::Moved(remote) => {
                 tracing::info!(room, participant, %remote, "media moved");
             }
-            RoomInput::MediaLost { .. } => {
+            Happened::MediaLost => {
                 tracing::info!(room, participant, "media lost");
-                if let Some(member) = state.members.get_mut(&person) {
+                if let Some(member) = member {
                     member.media_lost.get_or_insert_with(Instant::now);
                 }
             }
-            RoomInput::MediaBack { .. } => {
+            Happened::MediaBack => {
                 tracing::info!(room, participant, "media is back");
-                if let Some(member) = state.members.get_mut(&person) {
+                if let Some(member) = member {
                     member.media_lost = None;
                 }
             }
-            RoomInput::Failed { why, .. } => {
+            Happened::Failed(why) => {
                 tracing::warn!(room, participant, why, "media failed");
                 drop(state);
                 self.leave(&cell, person, LeaveReason::MediaLost);

@@ -46,16 +46,45 @@ pub(crate) const INPUTS: usize = 16_384;
 pub(crate) enum RoomInput {
     /// A shard reports.
     Report(Report),
-    /// Someone's ICE and DTLS are up.
-    Connected { person: PersonKey, remote: TransportAddress },
-    /// Someone's address changed.
-    Moved { person: PersonKey, remote: TransportAddress },
-    /// No sign of life on someone's transport.
-    MediaLost { person: PersonKey },
-    /// It is back.
-    MediaBack { person: PersonKey },
-    /// Someone's transport ended with an error.
-    Failed { person: PersonKey, why: String },
+    /// Something happened to a participant's transport.
+    Transport(PersonKey, Happened),
+}
+
+/// What happened to a transport.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// ICE and DTLS are up, at this address.
+    Connected(TransportAddress),
+    /// Its address changed.
+    Moved(TransportAddress),
+    /// It gives no sign of life.
+    MediaLost,
+    /// It does again.
+    MediaBack,
+    /// It ended with an error.
+    Failed(String),
+}
+
+/// Of what the latest thing that happened says all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum About {
+    /// Where the participant is.
+    Address,
+    /// Whether they give signs of life.
+    Life,
+    /// That the transport ended.
+    End,
+}
+
+impl Happened {
+    /// What it is about.
+    pub(crate) fn about(&self) -> About {
+        match self {
+            Self::Connected(_) | Self::Moved(_) => About::Address,
+            Self::MediaLost | Self::MediaBack => About::Life,
+            Self::Failed(_) => About::End,
+        }
+    }
 }
 
 /// A shard as rooms see it.
@@ -219,6 +248,11 @@ impl Rooms {
 
     fn unplace(&self, shard: ShardIndex) {
         self.placed[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread is so far behind its commands that calls which would give it more are refused.
+    fn is_behind(&self) -> bool {
+        self.shards.iter().any(|shard| shard.media.is_behind() || shard.mix.is_behind())
     }
 
     /// The room of this id, made if there is none. The first who asks decides its kind.

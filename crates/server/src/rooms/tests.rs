@@ -53,10 +53,14 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
+        Self::of(seed, idle())
+    }
+
+    fn of(seed: u64, shard: ShardHandle) -> Self {
         let metrics = Arc::new(Metrics::new());
         let auth = Arc::new(Auth::development());
         let limits = Limits { participants_per_room: 4, rooms: 3, ..Limits::default() };
-        let rooms = Rooms::new(vec![idle()], 56, limits, auth.clone(), metrics.clone());
+        let rooms = Rooms::new(vec![shard], 56, limits, auth.clone(), metrics.clone());
         let rooms = Arc::new(rooms);
         let sockets =
             Sockets::new(rooms.clone(), SocketOptions::from(&limits), auth, metrics.clone());
@@ -162,4 +166,26 @@ fn every_seat_has_a_live_socket_or_a_deadline_and_nothing_is_left_over() {
         });
         assert!(told.is_ok(), "seed {seed}");
     }
+}
+
+#[test]
+fn while_a_thread_is_behind_nobody_gives_it_more_to_do_and_everybody_may_leave() {
+    let (media, mut take) = MediaHandle::slow();
+    let mut world = World::of(1, ShardHandle { media: media.clone(), ..idle() });
+    let [there, newcomer] = [world.connect(), world.connect()];
+    let join = json!({ "room": "r", "name": "x" });
+    assert!(world.call(&there, "room.join", join.clone()).is_some());
+    while !media.is_behind() {
+        media.send(engine::Command::Forget { person: PersonKey(99) });
+    }
+    assert!(!media.send_on_tcp(SocketAddr::from(([127, 0, 0, 1], 9)), Vec::new()));
+    for (socket, event) in [(&newcomer, "room.join"), (&there, "room.slots"), (&there, "room.mute")]
+    {
+        let refused = outcome(&world.rooms, socket, event, join.clone()).unwrap().unwrap_err();
+        assert_eq!(refused.code, wire::ErrorCode::TooFast, "{event}: {refused:?}");
+    }
+    outcome(&world.rooms, &there, "room.leave", json!({})).unwrap().unwrap();
+    let waited = std::iter::from_fn(|| take().then_some(())).count();
+    assert!(waited > 16_384, "the leave waits as well: {waited}");
+    assert!(world.call(&newcomer, "room.join", join).is_some());
 }

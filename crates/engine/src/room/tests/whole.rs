@@ -91,8 +91,8 @@ impl Whole {
             Report::Switched { person, mid, track, rtp_timestamp, .. } => {
                 let Some(owner) = self.owner(track).map(|(owner, _)| owner.key) else { return };
                 let Ok(viewer) = self.person_mut(person) else { return };
-                if viewer.video.switched(&mid, track) {
-                    let change = SlotChange::now(&mid, Some((owner, track)));
+                let at = (person, viewer.shard, Kind::Video);
+                if let Some(change) = viewer.video.switched(at, &mid, (owner, track), effects) {
                     let rtp_timestamp = Some(rtp_timestamp);
                     effects.tell_slots(person, vec![SlotChange { rtp_timestamp, ..change }]);
                 }

@@ -1,0 +1,61 @@
+//! The way from rooms to a media or a mixing thread: commands arrive in order, and none is lost.
+//!
+//! Rooms send under their lock, on the threads of the runtime: to send never waits. The queue has no bound of its own, so
+//! rooms refuse calls while it [is behind](Sender::is_behind). What still comes then ends people and follows reports, and
+//! is bounded by the people who are there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
+/// So many commands may wait before calls are refused.
+const BEHIND: usize = 16_384;
+
+/// Where rooms put commands.
+#[derive(Debug)]
+pub(crate) struct Sender<T> {
+    queue: mpsc::Sender<T>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), waiting: self.waiting.clone() }
+    }
+}
+
+/// Where a thread takes them.
+#[derive(Debug)]
+pub(crate) struct Receiver<T> {
+    queue: mpsc::Receiver<T>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// A queue of commands.
+pub(crate) fn queue<T>() -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = mpsc::channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    (Sender { queue: sender, waiting: waiting.clone() }, Receiver { queue: receiver, waiting })
+}
+
+impl<T> Sender<T> {
+    /// Sends a command; says whether a thread is there to take it.
+    pub(crate) fn send(&self, command: T) -> bool {
+        self.waiting.fetch_add(1, Relaxed);
+        self.queue.send(command).is_ok()
+    }
+
+    /// Whether the thread is so far behind that it gets no new work.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.waiting.load(Relaxed) >= BEHIND
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Takes the next command, if there is one.
+    pub(crate) fn take(&self) -> Option<T> {
+        let command = self.queue.try_recv().ok()?;
+        self.waiting.fetch_sub(1, Relaxed);
+        Some(command)
+    }
+}
