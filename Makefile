@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -79,6 +79,9 @@ evidence-fuzz: ## whatever reads bytes of strangers, fuzzed on a nightly toolcha
 
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh
+
+bench-join: ## what a join, a slot change and a voice cost a room of 20 and one of 2000 (1 min)
+	@cargo run --release --locked -p engine --example join
 
 bench-sfu: build ## what forwarding costs the server, beside the floor of the machine
 	@scripts/bench-sfu.sh
