@@ -80,8 +80,9 @@ evidence-fuzz: ## whatever reads bytes of strangers, fuzzed on a nightly toolcha
 bench-bots: build ## what a packet costs a bot, beside a plain str0m client
 	@scripts/bench-bots.sh
 
-bench-join: ## what a join, a slot change and a voice cost a room of 20 and one of 2000 (1 min)
+bench-join: build ## what a join, a slot change and a voice cost a room of 20 and one of 2000 (1 min)
 	@cargo run --release --locked -p engine --example join
+	@scripts/in-namespace.sh node scripts/bench-join.mjs
 
 bench-sfu: build ## what forwarding costs the server, beside the floor of the machine
 	@scripts/bench-sfu.sh

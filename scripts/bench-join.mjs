@@ -1,0 +1,105 @@
+// What a join and the leave after it cost a server whose room has 20 or 2000 participants on sockets, as CPU time of its
+// threads, in turn. Everybody is told of both, so that the large room has a hundred times the messages: the second figure
+// is the cost of one. The room's own part is crates/engine/examples/join.rs.
+
+import { readdirSync, readFileSync, writeFileSync, mkdtempSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { median, serve, until } from "./evidence.mjs";
+
+const { WebSocket } = createRequire(
+  new URL("../web/package.json", import.meta.url),
+)("ws");
+
+const PEOPLE = [20, 2000];
+const ROUNDS = 3;
+const JOINS = 100;
+const URL_ = "http://127.0.0.1:7880";
+
+/** A socket that can join: calls are answered in turn. */
+async function connect() {
+  const web = new WebSocket(`${URL_.replace("http", "ws")}/socketcluster/`);
+  const waiting = new Map();
+  let cid = 0;
+  let told = 0;
+  web.on("message", (data) => {
+    const text = String(data);
+    if (text === "") return web.send("");
+    for (const packet of [JSON.parse(text)].flat()) {
+      if (packet.rid) waiting.get(packet.rid)(packet);
+      else told += 1;
+    }
+  });
+  await new Promise((done, fail) => web.on("open", done).on("error", fail));
+  const call = (event, data) =>
+    new Promise((done, fail) => {
+      cid += 1;
+      waiting.set(cid, ({ error, data }) =>
+        error ? fail(new Error(JSON.stringify(error))) : done(data),
+      );
+      web.send(JSON.stringify({ event, data, cid }));
+    });
+  await call("#handshake", {});
+  return { call, told: () => told };
+}
+
+/** CPU seconds of all threads of a process. */
+function cpuOf(pid) {
+  const nanoseconds = readdirSync(`/proc/${pid}/task`).map((task) =>
+    Number(
+      readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0],
+    ),
+  );
+  return nanoseconds.reduce((sum, one) => sum + one, 0) / 1e9;
+}
+
+const dir = mkdtempSync(join(tmpdir(), "moim-bench-"));
+const config = join(dir, "moim.yaml");
+writeFileSync(
+  config,
+  `http: { bind: ["127.0.0.1:7880"] }
+media: { bind: ["127.0.0.1"] }
+guests: all
+limits: { participants_per_room: 3000, connections_per_address: 5000, requests_per_second: 1000 }
+`,
+);
+const server = await serve({ flags: ["--config", config] });
+try {
+  const rooms = [];
+  for (const people of PEOPLE) {
+    const room = `room-${people}`;
+    const members = [];
+    for (let nth = 0; nth < people; nth++) {
+      members.push(await connect());
+      await members.at(-1).call("room.join", { room, name: `n${nth}` });
+    }
+    rooms.push({ room, last: members.at(-1), took_us: [] });
+    console.log(`${people} are in a room`);
+  }
+  // One socket may not join so often.
+  const guests = [];
+  for (let nth = 0; nth < JOINS; nth++) guests.push(await connect());
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const { room, last, took_us } of rooms) {
+      const told = last.told();
+      const cpu = cpuOf(server.pid);
+      for (const guest of guests) {
+        await guest.call("room.join", { room, name: "guest" });
+        await guest.call("room.leave", {});
+      }
+      await until("the last", () => last.told() >= told + 2 * JOINS);
+      took_us.push(((cpuOf(server.pid) - cpu) * 1e6) / JOINS);
+    }
+  }
+  const [small, large] = rooms.map(({ took_us }) => median(took_us));
+  const each = (large - small) / (2 * (PEOPLE[1] - PEOPLE[0]));
+  console.log(
+    `a join and a leave cost the server ${small.toFixed(0)} µs of CPU in a room of ${PEOPLE[0]}, ` +
+      `${large.toFixed(0)} µs in one of ${PEOPLE[1]} (${(large / small).toFixed(1)} times): ` +
+      `${each.toFixed(2)} µs for each message that tells somebody of it`,
+  );
+} finally {
+  await server.stop();
+}
+process.exit(0);
