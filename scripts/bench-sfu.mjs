@@ -130,7 +130,7 @@ join: { per_second: ${JOINS_PER_SECOND} }
 `,
     options,
   );
-  // Who does not count himself is counted by the bots.
+  // A server that does not count is counted by the bots.
   const steady = windows
     .filter(({ t_ms, server }) => t_ms > 1000 * joining + 3000 && server)
     .map(({ server, generator }) => ({

@@ -22,7 +22,7 @@ join: { per_second: ${JOINS_PER_SECOND} }
   const ticks = mix.moim_mix_ticks_total ?? 0;
   const late = mix.moim_mix_ticks_late_total ?? 0;
   const loss = summary?.metrics?.loss_pct;
-  // Who is heard is decoded on his own shard alone: of the listeners' shard only while people come,
+  // Who is heard is decoded on their own shard alone: of the listeners' shard only while people come,
   // when quiet ones are the loudest there are.
   const decoded = [0, 1].map(
     (shard) => mix[`moim_mix_decoded_total mix-${shard}`] ?? 0,

@@ -105,7 +105,7 @@ for (const delay of DELAYS_MS) {
 
 // Twelve talk, of whom a room mixes three; each says a chirp in its turn, ten listen. The link changes on
 // the way: how a speaker's clock stands to the mixer's is chance (up to 20 ms) and stays for the run, so that
-// each is compared with himself without the link's delay. On the way to long delays there are steps that are not
+// each is compared with themselves without the link's delay. On the way to long delays there are steps that are not
 // judged: a link that grows by so much at once is silent for as long, of which the check of living
 // subscriptions would rightly speak.
 const SECONDS = 36;

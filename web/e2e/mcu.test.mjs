@@ -1,5 +1,5 @@
 // Three Chromium pages in a mixed room, each with a tone of its own: everyone hears the two others
-// in one stream, and not himself, by the spectrum of what is played.
+// in one stream, and not themselves, by the spectrum of what is played.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

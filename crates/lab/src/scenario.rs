@@ -45,7 +45,7 @@ pub struct Scenario {
     pub media: Media,
     /// What bots go by to the server.
     pub protocol: Protocol,
-    /// The networks that people are on, by share; who is on none has no link before him.
+    /// The networks that people are on, by share; who is on none has no link.
     pub networks: Vec<Network>,
     /// How many people join a second.
     pub join_per_second: f64,

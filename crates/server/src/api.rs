@@ -1,6 +1,6 @@
 //! The HTTP API, `/v1/…`: what an application's own server does with sockets, channels and rooms.
 //!
-//! Who asks shows a token as `Authorization: Bearer …` (see [`crate::auth`]); without one he is a
+//! Who asks shows a token as `Authorization: Bearer …` (see [`crate::auth`]); without one they are a
 //! guest. Errors are `application/problem+json` (RFC 9457). `openapi.json` describes it all.
 
 use crate::access::Entrance;

@@ -370,11 +370,11 @@ impl Auth {
         self.revocations.add(target, issued_before, until, now)
     }
 
-    /// What someone may do in the room he asks for: by the token in his `room.join`, else by the
-    /// one his socket was authenticated with, else as a guest.
+    /// What someone may do in the room they ask for: by the token in their `room.join`, else by the
+    /// one their socket was authenticated with, else as a guest.
     ///
     /// # Errors
-    /// `bad_token` where the token does not hold, `not_allowed` where it does and does not let him
+    /// `bad_token` where the token does not hold, `not_allowed` where it does and does not let them
     /// in. Whether a new room may be opened is in [`Grants::can_create`].
     pub fn for_join(
         &self,

@@ -97,7 +97,7 @@ pub struct TlsConfig {
 pub struct Limits {
     /// Most participants of a room.
     pub participants_per_room: u32,
-    /// Most participants of a room with mesh media: each sends to all others himself.
+    /// Most participants of a room with mesh media: each sends to all others.
     pub participants_per_mesh: u32,
     /// How many are heard at once where sound is mixed (MCU): the loudest.
     pub loudest: u8,

@@ -48,20 +48,20 @@ pub struct MosSpread {
     pub people: u32,
 }
 
-/// One person's last sample in short: his mean over what he receives.
+/// One person's last sample in short: the mean over what they receive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PersonQuality {
     /// The participant's id.
     pub participant: String,
     /// The name that others see.
     pub name: String,
-    /// MOS-LQ of the sound he receives.
+    /// MOS-LQ of the sound they receive.
     pub mos_lq: f64,
-    /// Loss of what he receives, in percent.
+    /// Loss of what they receive, in percent.
     pub loss_pct: Option<f64>,
     /// Round-trip time, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// Jitter of what he receives, in milliseconds.
+    /// Jitter of what they receive, in milliseconds.
     pub jitter_ms: Option<f64>,
     /// Age of the sample, in milliseconds.
     pub age_ms: u64,

@@ -28,7 +28,7 @@ pub enum Event {
     },
     /// Someone's name or permissions changed.
     ParticipantChanged {
-        /// Who, as he is now.
+        /// Who, as they are now.
         participant: ParticipantInfo,
     },
     /// Someone is gone.
@@ -80,7 +80,7 @@ pub enum Event {
     /// sent; or somebody has again, and waits for a keyframe. It may come before the answer that names
     /// the track. No number.
     TrackPaused {
-        /// Which of his tracks.
+        /// Which of their tracks.
         track: String,
         /// Whether it rests.
         paused: bool,
@@ -96,7 +96,7 @@ pub enum Event {
         from: String,
         /// The SDP.
         sdp: String,
-        /// Which line sends which announced track of his.
+        /// Which line sends which announced track of theirs.
         #[serde(default)]
         tracks: Vec<AnsweredTrack>,
     },
@@ -106,7 +106,7 @@ pub enum Event {
         from: String,
         /// The SDP.
         sdp: String,
-        /// Which line sends which announced track of his.
+        /// Which line sends which announced track of theirs.
         #[serde(default)]
         tracks: Vec<AnsweredTrack>,
     },
@@ -131,13 +131,13 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaveReason {
-    /// By his own wish.
+    /// By their own wish.
     Left,
-    /// His socket was lost and did not come back in time.
+    /// Their socket was lost and did not come back in time.
     SignalingLost,
-    /// No packet of his came for too long.
+    /// No packet of theirs came for too long.
     MediaLost,
-    /// A moderator put him out.
+    /// A moderator put them out.
     Removed,
     /// The server ends.
     ServerShutdown,

@@ -164,7 +164,7 @@ pub struct ReceivedTrack {
 /// A mark of somebody that was found in what was heard.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HeardMark {
-    /// Who said it: his place among those of the room who say marks, from 0.
+    /// Who said it: their place among those of the room who say marks, from 0.
     pub speaker: u32,
     /// When it was said, in milliseconds since marks began.
     pub said_ms: f64,

@@ -238,14 +238,14 @@ pub struct Permissions {
     pub can_moderate: bool,
 }
 
-/// A participant as the others see him.
+/// A participant as the others see them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParticipantInfo {
     /// The participant's id.
     pub id: String,
     /// The participant's name.
     pub name: String,
-    /// What he publishes.
+    /// What they publish.
     pub tracks: Vec<TrackInfo>,
 }
 
@@ -333,7 +333,7 @@ pub struct AnsweredTrack {
 
 /// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line.
 ///
-/// Once a participant has wanted something for a slot of video, all his video slots are his own
+/// Once a participant has wanted something for a slot of video, all their video slots are their own
 /// to fill; the same for audio. Until then the server fills them, those who speak first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {

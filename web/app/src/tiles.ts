@@ -67,7 +67,7 @@ export class Tile {
     this.#describe();
   }
 
-  /** The person switched his camera off or on; the track stays. */
+  /** The person switched their camera off or on; the track stays. */
   setVideoMuted(muted: boolean): void {
     this.#videoMuted = muted;
     this.element.classList.toggle("camera-off", muted);

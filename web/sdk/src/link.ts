@@ -38,7 +38,7 @@ const RESEND_MS = 5_000;
 
 /**
  * The connection with one other member of a mesh, after the pattern of perfect negotiation (W3C webrtc-pc, 10.7):
- * either side may offer; where two offers cross, the one who joined later (`polite`) takes his back.
+ * either side may offer; where two offers cross, the one who joined later (`polite`) takes theirs back.
  */
 export class Link {
   readonly #pc: RTCPeerConnection;
@@ -53,7 +53,7 @@ export class Link {
   #remote = new Map<string, string>();
   /** Candidates of ours that must not overtake the first description. */
   #early: [string, string | undefined][] | null = [];
-  /** Candidates of the other side that came before his first description. */
+  /** Candidates of the other side that came before its first description. */
   #waiting: RTCIceCandidateInit[] = [];
   #work: Promise<void> = Promise.resolve();
   #wanted = false;

@@ -9,7 +9,7 @@ export interface MeshHooks {
   offer(to: string, sdp: string, tracks: AnsweredTrack[]): Promise<void>;
   answer(to: string, sdp: string, tracks: AnsweredTrack[]): Promise<void>;
   candidate(to: string, candidate: string, mid: string | undefined): Promise<void>;
-  /** All that one participant sends here now; resolves when his connection may be closed. */
+  /** All that one participant sends here now; resolves when their connection may be closed. */
   received(participant: string, lines: LinkLine[]): Promise<void>;
   /** What is sent, and on which lines, may be new. */
   sent(): void;
@@ -130,7 +130,7 @@ export class Mesh {
     this.#links.get(from)?.candidate(candidate, mid);
   }
 
-  /** Someone left: his connection ends. */
+  /** Someone left: their connection ends. */
   left(participant: string): void {
     this.#first = this.#first.filter((other) => other !== participant);
     const link = this.#links.get(participant);

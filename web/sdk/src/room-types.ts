@@ -58,7 +58,7 @@ export interface LocalTrack {
   mediaTrack: MediaStreamTrack;
   /** Muted here. */
   muted: boolean;
-  /** Muted by a moderator: nobody hears or sees it until he releases it. */
+  /** Muted by a moderator: nobody hears or sees it until they release it. */
   silenced: boolean;
 }
 

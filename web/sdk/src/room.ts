@@ -194,7 +194,7 @@ export class Room extends Emitter<RoomEvents> {
 
   /**
    * Mutes or unmutes what is sent of a kind: silence or black at once, and everyone is told. What a moderator muted
-   * only he releases: unmuting it rejects with `not_allowed`.
+   * only a moderator releases: unmuting it rejects with `not_allowed`.
    */
   async mute(kind: wire.MediaKind, muted: boolean): Promise<void> {
     const published = this.#published.get(kind);
@@ -208,7 +208,7 @@ export class Room extends Emitter<RoomEvents> {
     await this.#tellMuted();
   }
 
-  /** Moderators: mutes anyone's track, so that he cannot unmute it himself, or releases it. */
+  /** Moderators: mutes anyone's track, so that the publisher cannot unmute it, or releases it. */
   async muteOther(track: string, muted: boolean): Promise<void> {
     await this.#signaling.call(wire.call.mute, { track, muted });
   }

@@ -137,7 +137,7 @@ export class Routes {
     await (this.#isMesh(kind) ? this.#mesh?.negotiate() : this.#peer?.negotiate());
   }
 
-  /** What another member tells us for our connection with him. */
+  /** What another member tells us for our connection with them. */
   peerEvent(event: wire.PeerEvent): void {
     if (event.type === "peer_offer") this.#mesh?.offered(event.from, event.sdp, event.tracks);
     else if (event.type === "peer_answer") this.#mesh?.answered(event.from, event.sdp, event.tracks);

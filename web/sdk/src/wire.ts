@@ -106,7 +106,7 @@ export const trackInfo = object({
 });
 export type TrackInfo = Infer<typeof trackInfo>;
 
-/** A participant as the others see him. */
+/** A participant as the others see them. */
 export const participantInfo = object({ id: text, name: text, tracks: list(trackInfo) });
 export type ParticipantInfo = Infer<typeof participantInfo>;
 

@@ -33,13 +33,13 @@ pub struct Listener {
     pub person: String,
     /// The participant id.
     pub participant: String,
-    /// When he was connected.
+    /// When they were connected.
     pub present: Span,
-    /// Whether he gets the room's mix in place of others' audio.
+    /// Whether they get the room's mix in place of others' audio.
     pub mix: bool,
-    /// Most audio tracks that he wants at once; none: all.
+    /// Most audio tracks that they want at once; none: all.
     pub max_audio: Option<u32>,
-    /// Most video tracks that he wants at once, whichever they are; none: all.
+    /// Most video tracks that they want at once, whichever they are; none: all.
     pub max_video: Option<u32>,
 }
 

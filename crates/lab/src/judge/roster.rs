@@ -112,7 +112,7 @@ impl Roster {
         }
     }
 
-    /// Takes a track that a person says he sends: for rooms where nobody hears the events.
+    /// Takes a track that a person says they send: for rooms where nobody hears the events.
     pub fn sends(
         &mut self,
         room_id: &str,
@@ -136,14 +136,14 @@ impl Roster {
         }
     }
 
-    /// Who said so himself sends no more.
+    /// The person said that they send it no more.
     pub fn sends_no_more(&mut self, room_id: &str, participant: &str, t_ms: u64) {
         if let Some(room) = self.rooms.get_mut(room_id) {
             room.off_air(t_ms, |track| track.participant == participant);
         }
     }
 
-    /// A listener checked what he hears of a mix.
+    /// A listener checked what they hear of a mix.
     pub fn heard(&mut self, person: &str, windows: MixWindows) {
         self.mixes.entry(person.to_owned()).or_default().absorb(windows);
     }
@@ -153,13 +153,13 @@ impl Roster {
         &mut self.churn
     }
 
-    /// A person of this run is connected: from now on he should receive and be received.
+    /// A person of this run is connected: from now on they should receive and be received.
     pub fn connected(&mut self, listener: Listener) {
         self.connected.insert(listener.participant.clone(), listener.present.from_ms);
         self.listeners.push(listener);
     }
 
-    /// A person of this run left or failed: nothing is expected of him any more.
+    /// A person of this run left or failed: nothing is expected of them any more.
     pub fn gone(&mut self, participant: &str, t_ms: u64) {
         for listener in self.listeners.iter_mut().filter(|l| l.participant == participant) {
             listener.present.until_ms.get_or_insert(t_ms);
@@ -181,7 +181,7 @@ impl Roster {
         let mut listeners = self.listeners.clone();
         for listener in &mut listeners {
             listener.present.until_ms.get_or_insert(end_ms);
-            // Of more tracks than slots he gets some; what nobody has in a slot is not even sent.
+            // Of more tracks than slots they get some; what nobody has in a slot is not even sent.
             let room = self.rooms.get(&listener.room);
             if let Some((audio, video)) = room.and_then(|room| room.most_slots) {
                 listener.max_audio = Some(listener.max_audio.map_or(audio, |max| max.min(audio)));

@@ -271,7 +271,7 @@ mod tests {
         for person in 0..10 {
             let name = format!("bot-{person}");
             collector.add(&name, &sample(vec![]));
-            // The broken one has few values, since he receives little.
+            // The broken one has few values, since they receive little.
             for _ in 0..if person == 0 { 2 } else { 100 } {
                 let mut row = audio_row("p", "t", 100);
                 row.packets_lost = if person == 0 { 100 } else { 0 };

@@ -221,7 +221,7 @@ impl Stage {
         self.roster(|roster| roster.event(room, event, t_ms));
     }
 
-    /// Takes what somebody says himself that he sends: of a room whose events have no numbers.
+    /// Takes what somebody says they send: of a room whose events have no numbers.
     pub fn sends(&self, room: &str, name: &str, sample: &QualitySample) {
         let t_ms = self.now_ms();
         let who = (sample.participant.as_str(), name);
@@ -238,7 +238,7 @@ impl Stage {
         self.roster(|roster| roster.sends_no_more(room, participant, t_ms));
     }
 
-    /// Someone comes now, whether the plan of people knew him from the first or not.
+    /// Someone comes now, whether the plan of people knew them from the first or not.
     pub fn comes(&self, person: &PersonMeta) {
         let mut kept = self.kept();
         let new = kept.came.insert(person.name.clone());
@@ -268,7 +268,7 @@ impl Stage {
         orders.is_some_and(|orders| orders.try_send(command).is_ok())
     }
 
-    /// Someone's participant id became known: he joined.
+    /// Someone's participant id became known: they joined.
     pub fn joined(&self, person: &str, participant: &str) {
         let mut kept = self.kept();
         if let Some(meta) = kept.people.iter_mut().find(|meta| meta.name == person) {
@@ -288,7 +288,7 @@ impl Stage {
         kept.roster.connected(listener);
     }
 
-    /// Someone is gone: nothing is expected of him any more.
+    /// Someone is gone: nothing is expected of them any more.
     pub fn gone(&self, participant: &str) {
         let t_ms = self.now_ms();
         let mut kept = self.kept();

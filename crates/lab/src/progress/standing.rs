@@ -14,7 +14,7 @@ use wire::quality::{ReceivedTrack, SAMPLE_INTERVAL_MS};
 
 /// So many notes are kept for the view.
 const MAX_NOTES: usize = 200;
-/// Who has given no sample for so many windows is not shown: he has left.
+/// Who has given no sample for so many windows is not shown: they have left.
 const STALE_WINDOWS: u64 = 3;
 /// Judging takes at most this share of the time of its thread.
 const JUDGE_SHARE: u32 = 100;

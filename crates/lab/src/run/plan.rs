@@ -33,11 +33,11 @@ pub(super) struct Planned {
 pub(super) enum Coming {
     /// Once, then, to stay.
     At(Duration),
-    /// Then for the first time; he stays about so long, leaves and comes again.
+    /// Then for the first time; they stay about so long, leave and come again.
     Churn(Duration, Duration),
     /// For these times.
     Stays(Vec<Stay>),
-    /// When it is his turn among those of his group who arrive at a rate.
+    /// When it is their turn among those of his group who arrive at a rate.
     Arriving(usize, Arrival),
 }
 
@@ -181,7 +181,7 @@ pub(super) fn meta<D: BotDriver>(
     }
 }
 
-/// Starts everyone's task at his time.
+/// Starts everyone's task at their time.
 pub(super) fn invite<D: BotDriver>(
     scenario: &Scenario,
     house: &House<D>,

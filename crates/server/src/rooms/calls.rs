@@ -53,7 +53,7 @@ pub(super) fn refused(refusal: Refusal) -> RoomError {
                         the room";
             (ErrorCode::KindConflict, text)
         }
-        Refusal::Silenced => (ErrorCode::NotAllowed, "a moderator muted this track: ask him"),
+        Refusal::Silenced => (ErrorCode::NotAllowed, "a moderator muted this track: ask them"),
         Refusal::UnknownPerson => (ErrorCode::Gone, "you are no longer in the room: join again"),
         Refusal::UnknownTrack => {
             (ErrorCode::UnknownTrack, "no such track of that kind here: use the ids of the events")

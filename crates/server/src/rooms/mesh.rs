@@ -20,7 +20,7 @@ use wire::{ErrorCode, Event, RoomError};
 const CANDIDATE_BYTES: usize = 1024;
 
 impl Rooms {
-    /// Someone says what he sends.
+    /// Someone says what they send.
     pub(super) fn announce(&self, socket: &Arc<Socket>, announce: &Announce) -> Answered {
         let seat = seat(socket)?;
         let announced: Vec<(Published, Kind)> = announce

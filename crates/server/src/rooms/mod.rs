@@ -146,9 +146,9 @@ struct State {
 
 #[derive(Debug)]
 struct Member {
-    /// What he may do.
+    /// What they may do.
     grants: Grants,
-    /// Where his packets go.
+    /// Where their packets go.
     shard: ShardIndex,
     /// What proves that a resume comes from the same page or bot.
     session: Option<String>,

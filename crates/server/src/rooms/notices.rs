@@ -51,7 +51,7 @@ fn track_info(track: &Track) -> TrackInfo {
     }
 }
 
-/// A participant as the others see him.
+/// A participant as the others see them.
 pub(super) fn participant_info(person: &Person) -> ParticipantInfo {
     ParticipantInfo {
         id: participant_id(person.key),

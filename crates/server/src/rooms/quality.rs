@@ -18,7 +18,7 @@ const FRESH: Duration = Duration::from_millis(SAMPLE_INTERVAL_MS * 3 + 1000);
 /// People in a room's bottom list.
 const BOTTOM: usize = 10;
 
-/// What is kept of someone's last sample: means over what he receives.
+/// What is kept of someone's last sample: means over what they receive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sample {
     at: Instant,

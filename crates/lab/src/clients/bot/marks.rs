@@ -86,7 +86,7 @@ struct Spoken {
 /// What became of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Who said it: his place.
+    /// Who said it: their place.
     pub speaker: u32,
     /// When, since turns began.
     pub said: Duration,
@@ -329,7 +329,7 @@ pub struct SaidMarks {
 }
 
 impl SaidMarks {
-    /// What became of the marks of a room, as one heard them who says none himself.
+    /// What became of the marks of a room, as one heard them who says none.
     pub fn judge(&self, room: u64, judge: &mut Judge, now: Instant) -> Vec<Outcome> {
         judge.judge(&self.said.of(room), None, self.origin, now)
     }

@@ -71,7 +71,7 @@ impl BotMedia {
         self.0.talk = Some(talk);
     }
 
-    /// Begins the first sample's interval at `now`, for one who joined long before he was made.
+    /// Begins the first sample's interval at `now`, for a bot that is made long after it joined.
     pub fn begin_sample(&mut self, now: Instant) {
         self.0.sample_begin = now;
     }

@@ -144,13 +144,13 @@ pub trait BotHandle: Send + Sync + 'static {
     /// Makes an SDP offer; only one may be pending. Its tracks are those it sends, by line.
     fn offer(&self) -> impl Future<Output = Result<BotOffer, BotError>> + Send;
     /// Takes the offer of another member of a mesh, whose tracks it gives by line; the answer
-    /// likewise. Later candidates of his come by [`BotHandle::candidate`].
+    /// likewise. Later candidates of that member come by [`BotHandle::candidate`].
     fn accept(&self, offer: Answer) -> impl Future<Output = Result<BotOffer, BotError>> + Send;
     /// Takes a candidate of the other member of a mesh, in the words of
     /// `RTCIceCandidate.candidate`.
     fn candidate(&self, candidate: String);
     /// Takes the answer to the pending offer: from the server with the ids of the own tracks, from
-    /// another member of a mesh with those of his.
+    /// another member of a mesh with those of the member.
     fn answer(&self, answer: Answer) -> impl Future<Output = Result<(), BotError>> + Send;
     /// Tells what is in which slot from now on.
     fn slots(&self, changes: Vec<SlotChange>);

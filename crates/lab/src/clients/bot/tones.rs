@@ -91,7 +91,7 @@ impl TonePlan {
 
     /// What the listener at `place` must and must not hear in all of `from..until` by the plan.
     ///
-    /// Who is loud and on air must be there; who is quiet, gone or the listener himself must not.
+    /// Who is loud and on air must be there; who is quiet, gone or the listener must not.
     /// While one of the loud is not on air, a mix may hold quiet ones instead; around coming and
     /// going everything is allowed.
     pub fn expected(&self, place: u32, from: Duration, until: Duration, air: &OnAir) -> Expected {

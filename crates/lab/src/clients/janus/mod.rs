@@ -1,7 +1,7 @@
 //! The adapter for Janus' VideoRoom plugin (1.x): real WebRTC, in Janus' own words.
 //! <https://janus.conf.meetecho.com/docs/videoroom.html>
 //!
-//! Who publishes has one connection for it; what he receives comes by one connection a publisher,
+//! Who publishes has one connection for it; what they receive comes by one connection a publisher,
 //! which Janus offers, as in its own demo. Rooms are made by whoever comes first.
 
 mod session;
@@ -59,7 +59,7 @@ impl Shared {
 
     fn tell(&self, event: Event) {
         let envelope = EventEnvelope { epoch: 0, event };
-        // Where the queue is full he lacks a publisher, and the checks of the run say so.
+        // Where the queue is full they lack a publisher, and the checks of the run say so.
         let _ = self.incoming.try_send(Incoming::Event(String::new(), envelope));
     }
 }

@@ -111,7 +111,7 @@ impl<D: BotDriver> Mesh<D> {
         PeerDescription { to: to.to_owned(), sdp, tracks: tracks.collect() }
     }
 
-    /// Offers to one who is there. None where he has gone meanwhile.
+    /// Offers to a member who is there. None where they have gone meanwhile.
     pub(super) async fn call(
         &mut self,
         other: &str,

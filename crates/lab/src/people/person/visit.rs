@@ -388,7 +388,7 @@ impl<D: BotDriver> Bot<D> {
         Ok(Visited { whole, first_audio_ms: self.first_audio_ms })
     }
 
-    /// All is connected: from now on he should receive and be received. When to leave, and until
+    /// All is connected: from now on they should receive and be received. When to leave, and until
     /// when sound must have come.
     fn connected(&self, until: Until) -> (Option<Instant>, Option<Instant>) {
         let id = &self.joined.participant;

@@ -243,7 +243,7 @@ impl Peer {
     }
 
     /// Both sides agree: media knows its lines from now on. `theirs` is the other side's SDP with
-    /// the ids of the own tracks, or in a mesh with those of his.
+    /// the ids of the own tracks, or in a mesh with those of the member.
     fn agreed(&mut self, negotiated: &Negotiated, theirs: &Answer, now: Instant) {
         // Not none: who waits for the other side to begin has ICE begin by a timeout.
         self.ice_at = Some(now);
