@@ -1,5 +1,5 @@
-//! What a receiver may be sent again (RFC 4588): each packet at most once a round trip, all of them a share of what flows to
-//! the receiver.
+//! How much is sent again (RFC 4588): each packet at most once in a round-trip time, and in all at most a share of the
+//! pictures that flow to the receiver. [`super::resend`] refuses the rest.
 
 use crate::limits::{
     HISTORY_PACKETS, LEAST_RESEND_BYTES, RESEND_BURST, RESEND_INTERVAL, RESEND_LOOKUPS_PER_S,
@@ -7,18 +7,19 @@ use crate::limits::{
 };
 use std::time::{Duration, Instant};
 
-/// What one receiver may be sent again. It is filled by what flows to the receiver, not by time:
+/// How much one receiver may be sent again. The media that flows to the receiver fills it, not time:
 /// over any span, at most the share of that span's media and what was saved up before.
 #[derive(Debug)]
 pub(super) struct Resends {
-    /// Bytes that may be sent again now, and that may be saved up.
+    /// Bytes that may be sent again now.
     credit: u64,
+    /// Most bytes that may be saved up.
     most: u64,
     /// Bytes of media that were counted into the credit.
     counted: u64,
     /// Since when the media's rate is measured, and the media's bytes then.
     since: (Instant, u64),
-    /// Sequence numbers that may be looked at, in units of 1/1000, and when that was counted.
+    /// How many requested numbers may be looked up, in units of 1/1000, and when that was counted.
     lookups: u64,
     looked: Instant,
 }
@@ -35,7 +36,7 @@ impl Resends {
         }
     }
 
-    /// Of so many sequence numbers of one compound packet, how many may be looked at.
+    /// How many of the `asked` sequence numbers may be looked up.
     pub(super) fn look(&mut self, asked: usize, now: Instant) -> usize {
         let passed_ms = now.saturating_duration_since(self.looked).as_millis() as u64;
         self.looked += Duration::from_millis(passed_ms);
@@ -47,7 +48,7 @@ impl Resends {
         allowed
     }
 
-    /// So many bytes of media have left to the receiver in all.
+    /// `media` bytes of pictures have left to the receiver in all.
     pub(super) fn fill(&mut self, media: u64, now: Instant) {
         let passed = now.saturating_duration_since(self.since.0);
         if passed >= RESEND_RATE_WINDOW {
@@ -68,11 +69,11 @@ impl Resends {
     }
 }
 
-/// When a slot's sequence numbers may be sent again: those of as many packets as are kept.
+/// When each sequence number of a slot may be sent again, for as many numbers as packets are kept.
 #[derive(Debug, Default)]
 pub(super) struct SentAgain {
     /// By sequence number: which one, and from when on it may be sent again, in milliseconds
-    /// since `began`. Empty where nothing was asked for yet.
+    /// since `began`. Empty before the first request.
     ring: Vec<(u16, u32)>,
     began: Option<Instant>,
 }
@@ -88,7 +89,7 @@ impl SentAgain {
         place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
     }
 
-    /// A number is sent again, and not once more within `interval`.
+    /// A number is sent again. It will not be sent once more within `interval`.
     pub(super) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
         if self.ring.is_empty() {
             self.ring.resize(HISTORY_PACKETS, (0, 0));
@@ -99,7 +100,7 @@ impl SentAgain {
     }
 }
 
-/// How long a receiver's packets are not sent again: its round-trip time, in bounds.
+/// Least time between two requests for a packet, or two resends of it: the round-trip time to the participant, in bounds.
 pub(super) fn round_trip(rtt_ms: Option<f64>) -> Duration {
     let known = rtt_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
     known.unwrap_or(RTT_UNKNOWN).clamp(RESEND_INTERVAL.0, RESEND_INTERVAL.1)
@@ -131,7 +132,7 @@ mod tests {
             "{by_second:?}"
         );
         assert!(by_second[1..].iter().all(|bytes| *bytes + 1000 >= share), "{by_second:?}");
-        // What was not asked for in a minute is not there all at once.
+        // Credit that nobody used in a minute was not all saved up.
         media += 30_000_000;
         resends.fill(media, start + Duration::from_secs(130));
         let mut saved = 0;

@@ -1,4 +1,4 @@
-//! Pictures that wait leave in bursts, and slots that wait for a picture begin with what is kept of it.
+//! Sends waiting pictures in bursts, and lets slots that wait for a picture begin with what the history keeps.
 
 use super::forward::{OVERHEAD, Way, flush, offer, paces};
 use super::index::{PersonIndex, Subscription, TrackIndex};
@@ -12,7 +12,7 @@ use crate::drops::OutDrop;
 use crate::sink::{Priority, Sink};
 use std::ops::Range;
 
-/// The bursts that are due leave.
+/// Sends the bursts that are due.
 pub(super) fn pace<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
     if model.bursts.due.is_none_or(|at| turn.now.at < at) {
         return;
@@ -23,7 +23,7 @@ pub(super) fn pace<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
     model.plan_bursts();
 }
 
-/// A person's next burst leaves, if it is due; says whether something still waits.
+/// Sends a person's next burst, if it is due. Says whether something still waits.
 fn burst<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex) -> bool {
     if pacer(model, index).is_some_and(|pacer| pacer.turn(turn.now.at)) {
         while let Some(next) = pacer(model, index).and_then(Pacer::next) {
@@ -37,14 +37,14 @@ fn pacer(model: &mut Model, person: PersonIndex) -> Option<&mut Pacer> {
     Some(&mut model.people[person].as_mut()?.pacer)
 }
 
-/// Slots that wait for a track of pictures begin with what is kept of it, where that is whole;
-/// says whether some still wait.
+/// Lets slots that wait for a track of pictures begin with what is kept of it, if that is whole. Says whether some
+/// still wait; a slot that may get no pictures at the moment does not count.
 pub(super) fn begin_with_kept<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
     index: TrackIndex,
 ) -> bool {
-    // What is in the queue is kept already, and would leave twice.
+    // The queued packets are in the history already, and would leave twice.
     flush(model, turn);
     let Some(track) = model.tracks[index].as_ref() else { return false };
     let (key, beginning) = (track.key, track.encoding.beginning(turn.now.at));
@@ -69,7 +69,7 @@ pub(super) fn begin_with_kept<S: Sink>(
     still
 }
 
-/// A slot gets these packets as if they came now.
+/// Gives a slot these packets as if they came now.
 fn begin_slot<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -104,7 +104,7 @@ fn begin_slot<S: Sink>(
     model.plan_bursts();
 }
 
-/// What waited leaves now.
+/// Sends what waited.
 fn send_waiting<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,

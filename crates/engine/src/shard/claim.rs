@@ -1,5 +1,6 @@
-//! Claimed levels against measured ones where nothing is mixed: of each voice that speaks, some packets are decoded now
-//! and then. A participant may write any level into their packets, and would keep the slots that follow speakers.
+//! Compares claimed levels with measured ones if nothing is mixed: some packets of each voice that speaks are decoded now
+//! and then. A participant may write any level into their packets, and would otherwise keep the slots that follow
+//! speakers.
 
 use super::speaker::Voice;
 use crate::command::TrackKey;
@@ -15,9 +16,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two samples of one voice.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Measures one voice after the other. All its memory is there from the beginning.
+/// Measures one voice after the other. All its memory is allocated at the start.
 pub(crate) struct Sampler {
-    /// None where libopus had no memory for one: then all claims are believed.
+    /// None if libopus had no memory for one: then all claims are believed.
     decoder: Option<Decoder>,
     pcm: Box<[f32]>,
     sample: Option<Sample>,
@@ -28,8 +29,9 @@ struct Sample {
     track: TrackKey,
     began: Instant,
     packets: u32,
-    /// The loudest of it, in −dBov.
+    /// The loudest claim, in −dBov.
     claimed: u8,
+    /// The loudest packet as it was measured, in −dBov.
     measured: u8,
 }
 
@@ -65,7 +67,7 @@ impl Sampler {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.track == track) else {
             return;
         };
-        // What cannot be decoded is heard by nobody.
+        // A packet that cannot be decoded counts as silent: nobody hears it.
         let samples = decoder.decode(Some(opus), &mut self.pcm).unwrap_or(0);
         sample.measured = sample.measured.min(level_dbov(&self.pcm[..samples]));
         sample.claimed = sample.claimed.min(claimed);

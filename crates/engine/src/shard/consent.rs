@@ -1,5 +1,5 @@
-//! Connectivity checks on the pair in use: answered on the way of the packets, so that no second thread has to wake up for
-//! each. The ICE agent sees one often enough to know that the participant is there.
+//! Answers connectivity checks on the pair in use, so that no second thread has to wake up for each of them. The ICE
+//! agent sees one often enough to know that the participant is there.
 
 use super::datagram::Datagram;
 use crate::limits::CHECK_INTERVAL;
@@ -19,7 +19,7 @@ impl Checks {
         Self { responder, told_at: None }
     }
 
-    /// Writes the answer to an authentic check into `answer` and returns its length. None where the check is for the agent:
+    /// Writes the answer to an authentic check into `answer` and returns its length. None if the check is for the agent:
     /// it is not authentic, or may change something, or the agent has not seen one for [`CHECK_INTERVAL`].
     pub(super) fn answer(
         &mut self,

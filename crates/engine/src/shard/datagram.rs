@@ -22,9 +22,9 @@ pub enum Handled {
     Control,
     /// A connectivity check, answered.
     Check,
-    /// A packet of sound, forwarded to whoever wants it.
+    /// A packet of sound, taken for its subscribers or for the mixer.
     Audio,
-    /// A packet of video, likewise.
+    /// A packet of video, taken for its subscribers.
     Video,
     /// A compound of control packets.
     Rtcp,
@@ -33,8 +33,8 @@ pub enum Handled {
 }
 
 impl Handled {
-    /// Whether its tag or its integrity showed that a participant sent it. What goes up to the control thread
-    /// is not known to be anybody's here.
+    /// Whether its tag or its integrity showed that a participant sent it. This is not said of what goes up to the
+    /// control thread: nothing here authenticates DTLS.
     pub fn is_authentic(self) -> bool {
         match self {
             Self::Check | Self::Audio | Self::Video | Self::Rtcp => true,

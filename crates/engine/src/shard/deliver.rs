@@ -21,24 +21,24 @@ pub(super) struct Outgoing<'a> {
     pub payload: &'a [u8],
     /// Bytes of padding after the payload.
     pub padding: u8,
-    /// The payload says with picture ids which frames it needs: they are rewritten.
+    /// The payload may carry the picture ids of VP8: they are rewritten.
     pub has_picture_ids: bool,
-    /// The payload is RED whose blocks name a payload type: it becomes the slot's.
+    /// The payload is RED: the payload type that its blocks name becomes the slot's.
     pub has_blocks: bool,
 }
 
 /// What a packet is numbered with.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
-    /// It is new: the slot gives it its place.
+    /// A new packet: the slot numbers it.
     Next(Counters),
-    /// It left before with this sequence number, from these counters.
+    /// A packet that left before: its sequence number then, what was added to its counters, and its publisher's counters.
     Again(u16, Left, Counters),
 }
 
 impl<'a> Outgoing<'a> {
-    /// A packet of a track for a slot. None where the slot's participant did not agree on its format, and it cannot be
-    /// made another.
+    /// A packet of a track for a slot. None if the slot's participant did not agree on its format and it cannot be
+    /// converted.
     #[inline]
     pub(super) fn of(opened: &Opened, plain: &'a [u8], padding: u8, slot: &Slot) -> Option<Self> {
         let (payload_type, payload) = opened.payload_for(&slot.line, plain)?;
@@ -126,7 +126,7 @@ fn seal<S: Sink>(
     let mut len = put(buffer, body, packet.payload)?;
     if packet.has_picture_ids {
         let Rewritten { picture_id, tl0, .. } = out;
-        // The descriptor was parsed when the packet was opened; a broken one goes as it is.
+        // The descriptor was parsed when the packet was opened. A broken one goes on as it is.
         let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
     }
     if packet.has_blocks {

@@ -23,7 +23,7 @@ pub(super) struct Arrival<'a> {
     /// Its number, as [`Reception::number`] gives it.
     pub number: u64,
     pub header: RtpHeader,
-    /// Its payload without padding: empty where it is nothing but padding.
+    /// Its payload without padding: empty if there is only padding.
     pub payload: Range<usize>,
     pub plain: &'a [u8],
     pub passed: Passed,
@@ -46,13 +46,13 @@ pub(super) struct Encoding {
     pub line: Line,
     /// Its payloads are encrypted end to end: nothing in them is read.
     pub opaque: bool,
-    /// None where another shard receives it.
+    /// None if another shard receives it.
     pub reception: Option<Reception>,
     pub history: History,
-    /// The last half second, where slots are short.
+    /// The last packets of a voice, if slots are short.
     pub lately: Option<Lately>,
     pub keyframe: KeyframeWish,
-    /// None where the payload is not read, or where nothing may flow of it any more.
+    /// The newest keyframe that slots may begin with. Always None if the payload is not read.
     newest_keyframe: Option<NewestKeyframe>,
     /// The number of the newest packet with a marker: a frame ended.
     frame_end: Option<u64>,
@@ -89,8 +89,7 @@ impl Encoding {
         self.line.codec.kind() == Kind::Video
     }
 
-    /// A packet arrived, whether it is media, a retransmission or padding. Nothing of it is kept where the track is
-    /// `silenced`.
+    /// A packet arrived: media, a retransmission or padding. If the track is `silenced`, `lately` does not keep it.
     ///
     /// # Errors
     /// [`InDrop::Duplicate`]: a retransmission of what had come already.
@@ -123,16 +122,16 @@ impl Encoding {
         Ok(Arrived::Media(opened, began))
     }
 
-    /// A number brings nothing but padding.
+    /// This number brought only padding.
     pub(super) fn pass(&mut self, number: u64) {
-        // What came before it has other numbers than what follows.
+        // It gets no number in a slot. A replay across it would leave a gap there.
         self.lately.iter_mut().for_each(Lately::forget);
         if self.is_video() && self.line.nack {
             self.history.pass(number);
         }
     }
 
-    /// A packet that was kept, as it was when it was opened.
+    /// Describes a kept packet as when it was opened.
     pub(super) fn reopen(&self, number: u64, plain: &[u8]) -> Option<Opened> {
         let header = RtpHeader::parse(plain).ok()?;
         let payload = header.payload_range(plain).ok()?;
@@ -170,7 +169,7 @@ impl Encoding {
         Opened { header, payload, primary, counters, passed, begins, repaired: false, audio }
     }
 
-    /// Notes how loud a packet of sound is, and keeps it where that is wanted; says whether speech began with it.
+    /// Notes how loud a packet of sound is, and keeps it if `lately` is on. Says whether speech began with it.
     fn hear(
         &mut self,
         opened: &Opened,
@@ -206,7 +205,7 @@ impl Encoding {
                 Some(newest) if first < newest.first => {}
                 newest => *newest = Some(NewestKeyframe { first, timestamp, at }),
             }
-            // No slot switches to a retransmission when it comes.
+            // No slot switches with a retransmission.
             if !opened.repaired {
                 self.keyframe.came();
             }
@@ -219,8 +218,8 @@ impl Encoding {
         }
     }
 
-    /// Whether a packet of H.264 begins a keyframe: the parameter sets do, or else the first slice; slices that follow
-    /// either in the same picture do not.
+    /// Whether a packet of H.264 begins a keyframe. Parameter sets do. The first slice does if no parameter sets came
+    /// before it in the same picture. Other slices do not.
     fn begins_h264(&self, payload: &[u8], timestamp: u32) -> bool {
         match rtp::h264::keyframe_start(payload) {
             Some(KeyframeStart::ParameterSet) => true,
@@ -231,14 +230,14 @@ impl Encoding {
         }
     }
 
-    /// Whether slots may switch to an opaque stream with the packet of this number: the first of a
-    /// frame since a keyframe was asked for. Which frame that keyframe is cannot be seen; it is this
-    /// one or one after it, so that it comes to who switched.
+    /// Whether slots may switch to an opaque stream with this packet: it is the first of a frame, and a
+    /// keyframe was asked for. Nobody here can see which frame is the keyframe. It is this one or a
+    /// later one, so that it reaches those who switched.
     fn begins_frame(&self, number: u64) -> bool {
         self.frame_end.is_some_and(|end| number == end + 1) && self.keyframe.is_asked()
     }
 
-    /// What is missing from before a keyframe that is whole is not asked for any more.
+    /// Stops asking for packets from before a keyframe that is whole.
     pub(super) fn forget_superseded(&mut self) {
         let Some(reception) = &mut self.reception else { return };
         if reception.missing.missing_count() > 0
@@ -249,8 +248,8 @@ impl Encoding {
         }
     }
 
-    /// What a slot that waits can begin with at once: the newest keyframe and all since, where
-    /// that is whole and costs no more than another keyframe would.
+    /// What a waiting slot can begin with at once: the newest keyframe and all since. None if a packet
+    /// is missing, if the keyframe is too old, or if more bytes came since than the keyframe has.
     pub(super) fn beginning(&self, now: Instant) -> Option<Range<u64>> {
         let NewestKeyframe { first, at, .. } = self.newest_keyframe?;
         if now.saturating_duration_since(at) > KEYFRAME_LASTS {
@@ -262,13 +261,13 @@ impl Encoding {
         (since <= self.history.bytes(first..end + 1)).then_some(all)
     }
 
-    /// What is kept of the speech that began lately.
+    /// The kept packets of the present speech.
     pub(super) fn speech(&self) -> impl Iterator<Item = Past<'_>> {
         let kept = self.lately.as_ref().zip(self.voice.speech());
         kept.into_iter().flat_map(|(lately, speech)| lately.speech(speech))
     }
 
-    /// Whether the last half second is kept.
+    /// Whether the last packets of the voice are kept.
     pub(super) fn keep_lately(&mut self, on: bool) {
         match (on, &self.lately) {
             (true, None) => self.lately = Some(Lately::new()),
@@ -277,7 +276,7 @@ impl Encoding {
         }
     }
 
-    /// Nothing of what came so far may flow any more.
+    /// No slot may begin with what came so far.
     pub(super) fn suspend(&mut self) {
         self.lately.iter_mut().for_each(Lately::forget);
         self.newest_keyframe = None;
@@ -293,7 +292,7 @@ impl Encoding {
         self.newest_keyframe = None;
     }
 
-    /// Whether a sender report counts: so soon after the last one it does not.
+    /// Whether a sender report counts. One that comes too soon after the last does not.
     pub(super) fn hears_report(&mut self, now: Instant) -> bool {
         let lately = |at: Instant| now.saturating_duration_since(at) < REPORT_HEARD_INTERVAL;
         let hears = !self.reported.is_some_and(lately);
@@ -303,8 +302,8 @@ impl Encoding {
         hears
     }
 
-    /// The publisher's timestamp at this moment of the server's clock: by the publisher's reports, before the first one
-    /// by when the newest packet came. None before the first packet.
+    /// The publisher's timestamp at this moment of the server's clock: by the publisher's reports, or before the first
+    /// report by the arrival of the newest packet. None before the first packet.
     pub(super) fn timestamp_at(&self, now: Now) -> Option<u32> {
         let arrived = || self.newest.map(|(timestamp, at)| (timestamp, at.as_nanos() as i128));
         let (timestamp, at_ns) = self.reference.or_else(arrived)?;
@@ -314,7 +313,7 @@ impl Encoding {
     }
 }
 
-/// Where the primary block of a RED payload is; empty where it cannot be read.
+/// Where the primary block of a RED payload is; empty if it cannot be read.
 fn primary_of(payload: &Range<usize>, plain: &[u8]) -> Range<usize> {
     let found = rtp::red::primary(&plain[payload.clone()]).unwrap_or_default();
     payload.start + found.start..payload.start + found.end

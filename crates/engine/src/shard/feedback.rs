@@ -49,8 +49,8 @@ pub(super) fn ask_publisher<S: Sink>(
     scratch: &mut Scratch,
 ) -> bool {
     let Some(track) = model.tracks[index].as_mut() else { return false };
-    // A slot that waits for a muted track waits until a moderator releases it. A participant who cannot receive video at
-    // the moment gets no keyframe request.
+    // No keyframe is asked for if the track is muted: its slots wait until a moderator releases it. None is asked for a
+    // subscriber who cannot receive pictures at the moment.
     let mut waits = false;
     if !track.silenced && track.encoding.keyframe.looks(turn.now.at) {
         waits = begin_with_kept(model, turn, index);
@@ -142,7 +142,7 @@ pub(super) fn send_reports<S: Sink>(
     }
 }
 
-/// Which of a person's packets have come, and when.
+/// Tells a publisher which of their packets came, and when (transport-wide feedback).
 fn send_feedback<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -160,7 +160,7 @@ fn send_feedback<S: Sink>(
     }
 }
 
-/// What came of a publisher's tracks, for the publisher.
+/// Tells a publisher how their tracks arrive.
 fn receiver_report<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -183,7 +183,7 @@ fn receiver_report<S: Sink>(
     turn.send_rtcp(person, &scratch.rtcp);
 }
 
-/// What a person's slots sent, on the server's clock, so that sound and picture stay together.
+/// Tells a subscriber what their slots sent, on the server's clock, so that sound and picture stay together.
 fn sender_reports<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -217,7 +217,7 @@ fn sender_reports<S: Sink>(
     }
 }
 
-/// The timestamp of what leaves a slot at this moment; none where nothing has left yet.
+/// The timestamp of what leaves a slot at this moment; None if nothing has left yet or nothing flows.
 fn slot_timestamp(slot: &Slot, tracks: &[Option<Track>], now: Now) -> Option<u32> {
     if slot.packets == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! Opened packets go to subscribers: for each one the slot decides.
+//! Opened packets go to subscribers: each subscriber's slot decides what becomes of them.
 
 use super::deliver::{Outgoing, deliver};
 use super::index::{Subscription, TrackIndex};
@@ -29,8 +29,8 @@ pub(super) fn flush<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
     model.queue = queue;
 }
 
-/// Packets of one track go to its subscribers, one after the other, so that what goes to the
-/// same address leaves as one message.
+/// Sends packets of one track to one subscriber after the other, so that packets to the same
+/// address leave as one message.
 fn forward<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -79,7 +79,7 @@ fn forward<S: Sink>(
     }
 }
 
-/// From a track to a slot that shall have it.
+/// The way from a track to a slot that carries it or waits for it.
 pub(super) struct Way<'a> {
     pub track: (TrackIndex, &'a Track),
     pub slot: usize,
@@ -99,17 +99,17 @@ impl Way<'_> {
     }
 }
 
-/// Whether what goes to a person of a track leaves in bursts: pictures by UDP (TCP has a way of its
-/// own to hold them back) of which the history can give what waited.
+/// Whether a track leaves to a person in bursts: pictures by UDP, if the history keeps their packets. TCP
+/// has its own way to hold pictures back.
 #[inline]
 pub(super) fn paces(person: &Person, track: &Track, priority: Priority) -> bool {
     let by_udp = person.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
     priority == Priority::Low && by_udp && track.encoding.line.nack
 }
 
-/// Offers a packet, to be padded with so many bytes, to a slot. The slot switches to its track, or sends it, or leaves it
-/// out, or does not take it. `waits` tells which other packets of the track come in their turn. Returns a track that the slot
-/// does not wait for any more, if there is one.
+/// Offers a packet to a slot, with so many bytes of padding. The slot switches to its track, sends it, leaves it out, or
+/// does not take it. `waits` tells which other packets of the track are queued and come in their turn. Returns the track
+/// that the slot gave up, if any: its subscription is to end.
 #[inline]
 pub(super) fn offer<S: Sink>(
     turn: &mut Turn<'_, S>,
@@ -161,15 +161,15 @@ pub(super) fn offer<S: Sink>(
         if opened.audio {
             slot.rewrite.skip(number);
         } else if !slot.hold() {
-            // The picture lacks a part now, which no number tells: it goes on with a keyframe.
+            // The picture lacks a part now, but the numbers show no gap: it goes on with a keyframe.
             return Some(track_index);
         }
     }
     superseded
 }
 
-/// A slot switches to a track with this packet. What was missed of a speech that began before goes
-/// first: the speaker is heard from their first syllable on.
+/// Switches a slot to a track with this packet. If speech began before, its kept packets go first: the
+/// speaker is heard from their first syllable on.
 fn switch<S: Sink>(
     turn: &mut Turn<'_, S>,
     (track, opened): (&Track, &Opened),
@@ -211,7 +211,7 @@ fn switch<S: Sink>(
     });
 }
 
-/// What makes the packets of a picture alike.
+/// The padding that gives the packets of a picture one length.
 #[inline]
 fn padding(queue: &Queue, run: &[u8]) -> Padding {
     let packet = |at: &u8| queue.packet(usize::from(*at)).0;

@@ -1,4 +1,5 @@
-//! A publisher's last packets in plaintext, kept once for all subscribers, for resending.
+//! A publisher's last packets in plaintext, kept once for all subscribers: for resending, for what waits for a burst, and
+//! for slots that begin late.
 
 use crate::limits::{HISTORY_PACKETS, MAX_PACKET};
 use rtp::RtpHeader;
@@ -8,7 +9,7 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 struct Kept {
     index: u64,
-    /// Empty where the number brought nothing.
+    /// Empty if the number brought nothing.
     bytes: Vec<u8>,
 }
 
@@ -23,7 +24,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Keeps a packet; the one that is [`HISTORY_PACKETS`] older makes place.
+    /// Keeps a packet in place of the one that is [`HISTORY_PACKETS`] older.
     pub(crate) fn keep(&mut self, index: u64, packet: &[u8]) {
         let Some(place) = self.place(index) else { return };
         if place.bytes.capacity() == 0 {
@@ -37,7 +38,7 @@ impl History {
         self.place(index);
     }
 
-    /// The place of a number, emptied for it; none where a newer one is there.
+    /// The place of a number, emptied for it; None if a newer number is there.
     fn place(&mut self, index: u64) -> Option<&mut Kept> {
         if self.ring.is_empty() {
             self.ring.resize(HISTORY_PACKETS, Kept { index: UNUSED, bytes: Vec::new() });
@@ -58,7 +59,7 @@ impl History {
         place.is_some_and(|place| place.index == index)
     }
 
-    /// The last number of the frame that begins with this one, where all of it is kept.
+    /// The last number of the frame that begins with this one, if all of it is kept.
     pub(crate) fn frame_end(&self, first: u64) -> Option<u64> {
         let timestamp = RtpHeader::parse(self.get(first)?).ok()?.timestamp;
         for index in first..first + HISTORY_PACKETS as u64 {
@@ -73,7 +74,7 @@ impl History {
         None
     }
 
-    /// All numbers from this one to the newest, where it is known of each what it brought.
+    /// All numbers from this one to the newest, if none of them is missing.
     pub(crate) fn since(&self, first: u64) -> Option<Range<u64>> {
         let all = first..self.newest + 1;
         let short = !all.is_empty() && all.end - first <= HISTORY_PACKETS as u64;

@@ -1,4 +1,4 @@
-//! A packet is opened once with its sender's keys, and what it tells is noted.
+//! Opens each packet once with its sender's keys, and notes what it tells.
 
 use super::claim::Sampler;
 use super::datagram::Datagram;
@@ -27,7 +27,7 @@ pub(super) struct Received {
     pub audio: bool,
     /// Speech began with it.
     pub speech_began: bool,
-    /// Something is missing, or was: the next tick is to come soon.
+    /// A packet is missing, or one was repaired: the next tick is to come soon.
     pub hurry: bool,
     /// It was noted, but does not go on.
     pub dropped: Option<InDrop>,
@@ -46,7 +46,7 @@ impl From<SrtpError> for InDrop {
     }
 }
 
-/// An SRTP datagram came in: it goes to the mixer, or into the queue, and to other shards that want it.
+/// An SRTP datagram came in. It goes to the mixer, or into the queue and to the other shards that want it.
 ///
 /// # Errors
 /// Why it was discarded.
@@ -75,7 +75,7 @@ pub(super) fn handle_rtp<S: Sink>(
     let hurry = repaired || missing(track);
     let key = track.key;
     let Arrived::Media(opened, speech_began) = arrived else {
-        // A packet without content takes no number, here and on other shards. Those before it have numbers of their own.
+        // Padding takes no number, here and on other shards. The packets queued before it get theirs first.
         flush(model, turn);
         model.leave_out(track_index, number);
         let track = model.tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
@@ -131,7 +131,7 @@ fn open<'a>(
     let (header, len) =
         if repaired { unwrap_rtx(track, plain, opened.len)? } else { (opened.header, opened.len) };
     let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
-    // What is kept of it, or crosses to another shard, ends with its payload.
+    // The history and other shards get it without its padding.
     plain[0] &= !PADDING;
     let reception = track.encoding.reception.as_mut().ok_or(InDrop::UnknownSsrc)?;
     let number = if repaired {
@@ -143,8 +143,8 @@ fn open<'a>(
     Ok((source.track(), Arrival { number, header, payload, plain, passed, repaired, at }))
 }
 
-/// A line that announced no SSRC is found by the packet's mid (RFC 8843 §9.2), after
-/// authentication.
+/// Finds the line of an SSRC that is not known by the packet's mid (RFC 8843 §9.2), after
+/// authentication: the line announced none, or its publisher changed it.
 fn adopt(
     person: &mut Person,
     tracks: &mut [Option<Track>],

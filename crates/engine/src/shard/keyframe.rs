@@ -1,4 +1,4 @@
-//! Which keyframes are wanted of a publisher, and which one came last.
+//! Whether a keyframe is wanted of a publisher, and which one came last.
 
 use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(super) struct NewestKeyframe {
     /// The number of its first packet.
     pub first: u64,
     pub timestamp: u32,
-    /// When that came.
+    /// When that packet came.
     pub at: Instant,
 }
 
@@ -37,7 +37,7 @@ impl KeyframeWish {
         self.waited_for = true;
     }
 
-    /// The slots that began to wait were given what is kept; `still` says whether some could not be.
+    /// The slots that began to wait were offered what is kept; `still` says whether some wait on.
     pub(super) fn waited(&mut self, still: bool) {
         self.wanted |= std::mem::take(&mut self.waited_for) && still;
     }
@@ -62,7 +62,8 @@ impl KeyframeWish {
         self.repaired = true;
     }
 
-    /// Whether to search the slots for one that waits: now and then, since a slot that begins to wait says so.
+    /// Whether to search the slots for one that waits. A slot that begins to wait says so. Otherwise a search after a
+    /// repair, and now and then, is enough.
     pub(super) fn looks(&mut self, now: Instant) -> bool {
         let lately = |at: Option<Instant>| {
             at.is_some_and(|at| now.saturating_duration_since(at) < KEYFRAME_RETRY)
@@ -75,7 +76,7 @@ impl KeyframeWish {
         looks
     }
 
-    /// Whether to ask the publisher now: not too often, and again where none came.
+    /// Whether to ask the publisher now: not too often, and again if none came.
     pub(super) fn ask(&mut self, now: Instant, someone_waits: bool) -> bool {
         let since = self.asked.map(|at| now.saturating_duration_since(at));
         let due = match since {

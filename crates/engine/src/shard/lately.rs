@@ -1,5 +1,5 @@
-//! The last half second of a voice in plaintext, kept where slots are short: whoever gets a slot
-//! because they speak is heard there from their first syllable on, though it was over before they had the slot.
+//! The last packets of a voice in plaintext, kept if slots are short. A participant who gets a slot because they speak is
+//! heard from their first syllable on, although it came before they had the slot.
 
 use crate::limits::{LATE_BYTES, LATE_PACKETS, ONSET_PACKETS};
 use std::time::Instant;
@@ -13,7 +13,7 @@ struct Place {
 }
 
 /// The last [`LATE_PACKETS`] packets of a track, by unwrapped sequence number. All its memory is
-/// there from the beginning.
+/// allocated at the start.
 #[derive(Debug)]
 pub(crate) struct Lately {
     places: [Option<Place>; LATE_PACKETS],
@@ -38,8 +38,8 @@ impl Lately {
         Self { places: [None; LATE_PACKETS], bytes, newest: 0 }
     }
 
-    /// Keeps a packet; one that is too long to be kept makes what is before it useless, since
-    /// nothing may be left out where it is told again.
+    /// Keeps a packet. If it is too long to be kept, all before it is forgotten: a replay must leave
+    /// nothing out.
     pub(crate) fn keep(&mut self, index: u64, arrival: Instant, packet: &[u8]) {
         if packet.len() > LATE_BYTES {
             self.forget();
@@ -60,8 +60,8 @@ impl Lately {
     }
 
     /// What is kept of speech that began with packet `first` and was known as speech from packet
-    /// `known` on, oldest first. Nothing where it began longer ago: who waited for a slot that long
-    /// is heard from now on.
+    /// `known` on, oldest first. Nothing if `known` is no longer kept: a speaker who waited so long
+    /// for a slot is heard from now on.
     pub(crate) fn speech(&self, (first, known): (u64, u64)) -> impl Iterator<Item = Past<'_>> {
         let end = self.newest + 1;
         let oldest = end.saturating_sub(LATE_PACKETS as u64);

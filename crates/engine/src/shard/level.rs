@@ -1,6 +1,5 @@
-//! Packets of one picture differ by a few bytes (libwebrtc makes its last ones one byte longer), and the
-//! kernel makes only datagrams of one length of a message (UDP_SEGMENT): such packets are made as long as
-//! the longest of their neighbours, by RTP padding (RFC 3550 §5.1).
+//! Gives the packets of a picture one length by RTP padding (RFC 3550 §5.1). They differ by a few bytes (libwebrtc makes
+//! its last ones one byte longer), but the kernel cuts a message only into datagrams of one length (UDP_SEGMENT).
 
 use crate::drops::OutDrop;
 use crate::limits::{LEVELLED_BYTES, QUEUED_PACKETS};
@@ -10,10 +9,10 @@ use crate::limits::{LEVELLED_BYTES, QUEUED_PACKETS};
 pub(super) struct Padding([u8; QUEUED_PACKETS]);
 
 impl Padding {
-    /// None for any.
+    /// No padding.
     pub(super) const NONE: Self = Self([0; QUEUED_PACKETS]);
 
-    /// For packets whose payloads are so long, in bytes; those after the first 64 get none.
+    /// The padding of packets whose payloads have these lengths, in bytes. Those after the first 64 get none.
     pub(super) fn of(lens: impl Iterator<Item = usize>) -> Self {
         let (mut all, mut count) = ([0; QUEUED_PACKETS], 0);
         for (place, len) in all.iter_mut().zip(lens) {

@@ -1,4 +1,4 @@
-//! Where sound is mixed: packets of people go to the mixer, its packets to the listeners.
+//! Sound of mixed rooms: packets of publishers go to the mixer, mixed packets go to the listeners.
 
 use super::deliver::{Number, Outgoing, deliver};
 use super::model::Model;
@@ -23,7 +23,7 @@ pub(super) fn hand_to_mixer<S: Sink>(
     plain: &[u8],
     arrival: Instant,
 ) -> Result<(), InDrop> {
-    // The mixer decodes what came; redundant blocks would be for a receiver that lost something.
+    // The mixer gets the primary block alone: redundant blocks are for receivers that lost packets.
     let payload = opened.opus(plain);
     if payload.is_empty() {
         return Err(InDrop::Malformed);

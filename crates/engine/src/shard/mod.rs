@@ -1,26 +1,26 @@
 //! What one media thread runs: the way of a packet.
 //!
-//! 1. A datagram ([`datagram`]) is STUN or DTLS (handed up to the control thread where [`transports`] knows whose it
-//!    is; [`consent`] answers a check that only asks whether we are still here), SRTP or SRTCP. Its source address tells
-//!    whose it is.
-//! 2. [`incoming`] opens it once with the sender's keys into plaintext. Its SSRC tells the track, and the track's stream
-//!    ([`encoding`], and [`reception`] on the publisher's shard) notes arrival, loss, frames and levels, whether it is media,
-//!    a retransmission or padding.
-//! 3. The packets of a batch wait in plaintext ([`queue`]), and then go to one subscriber after the other ([`forward`]):
-//!    for each subscription of the track the slot decides (make before break: a video slot switches with a keyframe).
-//!    [`pacer`] lets only so much of pictures leave at once, and [`bursts`] sends what waited. Where the track is mixed,
-//!    [`mixing`] hands the packet to the mixer instead, and brings the mixed packets to their listeners; [`relay`] is the
-//!    way to and from the other shards.
-//! 4. [`deliver`] is the last step of them all: [`rewrite`] continues the slot's own counters, and the packet is built and
-//!    sealed in the buffer that the sink lends.
-//! 5. [`history`] keeps video in plaintext once a publisher. [`requests`] hears what receivers ask for, [`resend`] sends
-//!    packets again within the bounds of [`again`], and [`feedback`] sends reports, requests for missing packets and
+//! 1. A datagram ([`datagram`]) is STUN, DTLS, SRTP or SRTCP. STUN and DTLS go up to the control thread if [`transports`]
+//!    knows their participant; [`consent`] answers a check that only asks whether we are still here. The source address
+//!    of SRTP and SRTCP tells whose it is.
+//! 2. [`incoming`] opens an SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
+//!    ([`encoding`], and [`reception`] on the publisher's shard) notes arrival, loss, frames and levels, of media,
+//!    retransmissions and padding alike.
+//! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
+//!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
+//!    [`pacer`] limits how much of pictures leaves at once, [`bursts`] sends what waited, and [`shortage`] stops pictures
+//!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
+//!    packets to the listeners. [`relay`] is the way to and from the other shards.
+//! 4. [`deliver`] is the last step of them all: [`rewrite`] continues the slot's own counters, and the packet is built
+//!    and sealed in the buffer that the sink lends.
+//! 5. [`history`] keeps each publisher's video once, in plaintext. [`requests`] reads what receivers ask for, [`resend`]
+//!    sends packets again within the bounds of [`again`], and [`feedback`] sends reports, requests for missing packets and
 //!    keyframes ([`keyframe`]), and arrivals.
-//! 6. [`voices`] tells who speaks ([`speaker`]; [`claim`] measures whether that is true), [`lately`] keeps how a speech
-//!    began where slots are short; [`stats`] and [`crate::drops`] count everything.
+//! 6. [`voices`] tells who speaks ([`speaker`]; [`claim`] measures whether that is true). [`lately`] keeps how a speech
+//!    began if slots are short. [`stats`] and [`crate::drops`] count everything.
 //!
-//! Underneath lies plain state: [`model`] holds people ([`person`]), their slots ([`slot`]) and tracks ([`track`]). What a
-//! step needs beside it travels in one [`turn`].
+//! Underneath is plain state: [`model`] holds people ([`person`]), their slots ([`slot`]) and tracks ([`track`]). A
+//! [`turn`] carries what else a step needs.
 
 mod again;
 mod bursts;
@@ -137,7 +137,7 @@ impl Shard {
         std::mem::take(&mut self.reports)
     }
 
-    /// When [`Shard::handle_timeout`] wants to run next; never where nobody is here, once that was told.
+    /// When [`Shard::handle_timeout`] is to run next. None if nobody is here and no speaker is left to report.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.ticks.next.into_iter().chain(self.model.bursts.due).min()
     }
@@ -154,7 +154,7 @@ impl Shard {
         self.model.person_by_key.keys().copied()
     }
 
-    /// What the slots of a person carry: the line, the track that flows, and the one that shall flow from its next keyframe.
+    /// What the slots of a person carry: the line, the track that flows, and the track that the slot waits for.
     pub fn slots(
         &self,
         person: PersonKey,
@@ -167,7 +167,7 @@ impl Shard {
         })
     }
 
-    /// What is kept of people, tracks and rooms, by name: nothing, when everybody has left and that was told.
+    /// How much is kept of people, tracks and rooms, by name. All is 0 once everybody has left and that was reported.
     pub fn kept(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let others = [
             ("transports", self.transports.kept()),
@@ -177,7 +177,7 @@ impl Shard {
         self.model.kept().into_iter().chain(others)
     }
 
-    /// The round-trip time to a person in milliseconds, where their reports told it.
+    /// The round-trip time to a person in milliseconds, if their reports told it.
     pub fn rtt_ms(&self, person: PersonKey) -> Option<f64> {
         self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.rtt_ms
     }
@@ -193,7 +193,7 @@ impl Shard {
         let mut first = true;
         for datagram in batch {
             if std::mem::take(&mut first) {
-                // The oldest of the batch: how long packets wait until they are read.
+                // The first datagram is the oldest: it tells how long packets wait until they are read.
                 let wait = now.at.saturating_duration_since(datagram.arrival);
                 self.shortage.waited(now.at, wait);
                 self.stats.without_pictures_eighths = self.shortage.eighths();
@@ -204,7 +204,7 @@ impl Shard {
         self.flush(now, sink);
     }
 
-    /// A datagram came in; what is to be forwarded of it leaves with [`Shard::flush`].
+    /// A datagram came in. What it brings for subscribers leaves with [`Shard::flush`].
     pub fn handle_datagram(
         &mut self,
         now: Now,
@@ -231,7 +231,7 @@ impl Shard {
         })
     }
 
-    /// STUN and DTLS go up to the control thread where they are somebody's: strangers' datagrams end here.
+    /// STUN and DTLS go up to the control thread if they are a participant's. Strangers' datagrams end here.
     fn hand_up(
         &mut self,
         now: Now,
@@ -247,8 +247,8 @@ impl Shard {
         Ok(Handled::Control)
     }
 
-    /// Answers a check that changes nothing; says whether it did. From another address it may be a
-    /// nomination, and of someone taken for gone it is their return: both are the agent's.
+    /// Answers a check that changes nothing, and says whether it did. A check from another address may be a
+    /// nomination. A check of a participant who was taken for gone is their return. Both go to the ICE agent.
     fn answer_check(&mut self, now: Now, datagram: &Datagram<'_>, sink: &mut impl Sink) -> bool {
         let answered = self.try_answer(now, datagram, sink).is_some();
         if answered {
@@ -350,7 +350,7 @@ impl Shard {
         self.ticks.count = self.ticks.count.wrapping_add(1);
         let calm = !feedback::ask_publishers(model, turn, &mut self.scratch);
         self.ticks.next = Some(now.at + if calm { TICK_CALM } else { TICK });
-        // Calm ticks are few: with pictures, each is everybody's.
+        // Calm ticks are few: if there are pictures, each tick serves everybody.
         let turns = if calm && !model.pictures.is_empty() { 1 } else { FEEDBACK_TICKS };
         let nth = (self.ticks.count % turns, turns);
         feedback::send_reports(model, turn, nth, &mut self.scratch);
@@ -360,7 +360,7 @@ impl Shard {
             self.voices.tell(model, turn, (self.index, self.shards));
         }
         turn.stats.check();
-        // That somebody who spoke has left is still to be told.
+        // Ticks go on until it is reported that a speaker has left.
         if model.person_by_key.is_empty() && self.voices.speakers.kept() == 0 {
             self.ticks.next = None;
         }
@@ -368,7 +368,7 @@ impl Shard {
 
     /// A room's command.
     pub fn command(&mut self, command: Command, now: Now) {
-        // What is queued names tracks by their places, which a command may give to others.
+        // Queued packets name their track by its index, and a command may give that index to another track.
         debug_assert_eq!(self.model.queue.len(), 0, "flush comes before a command");
         if self.apply(command, now).is_none() {
             self.stats.stale_commands += 1;

@@ -25,7 +25,7 @@ pub(super) struct Model {
     pub track_by_key: HashMap<TrackKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
-    /// Tracks of pictures: these alone are asked for keyframes and for what is missing.
+    /// Tracks of pictures: only these are asked for keyframes and for missing packets.
     pub pictures: Vec<TrackIndex>,
     /// Who receives a room's mix here, and in which slot.
     pub listeners: HashMap<RoomKey, Vec<Subscription>>,
@@ -50,7 +50,7 @@ impl Model {
         self.tracks[*self.track_by_key.get(&key)?].as_mut()
     }
 
-    /// What is kept, by name: nothing, when everybody has left.
+    /// How much is kept, by name: all is 0 once everybody has left.
     pub(super) fn kept(&self) -> [(&'static str, usize); 9] {
         [
             ("people", self.people.iter().flatten().count()),
@@ -65,7 +65,7 @@ impl Model {
         ]
     }
 
-    /// The index of a person, who is made if they are new.
+    /// The index of a person. A new person is added.
     pub(super) fn person_entry(&mut self, key: PersonKey, room: RoomKey, now: Now) -> PersonIndex {
         if let Some(index) = self.person_by_key.get(&key) {
             return *index;
@@ -93,7 +93,7 @@ impl Model {
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         self.people[index].as_mut()?.install(keys, remote);
-        // An address can be taken over: NAT gives a port of someone gone to someone new.
+        // The address may have been somebody else's: NAT gives the port of someone who left to someone new.
         self.person_by_address.insert(remote, index);
         Some(())
     }
@@ -134,7 +134,7 @@ impl Model {
         Some(())
     }
 
-    /// An address that a person no longer uses, unless it is somebody else's by now.
+    /// Forgets an address that a person no longer uses, unless it is somebody else's by now.
     fn release(&mut self, address: TransportAddress, person: PersonIndex) {
         if self.person_by_address.get(&address) == Some(&person) {
             self.person_by_address.remove(&address);
@@ -170,7 +170,8 @@ impl Model {
         Some(())
     }
 
-    /// A track of a person of this shard. `mixed`: it goes to the mixer; `opaque`: its payloads are encrypted end to end.
+    /// Adds a track of a person of this shard. `mixed`: it goes to the mixer; `opaque`: its payloads are encrypted end to
+    /// end.
     pub(super) fn add_track(
         &mut self,
         key: TrackKey,
@@ -194,7 +195,7 @@ impl Model {
         Some(())
     }
 
-    /// A track of another shard.
+    /// Adds a track of another shard.
     pub(super) fn import(&mut self, key: TrackKey, from: ShardIndex, line: Line, opaque: bool) {
         if !self.track_by_key.contains_key(&key) {
             self.place_track(Track::new(key, Origin::Relay(from), line, opaque));
@@ -239,6 +240,7 @@ impl Model {
         Some(())
     }
 
+    /// A moderator mutes a track, or releases it. (A track that its publisher mutes is only marked in the room.)
     pub(super) fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
         let index = *self.track_by_key.get(&key)?;
         self.tracks[index].as_mut()?.silenced = on;
@@ -254,8 +256,8 @@ impl Model {
         Some(())
     }
 
-    /// Nothing of a track flows until something of it may again: its slots then go on as after a
-    /// switch, pictures from a keyframe.
+    /// Stops a track in all slots that it flows in. They wait for its next packet, or keyframe, and then go on as
+    /// after a switch. A slot that waits for another track gives this one up.
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.encoding.suspend();
@@ -271,7 +273,7 @@ impl Model {
         });
     }
 
-    /// A number of a track brings nothing: it takes no number of the subscribers' either.
+    /// A number of a track brought only padding: the subscribers' slots use no number for it.
     pub(super) fn leave_out(&mut self, index: TrackIndex, number: u64) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         let pictures = track.is_video();
@@ -279,7 +281,7 @@ impl Model {
             let Some(person) = self.people[subscription.person].as_mut() else { continue };
             let slot = &mut person.slots[subscription.slot];
             if pictures && person.pacer.is_waiting() {
-                // In its turn. Where too much waits, the number stays free.
+                // In its turn. If too much waits, the slot uses a number for it after all: the receiver sees a gap.
                 person.pacer.wait(Waiting::nothing(track.key, subscription.slot, number));
             } else if slot.current == Some(index) {
                 slot.rewrite.skip(number);
@@ -315,7 +317,7 @@ impl Model {
         let subscription = Subscription { person: index, slot: slot_index };
         let slot = &mut self.people[index].as_mut()?.slots[slot_index];
         if wanted.is_some() && (slot.pending == wanted || slot.current == wanted) {
-            // Back to what flows: a pending switch is called off.
+            // The slot stays with what flows: a pending switch is called off.
             if slot.current == wanted {
                 let called_off = slot.pending.take();
                 self.unsubscribe(called_off, subscription);

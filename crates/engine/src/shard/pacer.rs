@@ -1,10 +1,10 @@
-//! Pictures leave in bursts that a path can take: what goes beyond one waits here for the next, at
-//! most some 20 ms; sound waits for nothing. Only which packets wait is noted: their bytes are in
-//! their tracks' histories, and they are numbered and sealed when they leave.
+//! Pictures leave in bursts that a path can take. What goes beyond a burst waits here for the next
+//! one, at most about 20 ms. Sound never waits. The pacer only notes which packets wait: their bytes
+//! are in their tracks' histories, and they are numbered and sealed when they leave.
 //!
-//! Nothing is known of a path yet. A burst is therefore what 5 ms bring at 2.5 times what went to
-//! the receiver in the last second, as in libwebrtc's pacer, and never less than
-//! [`LEAST_BURST_BYTES`]: pictures that come evenly never wait, a keyframe is spread.
+//! Nothing estimates a path yet. A burst is therefore what 5 ms bring at 2.5 times the receiver's
+//! rate of the last second, as in libwebrtc's pacer, and never less than [`LEAST_BURST_BYTES`].
+//! Pictures that come evenly never wait; a keyframe is spread.
 
 use crate::command::TrackKey;
 use crate::limits::{
@@ -23,14 +23,14 @@ pub(super) struct Waiting {
     pub brings: Brings,
 }
 
-/// What leaves with it.
+/// What leaves when its turn comes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Brings {
     /// A packet of the track.
     Packet(WaitingPacket),
-    /// Nothing: it only takes no number.
+    /// Nothing: the number brought only padding, and the slot uses none for it.
     Nothing,
-    /// What left the slot with this sequence number leaves again, in at most so many bytes.
+    /// The packet that left the slot with this sequence number, again, in at most `len` bytes.
     Again { sequence: u16, len: usize },
 }
 
@@ -40,7 +40,7 @@ impl Waiting {
         Self { track, slot, index, brings: Brings::Nothing }
     }
 
-    /// At most as many bytes will leave.
+    /// Most bytes that will leave.
     fn len(&self) -> usize {
         match self.brings {
             Brings::Packet(WaitingPacket { len, .. }) | Brings::Again { len, .. } => len,
@@ -49,27 +49,29 @@ impl Waiting {
     }
 }
 
-/// What was found out of a packet when it came.
+/// What was found out about a packet when it came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WaitingPacket {
     pub begins: bool,
     pub repaired: bool,
     /// Bytes to be added to make it as long as its neighbours.
     pub padding: u8,
-    /// At most as many bytes will leave.
+    /// Most bytes that will leave.
     pub len: usize,
 }
 
-/// The bursts to one receiver. What each picture asks for lies in one line of the cache.
+/// The bursts to one receiver. The fields that every packet needs come first: they lie in one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Pacer {
-    /// When the present burst began, its bytes so far and at most.
+    /// When the present burst began.
     began: Instant,
+    /// Its bytes so far.
     sent: usize,
+    /// Its bytes at most.
     most: usize,
     waiting: VecDeque<Waiting>,
-    /// Bytes of a burst by what left lately.
+    /// Most bytes of a burst, by the rate of the last second.
     usual: usize,
     /// Since when `bytes` were counted.
     counted_since: Instant,
@@ -79,7 +81,7 @@ pub(super) struct Pacer {
     peak: usize,
     /// Bytes that left before the present burst, in all.
     before: u64,
-    /// Bytes of what left that were sent again.
+    /// Bytes that were sent again, in all.
     again: u64,
 }
 
@@ -112,29 +114,29 @@ impl Pacer {
         !self.waiting.is_empty()
     }
 
-    /// So many bytes left.
+    /// `len` bytes left.
     #[inline]
     pub(super) fn count(&mut self, len: usize) {
         self.sent += len;
     }
 
-    /// So many bytes were sent again.
+    /// `len` bytes were sent again.
     pub(super) fn count_again(&mut self, len: usize) {
         self.count(len);
         self.again += len as u64;
     }
 
-    /// Bytes of pictures that have left so far, what was sent again not among them.
+    /// Bytes of pictures that have left so far, without those that were sent again.
     pub(super) fn media(&self) -> u64 {
         self.before + self.sent as u64 - self.again
     }
 
-    /// Whether so many more can wait.
+    /// Whether so many more packets can wait.
     pub(super) fn has_room(&self, packets: usize) -> bool {
         self.waiting.len() + packets <= PACED_PACKETS
     }
 
-    /// The next burst begins, if it is time.
+    /// Begins the next burst, if it is due. Says whether it was.
     #[inline]
     pub(super) fn turn(&mut self, now: Instant) -> bool {
         let due = now.saturating_duration_since(self.began) >= BURST_INTERVAL;
@@ -158,12 +160,12 @@ impl Pacer {
         self.most = self.usual.max(self.peak.div_ceil(BURSTS_AT_MOST));
     }
 
-    /// When the next burst may leave, where something waits for it.
+    /// When the next burst may leave, if something waits for it.
     pub(super) fn due(&self) -> Option<Instant> {
         self.is_waiting().then(|| self.began + BURST_INTERVAL)
     }
 
-    /// Says whether there was room.
+    /// Lets a packet wait. Says whether there was room.
     pub(super) fn wait(&mut self, waiting: Waiting) -> bool {
         let room = self.has_room(1);
         if room {
@@ -174,13 +176,13 @@ impl Pacer {
         room
     }
 
-    /// Whether what a slot begins a track with is on its way.
+    /// Whether the packet that a slot begins this track with waits here.
     pub(super) fn begins(&self, slot: usize, track: TrackKey) -> bool {
         let begins = |brings| matches!(brings, Brings::Packet(p) if p.begins && !p.repaired);
         self.waiting.iter().any(|w| (w.slot, w.track) == (slot, track) && begins(w.brings))
     }
 
-    /// The next of what waits that still belongs to the present burst.
+    /// Takes the next of what waits, if the present burst is not full.
     pub(super) fn next(&mut self) -> Option<Waiting> {
         if self.sent >= self.most {
             return None;
@@ -193,7 +195,7 @@ impl Pacer {
         next
     }
 
-    /// Nothing of a track may leave any more.
+    /// Forgets all that waits of a track.
     pub(super) fn forget(&mut self, track: TrackKey) {
         self.waiting.retain(|waiting| waiting.track != track);
         self.waiting_bytes = self.waiting.iter().map(Waiting::len).sum();

@@ -10,10 +10,10 @@ use std::ops::Range;
 pub(super) struct Opened {
     pub header: RtpHeader,
     pub payload: Range<usize>,
-    /// Where the payload is RED (RFC 2198): its primary block. Empty where it is opaque.
+    /// If the payload is RED (RFC 2198): its primary block. Empty if it is opaque or cannot be read.
     pub primary: Option<Range<usize>>,
     pub counters: Counters,
-    /// What of its header goes on.
+    /// The header extensions that go on.
     pub passed: Passed,
     /// The packet begins a keyframe; sound is always a beginning.
     pub begins: bool,
@@ -23,19 +23,19 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Whether nothing can be told of its blocks, where it is RED.
+    /// Whether it is RED whose blocks cannot be read.
     #[inline]
     pub(super) fn opaque(&self) -> bool {
         self.primary.as_ref().is_some_and(Range::is_empty)
     }
 
-    /// The Opus packet in it, where it is sound that can be read.
+    /// The Opus packet in it, if it is sound that can be read.
     pub(super) fn opus<'a>(&self, plain: &'a [u8]) -> &'a [u8] {
         &plain[self.primary.as_ref().unwrap_or(&self.payload).clone()]
     }
 
-    /// The payload for a slot: RED goes on to whoever agreed on it, all others get what it is about.
-    /// None where that cannot be told.
+    /// The payload for a slot, and its type: RED goes on to participants who agreed on it, all others get its
+    /// primary block. None if that cannot be read.
     #[inline]
     pub(super) fn payload_for<'a>(&self, line: &Line, plain: &'a [u8]) -> Option<(u8, &'a [u8])> {
         let (payload_type, range) = match (&self.primary, line.red_payload_type) {
@@ -48,7 +48,7 @@ impl Opened {
     }
 }
 
-/// Header extensions that reach subscribers, found once a packet: level, orientation, capture time.
+/// Header extensions that reach subscribers, found once for each packet: level, orientation, capture time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     level: Option<[u8; 1]>,

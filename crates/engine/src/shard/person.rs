@@ -14,7 +14,7 @@ use rtp::stun::Responder;
 use rtp::twcc::FeedbackBuilder;
 use std::time::Instant;
 
-/// The ends of a participant's SRTP session.
+/// A participant's SRTP session, both ways.
 pub(super) struct Secure {
     pub opener: Opener,
     pub sealer: Sealer,
@@ -58,7 +58,7 @@ pub(super) struct Person {
     /// (SSRC that comes in, what it is): few, searched in order.
     pub sources: Vec<(u32, Source)>,
     pub tracks: Vec<TrackIndex>,
-    /// Which of their packets came when.
+    /// When each of their packets came, for transport-wide feedback.
     pub arrivals: FeedbackBuilder,
     /// When feedback was sent last.
     pub feedback_at: Instant,
@@ -95,7 +95,7 @@ impl Person {
         }
     }
 
-    /// Takes lines that are new; those known stay as they are.
+    /// Adds lines that are new. Known lines stay as they are.
     pub(super) fn add_lines(&mut self, negotiated: &Negotiated) {
         for line in &negotiated.lines {
             match line.direction {
@@ -119,8 +119,8 @@ impl Person {
         self.slot_by_ssrc.sort_unstable();
     }
 
-    /// Keys are there: packets can be opened, and sealed once the other side has them too. Keys
-    /// already in use stay.
+    /// Keys are there: packets can be opened, and sealed once the other side has its keys too. Keys
+    /// in use stay: then only the address changes.
     pub(super) fn install(&mut self, keys: &KeyPair, remote: TransportAddress) {
         if let Some(secure) = &mut self.secure {
             secure.remote = remote;
@@ -133,7 +133,7 @@ impl Person {
             Some(Secure { opener, sealer, remote, begun: false, lost: false, checks: None });
     }
 
-    /// New credentials come with each ICE restart. None before the keys.
+    /// New credentials come with each ICE restart. None if there are no keys yet.
     pub(super) fn credentials(&mut self, responder: Responder) -> Option<()> {
         self.secure.as_mut()?.checks = Some(Checks::new(responder));
         Some(())

@@ -1,12 +1,12 @@
 //! Between opening and forwarding: the packets of a batch wait here in plaintext, so that each
-//! subscriber gets all its packets in a row. One memory for all, made once.
+//! subscriber gets all packets of a track in a row. They share one memory, allocated once.
 
 use super::index::TrackIndex;
 use super::packet::Opened;
 use crate::limits::{MAX_PACKET, QUEUED_PACKETS};
 
-/// From packet to packet: an odd number of cache lines, so that their beginnings do not fall onto
-/// each other's places in the caches.
+/// Bytes from packet to packet: an odd number of cache lines, so that the beginnings of packets do not
+/// compete for the same places in the caches.
 const STRIDE: usize = 23 * 64;
 const _: () = assert!(STRIDE >= MAX_PACKET);
 
@@ -30,7 +30,7 @@ impl Queue {
     }
 
     /// Memory for the next packet, with arbitrary content; it is lent again unless
-    /// [`Self::push`] follows. None where the queue is full.
+    /// [`Self::push`] follows. None if the queue is full.
     #[inline]
     pub(super) fn lend(&mut self) -> Option<&mut [u8]> {
         let len = self.packets.len();
@@ -44,7 +44,7 @@ impl Queue {
         Some(&mut self.arena[len * STRIDE..][..MAX_PACKET])
     }
 
-    /// The packet in the memory that was lent last.
+    /// Adds the packet in the memory that was lent last.
     #[inline]
     pub(super) fn push(&mut self, track: TrackIndex, opened: Opened) {
         self.packets.push(Queued { track, opened });
@@ -70,7 +70,7 @@ impl Queue {
         (&self.packets[at].opened, &self.arena[at * STRIDE..][..MAX_PACKET])
     }
 
-    /// The packets track by track, each as places in the queue.
+    /// Gives `of` each track with the places of its packets in the queue.
     pub(super) fn by_track(&self, mut of: impl FnMut(TrackIndex, &[u8])) {
         let mut left = bits(self.packets.len());
         while left != 0 {

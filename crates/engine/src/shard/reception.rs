@@ -14,7 +14,7 @@ const CYCLES_BETWEEN: u64 = 3;
 
 /// The reception of one stream, and of those that its publisher sent on the same line before.
 pub(super) struct Reception {
-    /// Its SSRC and that of its retransmissions; none before the first packet where none was announced.
+    /// Its SSRC and that of its retransmissions; if none was announced, None before the first packet.
     pub ids: Option<StreamIds>,
     /// The SSRC of the stream before the present one.
     retired: Option<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Reception {
     /// The newest number, retransmissions not counted.
     newest: Option<u64>,
     clock_rate: u32,
-    /// Asks for what is missing.
+    /// Whether missing packets are asked for.
     repairs: bool,
     pub receive: ReceiveStream,
     pub missing: NackGenerator,
@@ -44,7 +44,7 @@ impl Reception {
         }
     }
 
-    /// The number of a packet that was opened with this index (`ROC << 16 | SEQ`). From here on there is no other.
+    /// The number of a packet that was opened with this index (`ROC << 16 | SEQ`). From here on this is its only number.
     #[inline]
     pub(super) fn number(&mut self, index: u64) -> u64 {
         let number = self.base + index;
@@ -57,7 +57,7 @@ impl Reception {
         nearest(self.newest.unwrap_or(self.base | u64::from(original)), original)
     }
 
-    /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 where there is nothing else.
+    /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 if there is only padding.
     ///
     /// # Errors
     /// [`InDrop::Duplicate`]: a retransmission of what had come already.
@@ -82,9 +82,9 @@ impl Reception {
         Ok(())
     }
 
-    /// The SSRC that the publisher really uses. Says whether a new stream began: another was in use before. Its sequence
-    /// numbers, timestamps and losses have nothing to do with the old one's; slots and voices see that by its numbers, which
-    /// lie far beyond all before.
+    /// The SSRC that the publisher really uses. Says whether a new stream began: another was in use before. Sequence
+    /// numbers, timestamps and losses of the two have nothing to do with each other. Slots and voices see this by the
+    /// numbers of the new stream, which lie far beyond all before.
     pub(super) fn adopt(&mut self, ssrc: u32) -> bool {
         let again = self.newest.take();
         if let Some(newest) = again {
@@ -97,7 +97,7 @@ impl Reception {
         again.is_some()
     }
 
-    /// Whether this is the SSRC of the stream before the present one: a packet of it comes late.
+    /// Whether this is the SSRC of the stream before the present one: its packets come late.
     pub(super) fn is_retired(&self, ssrc: u32) -> bool {
         self.retired == Some(ssrc)
     }

@@ -39,8 +39,8 @@ impl Imports {
         self.0.retain(|imported| imported.key != key);
     }
 
-    /// Asks for the tracks where they are published: at once, and again when it is `due` until something of them comes,
-    /// since the first time may come before the track itself is there.
+    /// Asks the shards that publish the tracks for them: once, and again whenever it is `due` until a packet comes, since
+    /// the first request may arrive there before the track does.
     pub(super) fn ask<S: Sink>(
         &mut self,
         model: &mut Model,
@@ -99,7 +99,7 @@ pub(super) fn take_relayed<S: Sink>(
     sampler: &mut Sampler,
 ) -> Result<(), InDrop> {
     let brings = matches!(packet.content, RelayContent::Original | RelayContent::Repaired);
-    // What came before a packet that takes no number has numbers of its own.
+    // The packets queued before one that takes no number get theirs first.
     if !brings || model.queue.is_full() {
         flush(model, turn);
     }

@@ -77,7 +77,7 @@ fn sender_report<S: Sink>(
     let Some(Source::Media(track)) = person.source(report.ssrc) else { return };
     let Some(track) = model.tracks[track].as_mut() else { return };
     let encoding = &mut track.encoding;
-    // Each one that counts goes to all shards that have the track.
+    // Each report that counts goes to all shards that have the track, so only some count.
     if !encoding.hears_report(turn.now.at) {
         turn.stats.in_drops.add(InDrop::ReportTooSoon);
         return;
@@ -115,8 +115,8 @@ fn report_blocks<S: Sink>(
     }
 }
 
-/// A subscriber needs a keyframe of what flows in a slot; an empty slot needs none. Only the
-/// publisher of that track is asked: this costs the same however many tracks there are.
+/// A subscriber needs a keyframe of what flows in a slot. An empty slot needs none. Only the
+/// publisher of that track is asked, so the cost does not grow with the number of tracks.
 fn want_keyframe<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,

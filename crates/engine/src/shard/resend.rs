@@ -1,4 +1,5 @@
-//! Packets that receivers ask for again (RFC 4588). They wait in the pacer with the pictures.
+//! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
+//! with the pictures.
 
 use super::again::round_trip;
 use super::deliver::{Number, Outgoing, deliver};
@@ -41,6 +42,9 @@ pub(super) fn asked_again<S: Sink>(
 
 /// Sends a packet again that left a slot with this sequence number, or lets it wait for the
 /// next burst.
+///
+/// # Errors
+/// Why it is refused.
 fn resend<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,

@@ -1,5 +1,5 @@
 //! The continuous stream of a slot, whatever flows through it: sequence numbers without a gap, timestamps that go on by
-//! wall clock, VP8 picture ids that follow each other (RFC 7741 §4.2).
+//! the time that passed, VP8 picture ids that follow each other (RFC 7741 §4.2).
 //!
 //! A ring notes what left with each of the last numbers. Packets that come late, requests for retransmission and frames
 //! that are left out all read this ring.
@@ -69,10 +69,10 @@ fn rewritten(packet: Counters, sequence: u16, timestamp: u32, offsets: (u16, u8)
     }
 }
 
-/// What flows from a switch on.
+/// What flows since a switch.
 #[derive(Debug, Clone, Copy)]
 struct Content {
-    /// None where it is a room's mix.
+    /// None if it is a room's mix.
     track: Option<TrackKey>,
     /// The publisher's number of its first packet.
     first: u64,
@@ -169,7 +169,7 @@ impl Rewrite {
     /// What a packet of the present content leaves with.
     ///
     /// # Errors
-    /// [`OutDrop::BeforeSwitch`] where it has no number: it came before the switch, was left out, or comes too late.
+    /// [`OutDrop::BeforeSwitch`] if it has no number: it is from before the switch, was left out, or comes too late.
     #[inline]
     pub(super) fn apply(&mut self, packet: Counters, now: Instant) -> Result<Rewritten, OutDrop> {
         let timestamp = self.content.timestamp;
@@ -190,8 +190,8 @@ impl Rewrite {
         Ok(rewritten(packet, self.sequence(used), self.content.timestamp, offsets))
     }
 
-    /// A packet of the present content is left out: the next one takes its number. One that came late has a number
-    /// already, which stays free.
+    /// Leaves out a packet of the present content: the next one takes its number. A late packet has a number already,
+    /// which nothing uses then.
     pub(super) fn skip(&mut self, index: u64) {
         if index >= self.next && !self.is_another_stream(index) {
             self.number_up_to(index);
@@ -199,14 +199,14 @@ impl Rewrite {
         }
     }
 
-    /// A packet of a frame is left out that the receiver can do without: the next packet takes its number, and the next
+    /// Leaves out a packet of a frame that the receiver can do without: the next packet takes its number, and the next
     /// frame its picture id.
     #[cfg_attr(not(test), expect(dead_code, reason = "for layers, which are not chosen yet"))]
     pub(super) fn drop_frame(&mut self, packet: Counters) {
         if packet.index < self.next || self.is_another_stream(packet.index) {
             return;
         }
-        // What is missing before it is of frames before it.
+        // Packets that are missing before it belong to earlier frames.
         self.number_up_to(packet.index);
         let began = !self.leaves_out || packet.picture_id != self.newest.0;
         if began && packet.picture_id.is_some() {
@@ -219,15 +219,14 @@ impl Rewrite {
         self.next = packet.index + 1;
     }
 
-    /// Whether a packet with this number is of another stream of the same publisher than what flows: what is added to
-    /// the counters of one fits nothing of the other.
+    /// Whether a packet with this number belongs to another stream of the same publisher than the one that flows: what
+    /// is added to the counters of one does not fit the other.
     #[inline]
     pub(super) fn is_another_stream(&self, index: u64) -> bool {
         index + 1 >= self.next + ANOTHER_STREAM
     }
 
-    /// The packet that left with this sequence number, as far as that is still known. Whether it is kept, its track
-    /// knows.
+    /// The packet that left with this sequence number, if that is still noted. Its track knows whether it is still kept.
     pub(super) fn left(&self, sequence: u16) -> Option<Left> {
         let newest = self.sequence(self.used.checked_sub(1)?);
         let used = (self.used - 1).checked_sub(u64::from(newest.wrapping_sub(sequence)))?;
@@ -251,7 +250,7 @@ impl Rewrite {
         self.first_sequence.wrapping_add(used as u16)
     }
 
-    /// Every packet before `end` that had no number gets one: those that were not there yet may still come.
+    /// Gives a number to every packet before `end` that has none: missing packets may still come.
     #[inline]
     fn number_up_to(&mut self, end: u64) {
         if self.ring.is_empty() || self.next + 1 != end {
@@ -294,7 +293,7 @@ impl Rewrite {
     /// The slot's number of a late packet of the present content, if it has one.
     fn find(&self, index: u64) -> Option<(u64, Place)> {
         let back = self.next.checked_sub(index).filter(|_| index >= self.content.first)?;
-        // Where nothing was left out since, it lies as far back as its number. Else it lies nearer.
+        // If nothing was left out since, it lies as far back as its number tells. Otherwise it lies nearer.
         let oldest = self.content.since.max(self.used.saturating_sub(self.ring.len() as u64));
         let (mut from, mut to) = (self.used.saturating_sub(back).max(oldest), self.used);
         while from < to {

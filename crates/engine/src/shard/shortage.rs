@@ -1,5 +1,5 @@
 //! When the CPU is short, packets wait longer and longer until they are read. Pictures then give way to sound: first some
-//! receivers and then more get no pictures, until the shortage is over.
+//! receivers get no pictures, then more, until the shortage is over.
 
 use super::index::PersonIndex;
 use crate::limits::{CPU_ENOUGH_FOR, CPU_SHORT_FOR, CPU_SHORT_WAIT};
@@ -11,7 +11,7 @@ const PARTS: u8 = 8;
 /// How short the CPU is.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
-    /// So many parts of the receivers get no pictures.
+    /// How many parts of the receivers get no pictures.
     parts: u8,
     /// Since when packets have waited too long, without a break.
     late_since: Option<Instant>,

@@ -20,7 +20,7 @@ pub(super) struct Slot {
     rtx_sequence: u16,
     /// The track that flows.
     pub current: Option<TrackIndex>,
-    /// The track that shall flow from its next keyframe on.
+    /// The track that is to flow from its next keyframe on; from its next packet on if it is sound.
     pub pending: Option<TrackIndex>,
     pub rewrite: Rewrite,
     /// What was sent again lately.
@@ -80,8 +80,8 @@ impl Slot {
         if self.is_video() { Priority::Low } else { Priority::High }
     }
 
-    /// The picture stops until a keyframe comes: of the track that flowed, or of the one that shall replace it. Says
-    /// whether the slot still waits for the track that flowed.
+    /// Stops the picture until a keyframe comes: of the track that was to replace it, or else of the track that flowed.
+    /// Says whether the slot waits for the track that flowed.
     pub(super) fn hold(&mut self) -> bool {
         let Some(held) = self.current.take() else { return false };
         *self.pending.get_or_insert(held) == held
@@ -104,7 +104,7 @@ impl Slot {
         self.line.nack && self.rtx_stream.is_some()
     }
 
-    /// Whether a keyframe request of the receiver is heard: not too often.
+    /// Whether a keyframe request of the receiver counts. One that comes too soon after the last does not.
     pub(super) fn hears_wish(&mut self, now: Instant) -> bool {
         let lately = |at: Instant| now.saturating_duration_since(at) < KEYFRAME_WISH_INTERVAL;
         let hears = !self.wished.is_some_and(lately);

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 /// Louder than this many −dBov counts as voice.
 const VOICE_DBOV: u8 = 50;
-/// Voice packets less silent ones that make a speaker.
+/// Score from which somebody speaks. A loud packet counts 3, a silent one −1.
 const SPEAKS_FROM: i32 = 8;
-/// As many silent packets (20 ms each) it takes to fall silent from full.
+/// Highest score: so many silent packets (20 ms each) end any speech.
 const FULL: i32 = 40;
 
-/// Time of a packet, and of the longest there can be (Opus, 120 ms), in units of the clock of sound.
+/// Length of a usual packet (20 ms), and of the longest that Opus has (120 ms), in ticks of 48 kHz.
 const PACKET: u32 = 960;
 const LONGEST: u32 = 6 * PACKET;
 
@@ -45,7 +45,7 @@ impl Voice {
         begins
     }
 
-    /// Its levels are false: they count so many dB less for a while, and what was said by them is no speech.
+    /// Its levels are false: they count `excess_db` less until then, and the present speech ends.
     pub(crate) fn doubt(&mut self, excess_db: u8, until: Instant) {
         (self.score, self.speaking) = (0, false);
         self.doubt = Some((excess_db, until));
@@ -57,7 +57,7 @@ impl Voice {
         self.doubt.map_or(level_dbov, |(excess_db, _)| level_dbov.saturating_add(excess_db))
     }
 
-    /// The packet with this unwrapped sequence number and this timestamp came with this level; says
+    /// The packet with this unwrapped sequence number and this timestamp came with this level. Says
     /// whether speech began with it.
     pub(crate) fn heard(&mut self, level_dbov: u8, index: u64, timestamp: u32) -> bool {
         let loud = level_dbov < VOICE_DBOV;
@@ -71,7 +71,7 @@ impl Voice {
             return false; // It was overtaken.
         }
         self.last = Some((index, timestamp));
-        // Time in which nothing was sent was silent (discontinuous transmission).
+        // Time without packets was silent (discontinuous transmission).
         if passed > LONGEST {
             let silent = (passed / PACKET - 1).min(FULL as u32) as i32;
             self.score = (self.score - silent).max(0);
@@ -93,12 +93,12 @@ impl Voice {
         begins
     }
 
-    /// The smoothed level of who speaks, in −dBov; none of who is silent.
+    /// The smoothed level in −dBov while they speak; None while they are silent.
     pub(crate) fn level_dbov(&self) -> Option<u8> {
         self.speaking.then_some(self.level_dbov as u8)
     }
 
-    /// With which packet the speech began that goes on, and with which it was known as speech.
+    /// The packet with which the present speech began, and the packet with which it was known as speech.
     pub(crate) fn speech(&self) -> Option<(u64, u64)> {
         self.speaking.then_some(self.speech)
     }
@@ -107,12 +107,12 @@ impl Voice {
 /// People who speak, loudest first, with their level in −dBov.
 type Speaking = Vec<(PersonKey, u8)>;
 
-/// Who speaks in each room: told by the room's home shard, which the others tell.
+/// Who speaks in each room. The other shards tell the room's home shard, which tells the room.
 #[derive(Debug, Default)]
 pub(crate) struct Speakers {
-    /// Who speaks, by room and shard.
+    /// Who speaks on other shards, by room and shard.
     now: BTreeMap<(RoomKey, ShardIndex), Speaking>,
-    /// Whom this shard told for itself, and when: to the room, or to its home.
+    /// Whom this shard told of last, and when: to the room, or to its home shard.
     told: BTreeMap<RoomKey, (Vec<PersonKey>, Instant)>,
     here: BTreeMap<RoomKey, Speaking>,
 }
@@ -141,8 +141,8 @@ impl Speakers {
         }
     }
 
-    /// Reports the rooms in which it changed who speaks; those whose home is another shard go to
-    /// `home` instead. Says whether a room was told of so lately that it must wait.
+    /// Reports the rooms whose speakers changed; those whose home is another shard go to `home`
+    /// instead. Says whether a room must wait because its last report was too recent.
     pub(crate) fn tell(
         &mut self,
         (index, shards): (ShardIndex, u16),

@@ -11,7 +11,7 @@ pub struct Stats {
     pub rtp_in_bytes: u64,
     /// SRTCP datagrams that came in.
     pub rtcp_in: u64,
-    /// Copies made for slots in which the track flows: `rtp_out` + Σ `out_drops`.
+    /// Copies made for slots, sent or dropped: `rtp_out` + Σ `out_drops`.
     pub copies: u64,
     /// Packets that a slot did not take because its track does not flow yet: it waits for a
     /// keyframe, or its receiver is not connected.
@@ -24,21 +24,21 @@ pub struct Stats {
     pub checks: u64,
     /// SRTCP datagrams handed to the sink.
     pub rtcp_out: u64,
-    /// SRTCP datagrams that found the send buffer full.
+    /// SRTCP datagrams that could not be sent: the send buffer was full.
     pub rtcp_not_sent: u64,
     /// Packets resent on request; part of `copies` and `rtp_out`.
     pub resent: u64,
     /// Packets of pictures that waited for their receiver's next burst.
     pub paced: u64,
-    /// Packets of speech that had begun before its slot was there; part of `copies`.
+    /// Packets of speech that came before the slot switched to it; part of `copies`.
     pub replayed: u64,
     /// Packets asked of publishers again.
     pub nacked: u64,
-    /// Packets handed to other shards,
+    /// Packets handed to other shards.
     pub relay_out: u64,
-    /// not handed over because the lane was full,
+    /// Packets for other shards that found the lane full.
     pub relay_full: u64,
-    /// and packets that came from other shards.
+    /// Packets that came from other shards.
     pub relay_in: u64,
     /// Packets of sound handed to the mixer.
     pub mix_in: u64,
@@ -50,11 +50,11 @@ pub struct Stats {
     pub in_drops: InDrops,
     /// What was to go out and was discarded.
     pub out_drops: OutDrops,
-    /// How many eighths of the receivers get no pictures at the moment, since the CPU is short.
+    /// How many eighths of the receivers get no pictures at the moment because the CPU is short.
     pub without_pictures_eighths: u8,
     /// Commands that named a person, track or line which is not there.
     pub stale_commands: u64,
-    /// How often the copies were not those sent and those dropped: never, else a step forgot to count.
+    /// How often `copies` was not `rtp_out` + Σ `out_drops`. It is 0 unless a step forgets to count.
     pub miscounted: u64,
 }
 

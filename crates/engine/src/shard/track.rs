@@ -1,4 +1,4 @@
-//! A published track: what it is, who gets it, and the stream that comes in of it.
+//! A published track: what it is, who gets it, and its incoming stream.
 
 use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
@@ -20,7 +20,7 @@ pub(super) struct Export {
     pub to: ShardIndex,
     /// The other shard knows the track: packets go there.
     pub begun: bool,
-    /// What was said before the next packet goes there first.
+    /// The speech so far goes there before the next packet.
     pub replay: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Track {
     pub mixed: bool,
     /// A moderator muted it.
     pub silenced: bool,
-    /// The stream that comes in. Layers of a picture (simulcast) will be several of them.
+    /// The incoming stream. With layers of a picture (simulcast) there will be several.
     pub encoding: Encoding,
     pub subscriptions: Vec<Subscription>,
     /// Other shards that get its packets.
@@ -75,8 +75,8 @@ impl Track {
         !(self.subscriptions.is_empty() && self.exports.is_empty())
     }
 
-    /// Whether another shard gets its packets. Where the last half second is kept, they wait until
-    /// that shard has asked: what comes there before it knows the track would be lost.
+    /// Whether another shard gets its packets. If the last packets of a voice are kept, that shard must
+    /// ask first: a packet that comes there before it knows the track would be lost.
     pub(super) fn export(&mut self, to: ShardIndex, on: bool) {
         if !on {
             self.exports.retain(|export| export.to != to);
@@ -88,7 +88,7 @@ impl Track {
         }
     }
 
-    /// Another shard knows the track and asks for it; room and shard may come in any order.
+    /// Another shard knows the track and asks for it, before or after the room says that it gets it.
     pub(super) fn asked_by(&mut self, to: ShardIndex) {
         match self.exports.iter_mut().find(|export| export.to == to) {
             Some(export) if !export.begun => (export.begun, export.replay) = (true, true),

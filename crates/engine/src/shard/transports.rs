@@ -1,8 +1,9 @@
-//! Whose STUN and DTLS it is: what the control thread expects, and from where authentic checks came.
+//! Whose a STUN or DTLS datagram is: by what the control thread expects, and by where authentic checks came from.
 //!
-//! A check counts if its integrity fits the credentials that it names (RFC 8445 §7.3); from where it came, DTLS is
-//! taken too. An address is that participant's until they are gone or silent for [`ADDRESS_LASTS`]: whoever forges
-//! it as the source of their own checks gets nothing. Each participant has a share of the control thread.
+//! A check counts if its integrity fits the credentials that it names (RFC 8445 §7.3). DTLS is taken from where such a
+//! check came from. An address is that participant's until they are gone or silent for [`ADDRESS_LASTS`]: another
+//! participant who forges it as the source of their own checks gets nothing. Each participant has a share of the control
+//! thread.
 
 use super::datagram::Datagram;
 use crate::bucket::Bucket;
@@ -120,14 +121,14 @@ impl Transports {
         if expected.dtls.take(1, now) { Ok(person) } else { Err(InDrop::ControlShare) }
     }
 
-    /// An authentic check from an address in use was answered elsewhere.
+    /// An authentic check from an address in use was answered without the control thread.
     pub(super) fn seen(&mut self, source: TransportAddress, now: Instant) {
         if let Some((_, seen)) = self.by_address.get_mut(&source) {
             *seen = now;
         }
     }
 
-    /// An address that this participant no longer uses, unless it is somebody else's by now.
+    /// Forgets an address that this participant no longer uses, unless it is somebody else's by now.
     fn release(&mut self, address: TransportAddress, person: PersonKey) {
         if self.by_address.get(&address).is_some_and(|(owner, _)| *owner == person) {
             self.by_address.remove(&address);

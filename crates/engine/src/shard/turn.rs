@@ -19,7 +19,7 @@ pub(super) struct Turn<'a, S> {
 }
 
 impl<S: Sink> Turn<'_, S> {
-    /// Why packets of this priority may not go to a participant at the moment; none if they may.
+    /// Why packets of this priority must not go to a participant at the moment; None if they may.
     #[inline]
     pub(super) fn held(
         &self,
@@ -45,7 +45,7 @@ impl<S: Sink> Turn<'_, S> {
         self.stats.out_drops.add(reason);
     }
 
-    /// Seals a compound of control packets into the send buffer. It is counted if there is no room.
+    /// Seals a compound of control packets into the send buffer. Counts it as sent or not sent.
     pub(super) fn send_rtcp(&mut self, person: &mut Person, compound: &[u8]) {
         match self.try_send_rtcp(person, compound) {
             Some(()) => self.stats.rtcp_out += 1,

@@ -16,13 +16,13 @@ pub(super) struct Voices {
     pub speakers: Speakers,
     /// Measures whether levels are true.
     pub sampler: Sampler,
-    /// Somebody began to speak: that is told with the next tick.
+    /// Who speaks may have changed: the next tick tells.
     pub began: bool,
     due: Option<Instant>,
 }
 
 impl Voices {
-    /// Whether it is time to look who speaks, though nobody began.
+    /// Whether it is time to look who speaks, even if nobody began.
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.due.is_none_or(|at| now >= at);
         if due {
@@ -31,7 +31,7 @@ impl Voices {
         due
     }
 
-    /// Tells who speaks. What must wait because the last was told just now stays to be told.
+    /// Tells who speaks. A room whose last report was too recent is told with a later tick.
     pub(super) fn tell<S: Sink>(
         &mut self,
         model: &Model,
@@ -40,7 +40,7 @@ impl Voices {
     ) {
         let now = turn.now;
         let speaking = model.tracks.iter().flatten().filter_map(|track| {
-            // A publisher who stopped sending altogether says nothing about their silence.
+            // A publisher who stopped sending reports no silence either.
             let (_, last) = track.encoding.newest?;
             let lasts = now.unix.saturating_sub(last) < VOICE_LASTS;
             let level = track.encoding.voice.level_dbov();
