@@ -1,14 +1,14 @@
 //! The way from rooms to a media or a mixing thread: commands arrive in order, and none is lost.
 //!
-//! Rooms send under their lock, on the threads of the runtime: to send never waits. The queue has no bound of its own, so
-//! rooms refuse calls while it [is behind](Sender::is_behind). What still comes then ends people and follows reports, and
-//! is bounded by the people who are there.
+//! Rooms send under their lock, on the threads of the runtime, so sending never waits. The queue itself has no bound:
+//! rooms refuse calls that add work while it [is behind](Sender::is_behind). Commands that still come then take people
+//! out or follow reports. The number of people bounds them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
-/// So many commands may wait before calls are refused.
+/// How many commands may wait before calls are refused.
 const BEHIND: usize = 16_384;
 
 /// Where rooms put commands.

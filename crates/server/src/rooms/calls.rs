@@ -25,8 +25,8 @@ use wire::room::{
 };
 use wire::{ErrorCode, RoomError};
 
-/// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands; whoever
-/// leaves or is removed does so at any time.
+/// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands.
+/// Participants may leave and be removed at any time.
 const ADDS_WORK: [&str; 4] = [room::JOIN, room::OFFER, room::SLOTS, room::MUTE];
 
 pub(super) type Answered = Result<Option<Box<RawValue>>, RoomError>;
@@ -166,7 +166,7 @@ fn check_names(join: &Join) -> Result<(), RoomError> {
     Ok(())
 }
 
-/// Whether the room is of the kind that the joining one asks for.
+/// Whether the room is of the kind that a join asks for.
 fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
     let preset = join.preset.map(Preset::topologies);
     let audio = join.audio.or(preset.map(|(audio, _)| audio));
@@ -185,8 +185,8 @@ fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
     Err(RoomError::new(ErrorCode::KindConflict, text))
 }
 
-/// Whether a participant may send these tracks. What they send already goes on when their token expires; what is new
-/// needs a token whose time is not over.
+/// Whether a participant may send these tracks. Tracks that they send already go on when their token expires. A new
+/// track needs a token whose time is not over.
 pub(super) fn check_tracks(
     seat: &Seat,
     state: &mut State,
@@ -216,7 +216,7 @@ pub(super) fn check_tracks(
     }
 }
 
-/// A track is of the kind that its line has: what a token allows goes by the kind.
+/// Whether each track is of the kind that its line has: a token allows tracks by kind.
 fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), RoomError> {
     let differs = |track: &&OfferedTrack| {
         let line = negotiated.line(&track.mid);
@@ -229,8 +229,8 @@ fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), R
 }
 
 impl Cell {
-    /// Tracks that came after a moderator silenced their kind begin silenced: a new line, or joining again, undoes
-    /// no decision.
+    /// Silences new tracks of a kind that a moderator silenced before: a new line, or joining again, undoes no
+    /// decision.
     pub(super) fn keep_silent<'a>(
         &self,
         state: &mut State,
@@ -244,7 +244,7 @@ impl Cell {
             // A track that was there already has another key.
             let Some(track) = tracks.iter().find(|track| track.key == *key) else { continue };
             if state.decisions.is_silenced(subject.as_ref(), track.kind) {
-                // It is there: it was found just now.
+                // This cannot fail: the track was found just now.
                 let _ = state.room.silence(*key, true, effects);
             }
         }
@@ -259,7 +259,7 @@ impl Cell {
                 (MediaKind::Video, _, VideoTopology::None) => "there is no video",
                 _ => continue,
             };
-            let text = format!("in room {} {text}: offer the server none", self.id);
+            let text = format!("in room {} {text}: do not offer it to the server", self.id);
             return Err(RoomError::new(ErrorCode::KindConflict, text));
         }
         Ok(())
@@ -284,10 +284,10 @@ impl Rooms {
             check_kind(&cell, &join)?;
             let mut state = locked(&cell.state);
             if state.ended {
-                continue; // The last one left this moment: it is out of the table, or will be.
+                continue; // Its last participant left just now: it is out of the table, or soon will be.
             }
             if self.auth.is_revoked(&grants) {
-                // Now, and under the room's lock: a revocation looks for seats there.
+                // Checked again under the room's lock: a revocation that came meanwhile found no seat of theirs.
                 return Err(TokenError::Revoked.into());
             }
             let subject = Subject::new(grants.identity.as_deref(), join.session.as_deref());
@@ -345,11 +345,12 @@ impl Rooms {
             let member = state.members.get(&person).ok_or(Refusal::UnknownPerson);
             let member = member.map_err(refused)?;
             if member.session != offer.session {
-                let text = "this offer is of another page than the one that joined: join again";
+                let text =
+                    "this offer comes from another page than the one that joined: join again";
                 return Err(RoomError::new(ErrorCode::OfferConflict, text));
             }
             self.budgets.take(socket.id(), &offer.sdp, &self.limits)?;
-            // Under the room's lock: whoever is in the room now leaves after it.
+            // Under the room's lock: the participant is in the room now, so the end of their transport comes after it.
             let control = &cell.shard(member.shard).control;
             let answered = control.offer(person, offer.sdp, cell.format());
             (answered.map_err(offer_refused)?, member.grants.can_subscribe)
@@ -435,7 +436,7 @@ impl Rooms {
         let gone = || RoomError::new(ErrorCode::Gone, "that participant is gone: join again");
         let person = person_key(&resume.participant).ok_or_else(gone)?;
         if seat(socket).is_ok_and(|seat| seat.person != person) {
-            // The seat that it has would be held by nobody.
+            // Nobody would hold the seat that it has.
             let text = "this socket is in a room already: call room.leave first";
             return Err(RoomError::new(ErrorCode::BadRequest, text));
         }

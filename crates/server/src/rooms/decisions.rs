@@ -1,12 +1,12 @@
-//! What moderators decided about people, beyond the track or the seat that it was said of: a participant who
-//! offers anew or joins again stays silenced, and a participant who was removed stays out.
+//! What moderators decided about people. A decision outlives its track and its seat: a participant who offers anew
+//! or joins again stays silenced, and a participant who was removed stays out.
 
 use super::Member;
 use engine::PersonKey;
 use rtp::negotiated::Kind;
 use std::collections::VecDeque;
 
-/// Decisions that a room remembers; the oldest makes place.
+/// Decisions of each kind that a room remembers. A new one takes the place of the oldest.
 const KEPT: usize = 1024;
 
 /// Whom a decision is about.
@@ -19,7 +19,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// Who this is; none for a guest who gave no session: nothing tells them from another guest.
+    /// Who this is. None for a guest who gave no session: nothing tells them from another guest.
     pub(super) fn new(identity: Option<&str>, session: Option<&str>) -> Option<Self> {
         let identity = identity.map(|identity| Self::Identity(identity.to_owned()));
         identity.or_else(|| session.map(|session| Self::Session(session.to_owned())))

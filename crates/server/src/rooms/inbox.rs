@@ -1,4 +1,5 @@
-//! What media and control threads tell: one task takes it to the rooms.
+//! What media and control threads report: one task takes it to the rooms. It also takes participants out whose socket
+//! or media was lost for too long.
 
 use super::{Happened, RoomInput, Rooms, locked};
 use engine::room::Effects;
@@ -10,7 +11,7 @@ use wire::event::LeaveReason;
 
 /// A participant outlives their socket, or their media, by this much.
 const LINGER: Duration = Duration::from_secs(60);
-/// How often who is lost is looked for.
+/// How often rooms are searched for participants who are lost.
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl Rooms {
@@ -77,7 +78,7 @@ impl Rooms {
         cell.apply(&mut state, effects, LeaveReason::Left);
     }
 
-    /// Whoever was lost for too long leaves.
+    /// Takes participants out who were lost for too long.
     pub(super) fn sweep(&self, now: Instant) {
         let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
@@ -89,7 +90,7 @@ impl Rooms {
                 .iter_mut()
                 .filter_map(|(person, member)| {
                     if !member.is_held(*person) {
-                        // No call leaves such a seat. If one ever does, it ends like any lost one.
+                        // No call leaves such a seat. If one ever does, the seat ends like one whose socket was lost.
                         self.metrics.dropped("rooms", "seat_not_held");
                         tracing::error!(room = cell.id, ?person, "nobody holds this seat");
                         (member.socket, member.socket_lost) = (None, Some(now));

@@ -109,7 +109,7 @@ fn everybody() -> Vec<Who> {
 struct Row {
     call: &'static str,
     what: &'static str,
-    /// It is made by a socket that is in no room; else by one that joined if it could.
+    /// It is made by a socket that is in no room; otherwise by one that joined if it could.
     outside: bool,
     data: fn(&Cell) -> Value,
     /// For those who are in the room, or for everybody where the call comes from outside.
@@ -234,7 +234,7 @@ fn moderators(who: &Who, _: Preset) -> Outcome {
     if who.moderates { Ok(()) } else { Err(NotAllowed) }
 }
 
-/// Those who may do something may, `else` the others are told.
+/// Ok if they may; otherwise this error.
 fn only(may: bool, otherwise: ErrorCode) -> Outcome {
     if may { Ok(()) } else { Err(otherwise) }
 }

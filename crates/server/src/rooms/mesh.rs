@@ -20,7 +20,7 @@ use wire::{ErrorCode, Event, RoomError};
 const CANDIDATE_BYTES: usize = 1024;
 
 impl Rooms {
-    /// Someone says what they send.
+    /// A member says what they send.
     pub(super) fn announce(&self, socket: &Arc<Socket>, announce: &Announce) -> Answered {
         let seat = seat(socket)?;
         let announced: Vec<(Published, Kind)> = announce
@@ -91,8 +91,9 @@ impl Rooms {
         Err(RoomError::new(ErrorCode::BadSdp, text))
     }
 
-    /// Tells another member something that comes from this one, `bytes` long. Who passes on too much is refused, and
-    /// so is what a member who reads slowly has no room for: nobody is closed for what others send them.
+    /// Passes an event of this member on to another one. It is refused if this member passes on too much, or if the
+    /// other one reads too slowly to have room for it: nobody's socket is closed for what others send them. `bytes`: its
+    /// length.
     fn pass_on(
         &self,
         socket: &Arc<Socket>,

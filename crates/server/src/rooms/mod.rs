@@ -1,10 +1,13 @@
 //! Rooms: who is in which, and the way between sockets, control threads and shards.
 //!
-//! Each room is [`engine::room::Room`] behind one lock with what the shell adds: names on the wire,
-//! sockets, the log of events. Under that lock effects are handed on at once, so that every shard
-//! and every person sees a room's changes in one order. `calls` is what sockets ask for, `inbox`
-//! what media and control threads tell, `notices` how changes become events;
-//! `offers` says how much of them the control threads are asked for, `mesh` passes descriptions on between members, `moderation` is what some may do to others.
+//! Each room is an [`engine::room::Room`] behind one lock, with what the shell adds: names on the wire,
+//! sockets, the log of events. Effects are handed on under that lock, so that every shard and every
+//! person sees a room's changes in one order.
+//!
+//! `calls` is what sockets ask for, `inbox` what media and control threads report (it also takes people out who were
+//! lost for too long), and `notices` how changes become events. `offers` bounds how much SDP a socket may have
+//! negotiated, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
+//! what holds of that after the seat is gone, and `quality` how good the media is for everybody.
 
 mod calls;
 mod decisions;
@@ -65,7 +68,7 @@ pub(crate) enum Happened {
     Failed(String),
 }
 
-/// Of what the latest thing that happened says all.
+/// What something that happened is about. Only the latest of each matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum About {
     /// Where the participant is.
@@ -102,7 +105,7 @@ pub(crate) struct Rooms {
     shards: Arc<[ShardHandle]>,
     /// People on each shard.
     placed: Vec<AtomicUsize>,
-    /// So many people of a room share a shard.
+    /// Up to so many people of a room share a shard.
     keep_together: usize,
     auth: Arc<Auth>,
     limits: Limits,
@@ -140,7 +143,7 @@ struct State {
     members: HashMap<PersonKey, Member>,
     history: quality::History,
     decisions: decisions::Decisions,
-    /// Nobody may come in any more: the room is out of the table.
+    /// Nobody may come in any more: the room is about to leave the table, or has left it.
     ended: bool,
 }
 
@@ -159,7 +162,7 @@ struct Member {
 }
 
 impl Member {
-    /// Whether a live socket holds the seat, or a deadline ends it: else nobody could ever leave it.
+    /// Whether a live socket holds the seat, or a deadline ends it. Otherwise the seat would stay for ever.
     fn is_held(&self, person: PersonKey) -> bool {
         let holds = |socket: &Arc<Socket>| {
             socket.state_of::<Seat>().is_some_and(|seat| seat.person == person)
@@ -167,7 +170,7 @@ impl Member {
         self.socket.as_ref().map_or(self.socket_lost.is_some(), holds)
     }
 
-    /// A fresh token that the same participant sent by `#authenticate` takes the place of an expired one.
+    /// Replaces an expired token by a fresh one that the same participant sent by `#authenticate`, if there is one.
     fn renew(&mut self, room: &str) {
         if !self.grants.is_expired() {
             return;
@@ -232,7 +235,8 @@ impl Rooms {
     }
 
     /// The shard of the next person of a room. A small room stays together, so that its packets need
-    /// not cross; of a larger one everybody goes to where the fewest people are.
+    /// not cross, unless its shard has many more people than another. The next person of a larger room
+    /// goes to where the fewest people are.
     fn place(&self, room: &Room) -> ShardIndex {
         let people = |shard: usize| self.placed[shard].load(Ordering::Relaxed);
         let least = (0..self.placed.len()).min_by_key(|shard| people(*shard)).unwrap_or_default();
@@ -250,12 +254,12 @@ impl Rooms {
         self.placed[usize::from(shard.0)].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a thread is so far behind its commands that calls which would give it more are refused.
+    /// Whether a thread is so far behind its commands that calls that add work are refused.
     fn is_behind(&self) -> bool {
         self.shards.iter().any(|shard| shard.media.is_behind() || shard.mix.is_behind())
     }
 
-    /// The room of this id, made if there is none. The first who asks decides its kind.
+    /// The room of this id. If there is none, it is made, of the kind that this join asks for.
     fn open(&self, wanted: &Join, grants: &Grants) -> Result<Arc<Cell>, RoomError> {
         let mut table = locked(&self.table);
         if let Some(cell) = table.by_id.get(&wanted.room) {
@@ -336,7 +340,7 @@ impl Rooms {
         self.metrics.participants.set(table.by_person.len() as i64);
     }
 
-    /// Someone goes; the last one ends the room.
+    /// Takes someone out of their room. The last one ends it.
     fn leave(&self, cell: &Arc<Cell>, person: PersonKey, reason: LeaveReason) {
         let mut state = locked(&cell.state);
         let mut effects = Effects::default();
@@ -353,7 +357,7 @@ impl Rooms {
         state.ended |= empty;
         drop(state);
         self.unplace(shard);
-        // After every offer of theirs: those are handed over under the room's lock while they are in it.
+        // This comes after all their offers, which are handed over under the room's lock while they are in it.
         cell.shard(shard).control.close(person);
         let mut table = locked(&self.table);
         table.by_person.remove(&person);
@@ -371,7 +375,7 @@ impl Rooms {
         }
     }
 
-    /// Ends all rooms, and says why to everyone.
+    /// Ends all rooms, and tells everyone why.
     pub(crate) fn end_all(&self, why: &str) {
         let cells: Vec<Arc<Cell>> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
@@ -387,7 +391,7 @@ impl Rooms {
     }
 }
 
-/// The topologies that someone asks for, who may be the first.
+/// The topologies of a room that this join would open.
 fn topologies(join: &Join) -> (AudioTopology, VideoTopology) {
     let (audio, video) = join.preset.map_or_else(Default::default, Preset::topologies);
     (join.audio.unwrap_or(audio), join.video.unwrap_or(video))

@@ -51,7 +51,7 @@ impl Rooms {
         if state.decisions.remove(subject, gone) {
             self.metrics.dropped("rooms", "decision_forgotten");
         }
-        // They are told like everyone, before they are out.
+        // They are told before they are out: later no event reaches them.
         let reason = "a moderator removed you".to_owned();
         seat.cell.tell_one(&state, gone, Event::RoomEnded { reason });
         drop(state);
@@ -59,7 +59,7 @@ impl Rooms {
         Ok(None)
     }
 
-    /// Puts everybody out whose token is revoked, from all rooms; tells how many that were.
+    /// Puts everybody whose token is revoked out of all rooms. Returns how many they were.
     pub(super) fn put_out(&self, is_revoked: &dyn Fn(&Grants) -> bool) -> usize {
         let cells: Vec<Arc<Cell>> = locked(&self.table).by_id.values().cloned().collect();
         let mut count = 0;
@@ -84,7 +84,7 @@ impl Rooms {
         count
     }
 
-    /// Lets nobody new in, or again somebody.
+    /// Locks the room against new participants, or unlocks it.
     pub(super) fn lock(&self, socket: &Arc<Socket>, lock: &Lock) -> Answered {
         let seat = seat(socket)?;
         let mut state = locked(&seat.cell.state);

@@ -1,4 +1,4 @@
-//! How a room's changes become events: numbered, kept for who resumes, sent to everyone.
+//! How a room's changes become events: numbered, kept for those who resume, sent to everyone.
 
 use super::{Cell, State};
 use crate::socket::Publication;
@@ -10,7 +10,7 @@ use wire::event::{LeaveReason, Speaker};
 use wire::room::{MediaKind, ParticipantInfo, TrackInfo};
 use wire::{Event, EventEnvelope};
 
-/// Events kept for who resumes.
+/// Events kept for those who resume.
 const KEPT: usize = 1024;
 
 /// The id of a participant on the wire.
@@ -83,7 +83,7 @@ impl Log {
         envelope
     }
 
-    /// What came after `seen`; none where some of it is no longer kept.
+    /// What came after `seen`; None if some of it is no longer kept.
     pub(super) fn after(&self, seen: u64) -> Option<Vec<EventEnvelope>> {
         let missed = self.epoch.checked_sub(seen)? as usize;
         let from = self.kept.len().checked_sub(missed)?;
@@ -92,7 +92,8 @@ impl Log {
 }
 
 impl Cell {
-    /// Hands on what a call to the room had as effects. `reason` is why someone left, if so.
+    /// Hands on the effects of a call to the room: commands to threads, notices to people. `reason` is why someone left,
+    /// if anybody did.
     pub(super) fn apply(&self, state: &mut State, effects: Effects, reason: LeaveReason) {
         for (shard, command) in effects.commands {
             self.shard(shard).media.send(command);
@@ -144,7 +145,8 @@ impl Cell {
         }
     }
 
-    /// Sends an event of another participant, unless too much waits for the receiver already; false then.
+    /// Sends an event of another participant, unless too much waits for the receiver already; false then. Without a
+    /// socket the receiver misses it.
     pub(super) fn pass_on(&self, state: &State, person: PersonKey, event: Event) -> bool {
         let publication = self.unnumbered(state, event);
         let member = state.members.get(&person);
@@ -156,7 +158,7 @@ impl Cell {
         fits
     }
 
-    /// Which of a participant's own pictures rest, for who resumed.
+    /// Tells a participant who resumed which of their own pictures rest, because nobody has them in a slot.
     pub(super) fn tell_paused(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
         if state.room.topology(Kind::Video) != Topology::Sfu {
@@ -168,7 +170,7 @@ impl Cell {
         }
     }
 
-    /// What all slots of a participant carry, for who resumed.
+    /// Tells a participant who resumed what all their slots carry.
     pub(super) fn tell_slots(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
         let owner = |track: TrackKey| state.room.owner_of(track).map(|owner| (owner, track));

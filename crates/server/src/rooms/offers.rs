@@ -1,6 +1,5 @@
-//! How much SDP a socket may have negotiated: answering an offer costs a shard's control thread a time that
-//! grows with its length, and there is one for all of a shard's participants. And how much of it a member of a mesh
-//! may have passed on to others.
+//! How much SDP a socket may have negotiated: the longer an offer, the more time its answer costs the control thread,
+//! and all participants of a shard share one. And how much a member of a mesh may have passed on to others.
 
 use super::locked;
 use crate::config::Limits;
@@ -11,16 +10,17 @@ use std::sync::Mutex;
 use std::time::Instant;
 use wire::{ErrorCode, RoomError};
 
-/// Bytes of offers that may come at once: a pool that grows to the full in steps, or three of the longest.
+/// Bytes of offers that may come at once: enough for a pool that grows to its full size in steps, or for three of the
+/// longest offers.
 const BYTES_AT_ONCE: u32 = 576 << 10;
 /// Bytes a second in the long run: about one of the longest.
 const BYTES_A_SECOND: u32 = 160 << 10;
 /// An offer counts as this many bytes at least: the transport that a first one makes has its cost too.
 const LEAST_BYTES: u32 = 16 << 10;
 
-/// Bytes that a member of a mesh may have passed on at once: offers and candidates for all others, when it comes in or
-/// its network changes. Less than half of an outbox, which is what [`Socket::has_room_for`](crate::socket::Socket) gives
-/// them together.
+/// Bytes that a member of a mesh may have passed on at once: offers and candidates for all others, when they come in or
+/// their network changes. Less than half of an outbox of the default size: half is what
+/// [`Socket::has_room_for`](crate::socket::Socket) gives all members together.
 const PASSED_AT_ONCE: u32 = 384 << 10;
 /// Bytes a second of them in the long run.
 const PASSED_A_SECOND: u32 = 32 << 10;
@@ -49,7 +49,7 @@ impl Shares {
 pub(super) struct Budgets(Shares);
 
 impl Budgets {
-    /// Takes an offer's share, after a look at its size that costs next to nothing.
+    /// Takes an offer's share of the budget, after a cheap look at its size.
     ///
     /// # Errors
     /// It is too long, has more lines than anybody may have, or comes too soon.

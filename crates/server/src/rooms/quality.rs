@@ -1,4 +1,4 @@
-//! How good it is for the people: their last samples and each room's last five minutes, in memory.
+//! How good the media is for the people: their last samples and each room's last five minutes, in memory.
 
 use super::calls::{Answered, seat};
 use super::notices::participant_id;
@@ -125,7 +125,7 @@ impl Rooms {
         Ok(None)
     }
 
-    /// How good it is in all rooms, by id.
+    /// How good the media is in all rooms, by id.
     pub(super) fn all_quality(&self) -> Quality {
         let now = Instant::now();
         let rooms = self.cells().iter().map(|cell| cell.quality(now)).collect();

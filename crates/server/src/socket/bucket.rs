@@ -8,11 +8,11 @@ use wire::room::cost;
 const COST_PER_SECOND: u32 = 200;
 /// Bytes a second for each packet a second.
 const BYTES_PER_PACKET: u32 = 5120;
-/// Bytes a second of whoever may send few packets.
+/// Bytes a second at least, however few packets a client may send.
 const LEAST_BYTES_PER_SECOND: u32 = 1_000_000;
 /// Longest pause in reading: heartbeats must come through.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Who is refused something for so long, without a pause, is no honest client.
+/// A client that is refused something for so long, without a pause, is no honest one.
 const FLOOD: Duration = Duration::from_secs(30);
 
 /// The budget of one socket.
@@ -57,8 +57,8 @@ impl Budget {
         taken
     }
 
-    /// A frame of so many bytes was read and its packets dealt with: how long nothing more is read, so that a
-    /// client which sends too much waits itself.
+    /// After a frame of so many bytes and its packets: how long nothing more is read, so that a client that
+    /// sends too much has to wait.
     pub(super) fn pause(&mut self, bytes: usize, now: Instant) -> Option<Duration> {
         let debt = self.bytes.owe(u32::try_from(bytes).unwrap_or(u32::MAX), now);
         let refused = std::mem::take(&mut self.refused);

@@ -106,7 +106,7 @@ impl<A: Application> Session<A> {
             Err(RoomError::new(ErrorCode::NotAllowed, message))
         };
         if channel.starts_with(ROOM) {
-            // What comes on these, the room decides: nothing is kept of the subscription.
+            // The room decides what comes on its channel: nothing is kept of the subscription.
             return match self.sockets.application.may_subscribe(&self.socket, &channel) {
                 true => Ok(None),
                 false => refused("join its room first"),
@@ -130,7 +130,7 @@ impl<A: Application> Session<A> {
         }
     }
 
-    /// The argument is a bare string; where there is no subscription nothing is wrong.
+    /// The argument is a bare string. If there is no subscription, that is no error.
     fn unsubscribe(&self, data: Option<&RawValue>) -> Answered {
         let channel = data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
         let Some(channel) = channel else {
@@ -177,16 +177,16 @@ impl<A: Application> Session<A> {
 }
 
 impl Socket {
-    /// What it may do: by its token, else as a guest.
+    /// What the socket may do: by its token, otherwise as a guest.
     pub(super) fn allowed(&self) -> Arc<Grants> {
         self.grants().unwrap_or_else(|| self.shared.auth.guest())
     }
 
-    /// Takes a token for the socket's own.
+    /// Takes a token as the socket's own.
     pub(super) fn authenticate(&self, token: &str) -> Result<(), TokenError> {
         let grants = self.shared.auth.verify(token)?;
         self.set_grants(Some(grants));
-        // A revocation looks for sockets that have the token: this one has it only now.
+        // A revocation looks for sockets that have the token. One that came meanwhile has missed this socket.
         if self.grants().is_some_and(|grants| self.shared.auth.is_revoked(&grants)) {
             self.deauthenticate();
             return Err(TokenError::Revoked);
@@ -197,7 +197,7 @@ impl Socket {
     /// Takes a token, and has the client keep it for its next handshake (`#setAuthToken`).
     ///
     /// # Errors
-    /// The token does not hold; the one before it still counts.
+    /// The token does not hold. The one before it still counts, unless this one was revoked meanwhile.
     pub fn set_auth_token(&self, token: &str) -> Result<(), TokenError> {
         self.authenticate(token)?;
         let data = to_raw_value(&SetAuthToken { token: token.to_owned() }).ok();
@@ -205,12 +205,12 @@ impl Socket {
         Ok(())
     }
 
-    /// From now on it is a guest's.
+    /// From now on the socket is a guest's.
     pub(super) fn deauthenticate(&self) {
         self.set_grants(None);
     }
 
-    /// Subscriptions that are no longer allowed end.
+    /// Sets what the socket may do. Subscriptions that are no longer allowed end.
     fn set_grants(&self, grants: Option<Grants>) {
         *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants.map(Arc::new);
         let allowed = self.allowed();

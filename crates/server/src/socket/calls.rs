@@ -51,7 +51,7 @@ impl fmt::Display for InvokeError {
 
 impl std::error::Error for InvokeError {}
 
-/// Takes a call out of the list where its future is dropped.
+/// Takes a call out of the list when its future is dropped.
 struct Open<'a> {
     socket: &'a Socket,
     cid: u64,
@@ -64,11 +64,11 @@ impl Drop for Open<'_> {
 }
 
 impl Socket {
-    /// Calls a procedure of the client and waits for its answer; `data` is JSON. Not to be awaited
-    /// in a call of the same socket: its answer is read after that.
+    /// Calls a procedure of the client and waits for its answer; `data` is JSON. Must not be awaited
+    /// within a call of the same socket: the answer is read only after that call.
     ///
     /// # Errors
-    /// [`InvokeError`]; a call whose answer comes too late is counted as `late_answer`.
+    /// [`InvokeError`]; an answer that comes too late is counted as `late_answer`.
     pub async fn invoke(
         &self,
         event: &str,
@@ -130,7 +130,7 @@ impl Socket {
         }
     }
 
-    /// Whoever waits for an answer waits no longer.
+    /// Ends all calls that wait for an answer.
     pub(super) fn end_calls(&self) {
         let mut calls = self.calls();
         calls.ended = true;

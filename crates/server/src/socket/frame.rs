@@ -38,7 +38,7 @@ pub struct Incoming<'a> {
 pub struct Bad {
     /// The reason under which it is counted.
     pub reason: &'static str,
-    /// Whom to answer, where that can be told.
+    /// The call to answer, if that can be told.
     pub cid: Option<u64>,
     /// What is wrong.
     pub message: String,
@@ -85,7 +85,7 @@ impl<'a> Iterator for Packets<'a> {
 /// ones.
 ///
 /// # Errors
-/// The frame is no JSON.
+/// The frame is not JSON.
 pub fn packets(text: &str) -> Result<Packets<'_>, Bad> {
     let not_json = |error: serde_json::Error| Bad {
         reason: reason::NOT_JSON,
@@ -168,7 +168,7 @@ pub(crate) fn invoke(name: &str, data: Option<&RawValue>, cid: u64) -> Utf8Bytes
     to_text(&Request { event: name.to_owned(), data, cid: Some(cid) })
 }
 
-/// What answers [`wire::room::PING`]: made by hand, being the most frequent of all.
+/// The answer to [`wire::room::PING`], made by hand because it is the most frequent of all.
 pub(crate) fn pong(rid: Option<u64>, count: u64) -> Utf8Bytes {
     let mut text = String::with_capacity(64);
     // Writing to a String cannot fail.

@@ -1,7 +1,7 @@
 //! Channels of applications: who is subscribed to which, and the way of a publication.
 //!
 //! A publication is handed to all subscribers under its channel's lock, so all of them see the
-//! publications of a channel in one order. Who may do what is decided before; the channels of
+//! publications of a channel in one order. `builtin` checks before who may do what. The channels of
 //! rooms are not here.
 
 use super::{Publication, Socket};
@@ -22,7 +22,7 @@ type Subscribers = BTreeMap<u64, Arc<Socket>>;
 #[derive(Debug, Default)]
 struct Channel(Mutex<Subscribers>);
 
-/// All channels that have subscribers. Locks are taken in the order table, channel, socket.
+/// All channels that have subscribers. Locks are taken in the order table, a socket's list of channels, channel, outbox.
 #[derive(Debug)]
 pub(crate) struct Hub {
     table: Mutex<HashMap<Arc<str>, Arc<Channel>>>,
@@ -66,7 +66,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends a subscription; false where there was none. Nothing of the channel comes after it.
+    /// Ends a subscription; false if there was none. Nothing of the channel comes after it.
     pub fn unsubscribe(&self, socket: &Socket, name: &str) -> bool {
         let mut table = locked(&self.table);
         let known = socket.channels().remove(name);

@@ -1,9 +1,10 @@
 //! Sockets: SocketCluster protocol 2 over WebSocket, at [`wire::frame::SOCKET_PATH`].
 //!
-//! `frame` takes text apart and puts it together, `outbox` holds what waits to be written,
-//! `session` runs one socket: a reader whose calls run in order, and a writer. `builtin` answers
-//! the protocol's own events (tokens, channels), `hub` knows who is subscribed to what, `calls`
-//! are the server's to its clients, `bucket` bounds what one may ask for. What the clients' calls mean is the [`Application`]'s.
+//! `session` runs one socket: a reader whose calls run in order, and a writer. `frame` takes text apart and puts it
+//! together. `outbox` holds what waits to be written, and closes a socket whose client reads too slowly. `builtin`
+//! answers the protocol's own events (tokens, channels), `hub` knows who is subscribed to what, `calls` are the server's
+//! calls to its clients, `bucket` bounds what a client may ask for. The [`Application`] gives the clients' calls their
+//! meaning.
 
 mod bucket;
 mod builtin;
@@ -70,14 +71,14 @@ pub trait Application: Send + Sync + 'static {
         data: Option<&RawValue>,
     ) -> impl Future<Output = Result<Option<Box<RawValue>>, RoomError>> + Send;
 
-    /// The socket is gone; after its last call. Comes exactly once for each socket whose
-    /// handshake succeeded.
+    /// The socket is gone. Comes after its last call, exactly once for each socket whose handshake
+    /// succeeded.
     fn closed(&self, socket: &Arc<Socket>);
 
     /// May this socket subscribe to the channel of a room (`room:…`)?
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool;
 
-    /// Ends what was begun with tokens that are revoked; tells how many seats in rooms that were.
+    /// Ends what was begun with tokens that are revoked. Returns how many seats in rooms that were.
     fn end_revoked(&self, _is_revoked: &dyn Fn(&Grants) -> bool) -> usize {
         0
     }
@@ -243,7 +244,7 @@ impl<A: Application> Sockets<A> {
         socket.kick_out(channel, message)
     }
 
-    /// Closes what came in with a token that is revoked by now: sockets, and seats in rooms. Tells how many of each.
+    /// Closes what came in with a token that is revoked by now: sockets, and seats in rooms. Returns how many of each.
     pub fn end_revoked(&self) -> (usize, usize) {
         let is_revoked = |grants: &Grants| self.shared.auth.is_revoked(grants);
         let all: Vec<Arc<Socket>> = self.table().values().cloned().collect();
@@ -277,7 +278,7 @@ impl<A: Application> Sockets<A> {
         self.open.load(Relaxed)
     }
 
-    /// Takes a place for a socket; `None` if all are taken or the server ends.
+    /// Takes a place for a socket; `None` if all are taken or the server is ending.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place<A>> {
         if self.is_draining() {
             return None;
@@ -302,7 +303,7 @@ impl<A: Application> Sockets<A> {
     }
 
     /// Refuses new sockets, closes all with [`close::DRAINING`] once what waits for them is
-    /// written, and waits until they are gone (at most about twice the grace).
+    /// written, and waits until they are gone, at most three times the grace.
     pub async fn drain(&self) {
         self.draining.send_replace(true);
         let gone = async {
@@ -367,7 +368,7 @@ pub struct Socket {
     state: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// Of the token that the socket was authenticated with.
     grants: Mutex<Option<Arc<Grants>>>,
-    /// Channels of applications that it is subscribed to; the hub keeps this.
+    /// Channels of applications that it is subscribed to; only the hub changes this.
     channels: Mutex<BTreeSet<Arc<str>>>,
     calls: Mutex<Calls>,
 }
@@ -389,7 +390,7 @@ impl Socket {
     }
 
     /// Sends a message on a channel, whether or not the client subscribed to it. `data` is JSON.
-    /// False: the socket is closing and the message discarded and counted.
+    /// False: the socket is closing, and the message was discarded and counted.
     pub fn publish(&self, channel: &str, data: &str) -> bool {
         self.deliver(&Publication::new(channel, data))
     }
@@ -399,8 +400,7 @@ impl Socket {
         self.send(publication.0.clone())
     }
 
-    /// Whether half of its outbox is free for this: what other clients have passed on to it must not be what closes
-    /// it.
+    /// Whether this leaves half of its outbox free: what other clients have passed on to a socket must not close it.
     pub(crate) fn has_room_for(&self, publication: &Publication) -> bool {
         self.outbox.is_half_free_with(publication.0.len())
     }

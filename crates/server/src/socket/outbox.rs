@@ -22,7 +22,7 @@ pub(crate) enum Pushed {
     Queued,
     /// The socket is closing: nothing more is taken.
     Closed,
-    /// The bound was reached just now: this many frames were discarded, with this one.
+    /// The bound was reached just now: this many frames were discarded, including this one.
     Overflow {
         discarded: u64,
     },
@@ -50,7 +50,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
-    /// Something is to be done; one writer waits.
+    /// There is something to do. One writer waits for it.
     wake: Notify,
     /// The writer must stop in the middle of a write.
     abort: Notify,
@@ -62,6 +62,8 @@ impl Outbox {
         Self { state: Mutex::default(), wake: Notify::new(), abort: Notify::new(), bound_bytes }
     }
 
+    /// Queues a frame. If it exceeds the bound, the client reads too slowly: all that is queued is discarded, and the
+    /// socket closes.
     pub fn push(&self, frame: Utf8Bytes) -> Pushed {
         let mut state = self.lock();
         if state.close.is_some() {
@@ -103,7 +105,7 @@ impl Outbox {
         self.wake.notify_one();
     }
 
-    /// All that is queued; waits for it. Dropping the future loses nothing.
+    /// Takes all that is queued; waits until there is something. Dropping the future loses nothing.
     pub async fn take(&self) -> Batch {
         loop {
             {
@@ -124,7 +126,7 @@ impl Outbox {
         state.bytes = state.bytes.saturating_sub(bytes);
     }
 
-    /// Discards what is queued, when nobody writes any more; tells how many frames it was.
+    /// Discards what is queued, when nobody writes any more. Returns how many frames it was.
     pub fn abandon(&self) -> u64 {
         std::mem::take(&mut self.lock().queue).len() as u64
     }

@@ -25,7 +25,7 @@ use wire::frame::{Handshake, HandshakeAnswer, close};
 use wire::room::PING;
 use wire::{ErrorCode, RoomError};
 
-/// Of a ping or its answer: what comes with its data.
+/// Bytes of a ping or its answer besides its data.
 const CONTROL_FRAME_BYTES: usize = 6;
 /// Frames that are read before the writer has its turn.
 const FRAMES_A_TURN: u32 = 64;
@@ -69,7 +69,7 @@ pub(super) async fn run<A: Application>(
         let mut reader = pin!(session.read());
         let mut writer = pin!(write(&mut sink, sockets, &socket));
         let mut drained = pin!(async {
-            // An error means that `sockets` is gone, which we hold.
+            // An error would mean that `sockets` is gone, but we hold it.
             let _ = draining.wait_for(|draining| *draining).await;
         });
         loop {
@@ -79,7 +79,7 @@ pub(super) async fn run<A: Application>(
                 end = &mut reader => {
                     let End::Close(code, why) = end else { break false };
                     socket.close(code, why);
-                    // What waits, and the close frame.
+                    // The writer still sends what waits, and the close frame.
                     let _ = timeout(grace, &mut writer).await;
                     break true;
                 }
@@ -104,7 +104,7 @@ pub(super) async fn run<A: Application>(
     }
 }
 
-/// Tells the application of the end, even where a call panics.
+/// Tells the application of the end, even if a call panics.
 struct Greeted<A: Application> {
     sockets: Arc<Sockets<A>>,
     socket: Arc<Socket>,
@@ -137,7 +137,7 @@ pub(super) struct Session<A: Application> {
     /// Its messages may be long.
     long: bool,
     pings: Arc<AtomicU64>,
-    /// A refusal of this socket stands in the log.
+    /// A refusal of this socket is in the log already.
     refused: bool,
 }
 
@@ -145,8 +145,8 @@ impl<A: Application> Session<A> {
     async fn read(&mut self) -> End {
         let sockets = self.sockets.clone();
         let options = &sockets.options;
-        // One timer a socket, moved on when it fires: a new one for each frame costs more than
-        // the frame.
+        // One timer for the socket, which is set to the newest deadline when it fires: a new timer for
+        // each frame would cost more than the frame.
         let mut deadline = tokio::time::Instant::now() + options.handshake_timeout;
         let mut timer = pin!(tokio::time::sleep_until(deadline));
         let mut frames = 0u32;
@@ -181,7 +181,7 @@ impl<A: Application> Session<A> {
                     self.visit.was_ping(data.len() + CONTROL_FRAME_BYTES);
                     None
                 }
-                // Reading on answers the close.
+                // The next read answers the close.
                 Some(Ok(Message::Close(_))) => None,
                 Some(Err(error)) => Some(self.unreadable(&error)),
                 None => Some(End::Gone),
@@ -197,13 +197,13 @@ impl<A: Application> Session<A> {
             }
             frames = (frames + 1) % FRAMES_A_TURN;
             if frames == 0 {
-                // A client that sends without a pause does not keep the writer from writing.
+                // A client that sends without a pause must not keep the writer from writing.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Who sends too much is not read for a while, and who does not stop is closed.
+    /// Reads nothing for a while if the client sends too much. A client that does not stop is closed.
     async fn pause(&mut self, bytes: usize) -> Option<End> {
         if !self.long && self.may_be_long() {
             self.long = true;
@@ -218,7 +218,7 @@ impl<A: Application> Session<A> {
         None
     }
 
-    /// Whether it shook hands and has rights: a token's, or a guest's.
+    /// Whether the client shook hands and has rights: a token's, or a guest's.
     fn may_be_long(&self) -> bool {
         let guests = self.sockets.shared.auth.guests();
         self.greeted.is_some() && (guests != Guests::None || self.socket.grants().is_some())
@@ -227,7 +227,7 @@ impl<A: Application> Session<A> {
     async fn text(&mut self, text: &str) -> Option<End> {
         self.sockets.metrics.socket_bytes_in.add(text.len() as u64);
         if text.is_empty() {
-            // The client's heartbeat: reading it has reset the timer.
+            // The client's heartbeat: like every frame it moves the deadline, in `read`.
             self.expire();
             return None;
         }
@@ -306,7 +306,7 @@ impl<A: Application> Session<A> {
             let error = RoomError::new(
                 ErrorCode::TooFast,
                 format!(
-                    "more than {} packets a second, or more costly calls than they may be: wait a second and \
+                    "too many packets (at most {} a second) or too many costly calls: wait a second and \
                      try again",
                     self.sockets.options.requests_per_second
                 ),
@@ -323,7 +323,7 @@ impl<A: Application> Session<A> {
         } else {
             let since = Instant::now();
             let application = &self.sockets.application;
-            // Boxed: what a call needs while it runs would else be room that each idle socket takes.
+            // Boxed: otherwise each idle socket would take the memory that a running call needs.
             let call = Box::pin(application.call(&self.socket, &request.event, request.data));
             let result = call.await;
             self.sockets.metrics.call_seconds.observe(since.elapsed().as_secs_f64());
@@ -333,7 +333,7 @@ impl<A: Application> Session<A> {
         }
     }
 
-    /// A token whose time is over counts no more.
+    /// Takes away a token whose time is over.
     fn expire(&self) {
         if self.socket.grants().is_some_and(|grants| grants.is_expired()) {
             tracing::debug!(socket = self.socket.public_id(), "the token is expired");
@@ -342,8 +342,8 @@ impl<A: Application> Session<A> {
         }
     }
 
-    /// Answers an invoke; the outcome of a transmit goes nowhere. A socket's first refusal is
-    /// said in the log.
+    /// Answers an invoke; the outcome of a transmit goes nowhere. Logs the first refusal of a
+    /// socket.
     pub(super) fn answer(
         &mut self,
         request: &Incoming<'_>,
@@ -372,7 +372,7 @@ impl<A: Application> Session<A> {
         self.count_bad(bad.reason)
     }
 
-    /// The connection gave an error: after some of them a close can still be told.
+    /// The connection gave an error. After some errors a close frame can still be sent.
     fn unreadable(&self, error: &axum::Error) -> End {
         // axum hides the type of the cause; its text is tungstenite's.
         let cause = error.source().map(ToString::to_string).unwrap_or_default();
@@ -421,7 +421,7 @@ async fn write<A: Application>(
             None => tokio::select! {
                 biased;
                 result = write_all(sink, &mut frames, None, &sockets.metrics) => result.ok(),
-                // A client that does not read would hold the write for ever.
+                // A client that does not read would block the write for ever.
                 () = socket.outbox.overflowed() => {
                     sockets.shared.slow_consumer.add(frames.len() as u64);
                     Some(())
@@ -441,7 +441,7 @@ async fn write<A: Application>(
     }
 }
 
-/// So long from now, or a little later: far deadlines of all sockets come together, since one wake-up for
+/// `span` from now, or a little later: far deadlines of all sockets come together, since one wake-up for
 /// many costs less than one for each.
 fn together(span: Duration) -> tokio::time::Instant {
     static BEGUN: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
