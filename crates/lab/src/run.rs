@@ -39,9 +39,9 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use watch::{End, Watch};
 
-/// People have so long to leave at the end.
+/// How long people may take to leave at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The target has so long to answer at all.
+/// How long the target may take to answer at all.
 const REACH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A finished run.
@@ -96,7 +96,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     result
 }
 
-/// Whether the target speaks its adapter's protocol; else what is wrong and what helps.
+/// Checks that the target speaks its adapter's protocol. The error says what is wrong and what helps.
 async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
     let error = match timeout(REACH_TIMEOUT, clients::take_seat(adapter, url)).await {
         Ok(Ok(_)) => return Ok(()),
@@ -117,7 +117,7 @@ async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
     Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
 }
 
-/// The load itself: people come, stay and leave; then the verdict and the report.
+/// The load itself: people come, stay and leave. Then come the verdict and the report, also after an interrupt.
 async fn act<D: BotDriver>(
     scenario: &Scenario,
     house: &mut House<D>,
@@ -240,7 +240,7 @@ fn sockets_begin<D: BotDriver>(
     Ok(loads)
 }
 
-/// Ends the loads of sockets; memory of the server is (before, with all of them), in MiB.
+/// Ends the loads of sockets. The last argument is the server's memory in MiB: before them, with all of them.
 async fn sockets_end(
     stage: &Stage,
     loads: Vec<sockets::Load>,
@@ -258,7 +258,7 @@ async fn sockets_end(
         let ended = tokio::task::spawn_blocking(|| load.finish()).await;
         figures.push(ended.unwrap_or_default());
     }
-    // Memory is the whole server's: what a connection costs can be told of one group alone.
+    // The memory is the whole server's: it tells what a connection costs only if there is one group.
     if let ([only], Some(before), Some(with)) = (&mut figures[..], before_mib, with_mib) {
         only.server_rss_before_mib = Some(before);
         only.server_rss_mib = Some(with);
@@ -268,7 +268,7 @@ async fn sockets_end(
     figures
 }
 
-/// The browser that stays connected and pings by hand, where a group of sockets has one.
+/// The browser that stays connected and pings by hand, if a group of sockets has one.
 fn by_hand<D: BotDriver>(
     scenario: &Scenario,
     house: &House<D>,
@@ -285,8 +285,8 @@ fn by_hand<D: BotDriver>(
     }))
 }
 
-/// Runs the scenario once more with the resource behind the first bottleneck changed by a fifth;
-/// whether that proves it, or why it could not be tried, goes into the first run's summary.
+/// Runs the scenario once more with the resource behind the first bottleneck changed by a fifth. The
+/// first run's summary then says whether that proves the bottleneck, or why it could not be tried.
 pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
     let (proven, text) = match Changed::new(&run.summary, &run.machine) {
         Err(why) => (false, format!("not proven: {why}")),
@@ -321,8 +321,8 @@ pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
     }
 }
 
-/// A run that is compared with one before: one whose generator was at its limit proves nothing, and is
-/// played again, once.
+/// A run that is compared with the one before. If its generator was at its limit it proves nothing, and is
+/// played again once.
 async fn once_more(options: &LoadOptions) -> Result<Run, NoRun> {
     let run = self::run(options, bots_of_this_build(options), interrupted()).await?;
     if run.summary.exit_code != exit::GENERATOR_LIMIT {
@@ -347,7 +347,7 @@ pub(crate) async fn interrupted() {
     }
 }
 
-/// Starts the bots of this build, on the own address that reaches the target.
+/// Starts the bots of this build, on the address of this machine that reaches the target.
 pub(crate) fn bots_of_this_build(
     options: &LoadOptions,
 ) -> impl FnOnce(&Url, u32) -> Result<driver::Driver, BotError> + use<> {

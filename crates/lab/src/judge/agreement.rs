@@ -1,5 +1,5 @@
-//! Do browsers and bots agree? Where both are in one room and on one network, a browser is the canary: of
-//! the same tracks it must read what bots read. Where it does not, neither can be believed.
+//! Do browsers and bots agree? If both are in one room and on one network, a browser is the canary: of
+//! the same tracks it must read what bots read. If it does not, neither can be believed.
 //!
 //! Two figures are compared, while the browser is there: **loss** ([`loss`]) and **freezes** ([`freezes`]). The
 //! constant difference of their delays (a browser waits in a jitter buffer, a bot plays nothing) is no
@@ -19,13 +19,13 @@ use std::fmt;
 /// How browsers and bots agreed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Loss of the same tracks; null where nobody received a packet of such.
+    /// Loss of the same tracks; null if nobody received a packet of such a track.
     pub loss: Option<Loss>,
     /// Windows in which a browser or a bot counted a freeze.
     pub freeze_windows: u64,
     /// Those of them in which both counted as many, give or take one.
     pub freeze_windows_agreeing: u64,
-    /// Where they disagree, in words; empty: they agree, as far as there was enough to tell.
+    /// How they disagree, in words. Empty: they agree, as far as there was enough to tell.
     pub disagreements: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ struct Group<'a> {
     bots: Vec<&'a SampleRecord>,
 }
 
-/// Compares them; none where they share no room and network.
+/// Compares them; None if they share no room and network.
 pub fn compare(meta: &Meta, samples: &[SampleRecord]) -> Option<Agreement> {
     let groups = groups(&meta.people, samples);
     if groups.is_empty() {

@@ -1,10 +1,10 @@
 //! Built-in checks: everyone joined, and every expected subscription was alive in every window.
 //!
-//! Pure functions over what was expected and what was sampled. A window is judged when it began
+//! Pure functions over what was expected and what was sampled. A window is judged if it began
 //! [`GRACE_MS`] or more after both sides were there, and ended before either left or the track was
-//! muted by announcement. What keeps a subscription alive in a window is in [`alive`]; a mix, which
-//! flows all the time, needs (nearly) all its packets besides. Where listeners know what a mix must
-//! hold ([`crate::clients::bot::tones`]), what they heard is judged too.
+//! muted by announcement. [`alive`] says what keeps a subscription alive in a window. A mix flows all
+//! the time: it also needs nearly all its packets. If listeners know what a mix must hold
+//! ([`crate::clients::bot::tones`]), what they heard is judged too.
 
 mod alive;
 mod groups;
@@ -73,7 +73,7 @@ fn wrong_mix(person: &str, heard: &MixWindows) -> Option<Failure> {
 fn silence(listener: &Listener, samples: &[&SampleRecord], end_ms: u64) -> Option<Failure> {
     let end_ms = listener.present.until_ms.unwrap_or(end_ms);
     let mut last_ms = listener.present.from_ms;
-    // Someone may come and go more than once: each visit is judged by itself.
+    // A person may come and go more than once: each visit is judged by itself.
     let visit = listener.present.from_ms..=end_ms;
     let times = samples.iter().map(|s| s.t_ms).filter(|t| visit.contains(t));
     for t_ms in times.chain([end_ms]) {

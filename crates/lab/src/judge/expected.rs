@@ -76,13 +76,13 @@ pub struct Expected {
 pub struct Failure {
     /// Who lacks it.
     pub listeners: Vec<String>,
-    /// Whose track is missing; none where it is no single one's.
+    /// Whose track is missing; None if it is not a single publisher's.
     pub publisher: Option<String>,
-    /// Audio or video; none where the listener gave no sample at all.
+    /// Audio or video; None if the listener gave no sample at all.
     pub kind: Option<MediaKind>,
     /// Since when, in milliseconds since the start of the run.
     pub since_ms: u64,
-    /// When it came back; none where it did not.
+    /// When it came back; None if it did not.
     pub until_ms: Option<u64>,
     /// The sentence, such as `nobody receives video of bot-7 since 21 s`.
     pub text: String,

@@ -1,6 +1,6 @@
-//! When the load generator itself is at its limit: what it measures then proves nothing. Judged over
-//! a whole run for the verdict, and window by window for the view, by the same rules. Browsers are
-//! shown, not judged: they share the machine's CPUs with everyone.
+//! Decides whether the load generator itself was at its limit: what it measures then proves nothing. A whole run is
+//! judged for the verdict, each window for the view and for the bottleneck, by the same rules. Browsers are shown, not
+//! judged: they share the machine's CPUs with everyone.
 
 use crate::base::short;
 use crate::record::{GeneratorUsage, ThreadUsage};
@@ -10,8 +10,8 @@ use std::fmt;
 pub const LATE_MS: f64 = 5.0;
 /// Share of a core of one thread from which on it is full.
 pub const THREAD_CORES: f64 = 0.95;
-/// How late what comes to the lab's own threads may be handled (99th percentile of a window, ms):
-/// later, and what it says of answers and joins is its own doing.
+/// How late the lab's own threads may handle what comes to them (99th percentile of a window, ms). If
+/// they are later, what the lab says of answers and joins is its own doing.
 pub const LATE_INPUTS_MS: f64 = 100.0;
 /// Share of throttled periods from which on a quota holds it back.
 const THROTTLED: f64 = 0.05;
@@ -34,7 +34,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Whether it is no more than lateness, which others on the same CPUs can bring about.
+    /// Whether it is only lateness, which others on the same CPUs can cause.
     pub fn is_lateness(&self) -> bool {
         match self {
             Self::Timers(_) | Self::Inputs(_) | Self::Link(_) => true,
@@ -67,7 +67,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What it lacks in some windows, whose timers were so late in all; empty: it is healthy.
+/// What the generator lacks in these windows, whose timers were so late over all of them. Empty: it is healthy. The
+/// caller adds [`Limit::Link`].
 pub fn limits<'a>(
     windows: impl Iterator<Item = &'a GeneratorUsage> + Clone,
     timer_lag_ms_p99: f64,

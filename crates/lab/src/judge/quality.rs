@@ -25,7 +25,7 @@ impl Quality {
     pub const ALL: [Self; 3] = [Self::Stable, Self::Caution, Self::Danger];
 
     /// By loss (95th percentile over people) and the share that the server used of its CPUs, both
-    /// in percent; none where what is known does not tell.
+    /// in percent. None if what is known does not tell.
     pub(crate) fn of(loss_pct: Option<f64>, server_cpu_pct: Option<f64>) -> Option<Self> {
         if loss_pct.is_some_and(|loss| loss > Self::DANGEROUS_LOSS_PCT)
             || server_cpu_pct.is_some_and(|cpu| cpu > 90.0)

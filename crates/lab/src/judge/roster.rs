@@ -1,4 +1,4 @@
-//! Who is in which room with which tracks, from what the rooms tell: the ground of the checks.
+//! Who is in which room with which tracks, as the rooms tell it. The checks are based on it.
 
 use crate::judge::expected::{Churn, Expected, Listener, Track};
 use crate::record::{MixWindows, Span};
@@ -80,7 +80,7 @@ impl Roster {
         }
     }
 
-    /// Takes an event of a room, by whomever it was told.
+    /// Takes an event of a room, whichever member it was told to.
     pub fn event(&mut self, room_id: &str, envelope: &EventEnvelope, t_ms: u64) {
         let room = self.rooms.entry(room_id.to_owned()).or_default();
         if !numbered(&envelope.event) || envelope.epoch <= room.epoch {
@@ -181,7 +181,7 @@ impl Roster {
         let mut listeners = self.listeners.clone();
         for listener in &mut listeners {
             listener.present.until_ms.get_or_insert(end_ms);
-            // Of more tracks than slots they get some; what nobody has in a slot is not even sent.
+            // If there are more tracks than slots they get some of them; a track in nobody's slot is not even sent.
             let room = self.rooms.get(&listener.room);
             if let Some((audio, video)) = room.and_then(|room| room.most_slots) {
                 listener.max_audio = Some(listener.max_audio.map_or(audio, |max| max.min(audio)));

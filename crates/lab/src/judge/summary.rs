@@ -33,7 +33,7 @@ pub mod exit {
     pub const PASS: u8 = 0;
     /// A threshold or a check failed.
     pub const FAIL: u8 = 99;
-    /// The scenario is bad.
+    /// The scenario is bad, or the record cannot be written.
     pub const BAD_CONFIGURATION: u8 = 104;
     /// Interrupted; the record is complete up to then.
     pub const INTERRUPTED: u8 = 105;
@@ -96,7 +96,7 @@ pub struct ChurnSummary {
     pub loops: u64,
     /// Visits that failed, by reason.
     pub failures: BTreeMap<String, u64>,
-    /// People who came at a rate; null where nobody did.
+    /// People who came at a rate; null if nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<u64>,
     /// Those of them for whom no place was left.
@@ -117,7 +117,7 @@ pub struct Summary {
     pub verdict: Verdict,
     /// The command's exit code, one of [`exit`].
     pub exit_code: u8,
-    /// How good it was; null where that was not measured, or where the generator was the limit.
+    /// How good it was; null if that was not measured, or if the generator was the limit.
     #[serde(default)]
     pub quality: Option<Quality>,
     /// Which threshold ended the run early, and when.
@@ -135,10 +135,10 @@ pub struct Summary {
     pub thresholds: Vec<ThresholdResult>,
     /// The first bottleneck.
     pub bottleneck: Bottleneck,
-    /// What came through once everybody had joined; null where nobody received anything.
+    /// What came through in the second half of the run; null if nobody received anything.
     #[serde(default)]
     pub delivery: Option<Delivery>,
-    /// The server; null for a remote target.
+    /// The server; null if it is not on this machine and tells no metrics.
     pub server: Option<ServerSummary>,
     /// The generator.
     pub generator: GeneratorSummary,
@@ -148,16 +148,16 @@ pub struct Summary {
     pub checks: Vec<Check>,
     /// All that failed, in words.
     pub failures: Vec<String>,
-    /// How browsers and bots agreed; null where they shared no room and network.
+    /// How browsers and bots agreed; null if they shared no room and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
-    /// Windows of a mix that listeners judged; null where nobody did.
+    /// Windows of a mix that listeners judged; null if nobody did.
     #[serde(default)]
     pub mix_windows: Option<u64>,
     /// Those of them in which somebody was missing, or was heard who should not be.
     #[serde(default)]
     pub mix_windows_wrong: Option<u64>,
-    /// People who came and went; null where nobody did.
+    /// People who came and went; null if nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnSummary>,
     /// Groups of sockets without a room.
@@ -199,8 +199,8 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     let by_figures = quality::by_figures(input, &metrics, server.as_ref());
     let quality = quality::judge(input, &generator, by_figures);
     let (verdict, exit_code) = match verdict(input, &health, checks_failed, failed) {
-        // What one of them says is wrong, and nobody knows whose word it is. Who could not join or
-        // received nothing needs no such word.
+        // One of them is wrong, and nobody knows which. A failed check does not depend on what they read: people could
+        // not join, or received nothing.
         (_, exit::PASS | exit::FAIL) if disagree && !checks_failed => {
             (Verdict::Inconclusive, exit::DISAGREEMENT)
         }
@@ -264,7 +264,7 @@ fn failures(
     (failures, checks_failed)
 }
 
-/// Sum over all listeners who judged a mix; none where nobody did.
+/// Sum over all listeners who judged a mix; None if nobody did.
 fn mix_windows(input: &Input<'_>, pick: impl Fn(&MixWindows) -> u64) -> Option<u64> {
     let mixes = &input.expected?.mixes;
     (!mixes.is_empty()).then(|| mixes.values().map(pick).sum())
@@ -288,8 +288,8 @@ fn churn(churn: &Churn) -> Option<ChurnSummary> {
     })
 }
 
-/// What broke first, and when quality broke. `danger`: the server's CPUs, where the run's figures
-/// are dangerous.
+/// What broke first, and when quality broke. `danger`: how many CPUs the server has, if the run's
+/// figures are dangerous.
 fn bottleneck(
     input: &Input<'_>,
     health: &GeneratorHealth,
@@ -370,8 +370,8 @@ fn others(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" (and {count} more)") }
 }
 
-/// Tracks received at once: the median over each person's samples, added up. (The most would count
-/// what was shown one after the other in a window.)
+/// Tracks received at once: the median over each person's samples, added up. (The maximum would also
+/// count tracks that were shown one after the other in a window.)
 fn usual_subscriptions(samples: &[SampleRecord]) -> usize {
     let mut alive: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for record in samples {

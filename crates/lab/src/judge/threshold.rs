@@ -91,12 +91,12 @@ pub struct Threshold {
     pub metric: &'static str,
     /// What must hold.
     pub condition: Condition,
-    /// Where the run ends as soon as it does not: never before so long after the first join.
+    /// Set if the run ends as soon as it does not hold; never before so long after the first join.
     pub abort: Option<Duration>,
 }
 
-/// A threshold's right side in a scenario: `"user_p95 < 1"`, or a mapping that says too whether the
-/// run ends where it fails, in k6's words.
+/// A threshold's right side in a scenario: `"user_p95 < 1"`, or a mapping that also says whether the
+/// run ends if it fails, in k6's words.
 pub(crate) fn shape() -> impl Shape<Value = (Condition, Option<Duration>)> {
     let plain = parsed(Condition::EXPECTED, |text| Condition::parse(text).map(|c| (c, None)));
     either(plain.pattern(PATTERN), section(decode))
@@ -128,9 +128,9 @@ fn decode(threshold: &mut Section<'_>) -> Option<(Condition, Option<Duration>)> 
 pub struct ThresholdResult {
     /// Such as `loss_pct user_p95 < 1`.
     pub expr: String,
-    /// Whether it holds. Where nothing was measured it does not.
+    /// Whether it holds. If nothing was measured it does not.
     pub ok: bool,
-    /// What was compared; null where nobody could measure it.
+    /// What was compared; null if nobody could measure it.
     pub value: Option<f64>,
 }
 
@@ -140,7 +140,7 @@ impl Threshold {
         self.result(metrics.get(self.metric).and_then(Option::as_ref))
     }
 
-    /// The same by what was collected so far: only this metric is reduced.
+    /// Judges what was collected so far. Only this metric is reduced.
     pub fn judge_so_far(&self, collector: &Collector) -> ThresholdResult {
         self.result(collector.reduce_one(self.metric).as_ref())
     }

@@ -1,4 +1,4 @@
-//! A whole record, read again with its summary. One that was killed gets its summary here.
+//! A whole record, read again with its summary. The record of a run that was killed gets its summary here.
 
 use super::summary::{Summary, of_killed_run};
 use crate::record::{EventRecord, MachineRecord, Meta, SampleRecord};
@@ -22,7 +22,7 @@ pub struct Record {
     pub events: Vec<EventRecord>,
 }
 
-/// Reads a record. One that was killed has no summary: it is made from what there is, and says so.
+/// Reads a record. A run that was killed left no summary: it is made from what there is, and says so.
 ///
 /// # Errors
 /// The directory has no readable `meta.json`, or a line (not the last) cannot be read.

@@ -22,8 +22,8 @@ impl<'a> Abort<'a> {
         Self { thresholds, collector: Collector::default(), told: Told::default() }
     }
 
-    /// Which threshold fails by now, in words. One of which nothing was measured yet is none: that
-    /// it fails is told at the end.
+    /// Which threshold fails by now, in words. A threshold of which nothing was measured yet does not
+    /// count: it fails at the end.
     pub(super) fn look(&mut self, stage: &Stage, elapsed: Duration) -> Option<String> {
         if self.thresholds.is_empty() {
             return None;

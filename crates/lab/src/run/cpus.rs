@@ -31,8 +31,8 @@ pub fn divide(all: &[usize], cpus: &Cpus, browsers: bool) -> io::Result<CpuSets>
     Ok(CpuSets { server, generator, disjoint: true })
 }
 
-/// The sets beside a server that runs already, on CPUs that somebody else chose; none where nothing
-/// is known of it. The generator takes what it leaves free; browsers need all.
+/// The sets for a server that runs already, on CPUs that somebody else chose. None if these are not
+/// known. The generator takes the CPUs that the server leaves free; browsers need all.
 pub fn beside(all: &[usize], server: Vec<usize>, browsers: bool) -> Option<CpuSets> {
     let free: Vec<usize> = all.iter().copied().filter(|cpu| !server.contains(cpu)).collect();
     let disjoint = !free.is_empty() && !browsers;
@@ -55,7 +55,7 @@ pub fn pin_process(cpus: &[usize]) {
 /// Runs `work` with the calling thread on these CPUs: what it starts stays there.
 pub fn with_cpus<T>(cpus: &[usize], work: impl FnOnce() -> T) -> T {
     let before = net::thread::current_thread_cpus();
-    // Where it fails the child may run anywhere, and its threads' CPU is counted all the same.
+    // If it fails the child may run anywhere, and its threads' CPU is counted all the same.
     let _ = net::thread::pin_current_thread(cpus);
     let result = work();
     if let Ok(before) = before {

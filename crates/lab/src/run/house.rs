@@ -18,12 +18,12 @@ use std::sync::Arc;
 pub(super) struct House<D> {
     pub(super) url: Url,
     pub(super) server: Option<OwnServer>,
-    /// None where the scenario has none, or why they are missing.
+    /// None if the scenario has no bots. An error says why they are missing.
     pub(super) bots: Option<Result<Arc<D>, String>>,
     pub(super) browser: Option<Result<Arc<Browser>, String>>,
-    /// Where the server is on this machine.
+    /// The CPUs of server and generator, if the server is on this machine.
     pub(super) cpus: Option<CpuSets>,
-    /// What this process might use before.
+    /// The CPUs that this process might use before the run.
     all_cpus: Vec<usize>,
 }
 

@@ -16,7 +16,7 @@ pub struct LoadOptions {
     pub server_exe: Option<PathBuf>,
     /// Whether the scenario runs once more with the first bottleneck's resource changed.
     pub prove: bool,
-    /// Plain lines on stderr, even where it is a terminal.
+    /// Plain lines on stderr, even if it is a terminal.
     pub plain: bool,
     /// What the lab does wrong on purpose.
     pub fault: Option<Fault>,

@@ -33,11 +33,11 @@ pub(super) struct Planned {
 pub(super) enum Coming {
     /// Once, then, to stay.
     At(Duration),
-    /// Then for the first time; they stay about so long, leave and come again.
+    /// Then for the first time. They stay about so long, leave and come again.
     Churn(Duration, Duration),
     /// For these times.
     Stays(Vec<Stay>),
-    /// When it is their turn among those of his group who arrive at a rate.
+    /// When it is their turn among those of their group who arrive at a rate.
     Arriving(usize, Arrival),
 }
 
@@ -162,7 +162,7 @@ pub(super) fn meta<D: BotDriver>(
     if let Some(browser) = house.browser() {
         machine.versions.insert("chromium".into(), browser.version().to_owned());
     }
-    // Of the others it is not known yet whether they come at all.
+    // The others may never come.
     let sure = |planned: &&Planned| matches!(planned.coming, Coming::At(_) | Coming::Churn(..));
     let people = plan.iter().filter(sure);
     let people = people.map(|planned| planned.place.person(&planned.name, planned.kind));

@@ -1,8 +1,9 @@
 //! Proves a bottleneck: the same scenario once more with that resource changed by a fifth. What is
-//! delivered must follow by a tenth or more, else the bottleneck stays suspected.
+//! delivered must follow by a tenth or more. Otherwise the bottleneck stays suspected.
 //!
-//! More of it, where a fifth more could be delivered at all; else less: then what was delivered
-//! must fall. The resource is put back however the run ends.
+//! The second run gets more of the resource if at least a fifth of the packets were missing.
+//! Otherwise more could not show, and it gets less: then what is delivered must fall. (Of descriptors
+//! it always gets more.) The resource is put back however the run ends.
 
 use crate::base::short;
 use crate::judge::bottleneck::Candidate;
@@ -26,7 +27,7 @@ enum Resource {
 }
 
 impl Resource {
-    /// What stands behind the first bottleneck of a run; else why it cannot be changed.
+    /// What stands behind the first bottleneck of a run, or why it cannot be changed.
     fn of(first: &str, machine: &[MachineRecord]) -> Result<Self, String> {
         let kernel = machine.iter().rev().find_map(|r| r.server.as_ref()?.kernel.as_ref());
         let kernel = kernel.ok_or("the server is not on this machine")?;
@@ -78,7 +79,7 @@ impl Resource {
             Self::Files { pid, was } => {
                 let limit = was.current.map(times);
                 let pid = Pid::from_raw(*pid as i32).ok_or(io::ErrorKind::NotFound)?;
-                // None is no limit, and not the least one.
+                // None is no limit: it must not be compared as the least one.
                 let maximum = was.maximum.map(|most| most.max(limit.unwrap_or(most)));
                 let new = Rlimit { current: limit, maximum };
                 prlimit(Some(pid), Limit::Nofile, new)?;
@@ -109,7 +110,7 @@ impl Changed {
             return Err(format!("there is nothing to prove: the first bottleneck is {first}"));
         }
         let resource = Resource::of(first, machine)?;
-        // Where a fifth more could not show, a fifth less does.
+        // If a fifth more could not show, a fifth less does.
         let more = match &resource {
             Resource::Files { .. } => true,
             _ => summary.delivery.as_ref().is_some_and(|d| d.missing_share >= CHANGE),
@@ -119,7 +120,7 @@ impl Changed {
         Ok(Self { resource, what, more })
     }
 
-    /// Judges the second run: whether it proves the first one's bottleneck, and a sentence.
+    /// Judges the second run: whether it proves the first one's bottleneck, and a sentence that says so.
     pub(crate) fn judge(&self, before: &Summary, after: &Summary) -> (bool, String) {
         let delivered = |summary: &Summary| match self.resource {
             Resource::Files { .. } => summary.people as f64,

@@ -13,11 +13,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
-/// The server has so long to answer after its start, and to end after being asked to.
+/// How long the server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long it may take to end after being asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limits that a load needs, where they are wider than the server's own.
+/// The server's limits, as wide as the load needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     sockets: u32,
@@ -50,7 +51,7 @@ impl Limits {
 pub struct OwnServer {
     child: Child,
     pid: u32,
-    /// Kept while it runs: it does not outlive a lab that is killed.
+    /// Kept while the server runs: if the lab is killed, the guard ends the server.
     _guard: Guard,
     /// Where it answers.
     pub url: Url,
@@ -61,7 +62,7 @@ impl OwnServer {
     /// are `server.yaml` and `server.log` in `dir`.
     ///
     /// # Errors
-    /// It cannot be started, ends at once or does not answer in time; with the end of its log.
+    /// It cannot be started, ends at once or does not answer in time. The error has the end of its log.
     pub async fn start(
         exe: &Path,
         options: &ServeOptions,
@@ -140,7 +141,7 @@ impl OwnServer {
         if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
-        // Children of its own that did not listen: SIGINT is ignored by what a shell ran with `&`.
+        // Children of its own that ignored SIGINT, as what a shell runs with `&` does.
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::KILL);
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use wire::quality::SAMPLE_INTERVAL_MS;
 
-/// How often it is looked whether a server has ended that should.
+/// How often to look whether a server that should end has ended.
 const ENDING_EVERY: Duration = Duration::from_millis(50);
 /// How often the progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
@@ -34,25 +34,25 @@ pub(super) struct Watch<'a> {
     pub(super) sockets: &'a [sockets::Load],
     pub(super) progress: Progress,
     pub(super) told: Told,
-    /// How the server is being ended as planned, and when.
+    /// How the server is being ended as planned, and since when.
     pub(super) ending: Option<String>,
 }
 
 /// Why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// Its time is.
+    /// Its time is over.
     Time,
     /// Somebody interrupted it.
     Interrupted,
     /// The server ended.
     Server,
-    /// A threshold failed that ends it, in words.
+    /// A threshold that ends it failed, in words.
     Aborted(String),
 }
 
 impl Watch<'_> {
-    /// Why it is over.
+    /// Watches until the run is over, and returns why.
     pub(super) async fn until_the_end(&mut self, interrupt: impl Future<Output = ()>) -> End {
         let begin = Instant::now();
         let end = begin + self.scenario.duration;
@@ -81,7 +81,7 @@ impl Watch<'_> {
             while let Some((event, number)) = events.next_if(|(event, _)| begin + event.at <= now) {
                 self.happens(&event.what, number);
             }
-            // The last window is recorded by itself, at the end.
+            // The caller records the last window, at the end.
             if now >= next_record && now < end {
                 self.record(self.stage.now_ms()).await;
                 next_record += Duration::from_millis(SAMPLE_INTERVAL_MS);
@@ -117,7 +117,7 @@ impl Watch<'_> {
         self.progress.update(Duration::from_millis(self.stage.now_ms()), phase, sockets, news);
     }
 
-    /// Something of the scenario happens; `number` counts its events from 1.
+    /// Makes an event of the scenario happen; `number` counts the events from 1.
     fn happens(&mut self, what: &Happening, number: u64) {
         match what {
             Happening::Bot { bot, command } => self.command(*bot, *command),
@@ -144,7 +144,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends our own server; that it did is told once it has.
+    /// Ends our own server. Its end is told once it has ended.
     fn end_server(&mut self, signal: Signal, how: &str) {
         let group = self.server.as_ref().and_then(|server| Pid::from_raw(server.pid() as i32));
         let Some(group) = group else { return };

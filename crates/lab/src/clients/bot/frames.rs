@@ -178,7 +178,7 @@ impl Assembler {
     }
 }
 
-/// What the frames of one track were in an interval (W3C webrtc-stats, MEASURE.md).
+/// What the frames of one track were in an interval (W3C webrtc-stats).
 #[derive(Debug, Default)]
 pub(super) struct FrameStats {
     pub(super) frames: u64,

@@ -1,8 +1,8 @@
 //! Freezes of the same tracks, as a browser and as bots count them.
 //!
 //! Windows are stretches of samples in which either counted one, so that nothing depends on where a sample ends.
-//! A window agrees where the browser counted as many as bots did, give or take one. Where one track freezes at a
-//! time that would take a counter that is broken for one that works: so the sums are compared, too.
+//! A window agrees if the browser counted as many as bots did, give or take one. If only one track freezes at a
+//! time, a counter that is broken would pass that test: so the sums are compared too.
 
 use super::seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ struct Track<'a> {
     counting: BTreeSet<&'a str>,
 }
 
-/// Where they disagree.
+/// How they disagree, if they do.
 pub(super) fn judge(windows: &[Window]) -> Option<String> {
     if windows.len() < MIN_WINDOWS {
         return None;

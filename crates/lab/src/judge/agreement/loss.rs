@@ -1,10 +1,10 @@
 //! Loss of the same packets, as a browser and as bots read it.
 //!
 //! It is compared piece by piece: for each stretch of time and track a browser should have lost the share that
-//! bots lost of it, so that neither who received more, nor when, weighs in. It may differ by [`POINTS`] and by
-//! what chance explains: as losses that are independent would, or as the pieces really do where they come in
-//! bursts. Where a browser cannot know its loss it is not compared: Chromium counts no packet of a gap of more than
-//! 50 in sound as lost (libwebrtc takes it for a stream that begins anew), and only conceals it.
+//! bots lost of it. So it does not matter who received more, or when. It may differ by [`POINTS`] and by what chance
+//! explains: as much as independent losses would, or as much as the pieces really do if losses come in bursts. If a
+//! browser cannot know its loss, it is not compared: Chromium counts no packet of a gap of more than 50 in sound as
+//! lost (libwebrtc takes it for a stream that begins anew), and only conceals it.
 
 use super::seen::Seen;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,7 @@ pub(super) fn pieces(seen: &[Seen<'_>]) -> Vec<Piece> {
     pieces.into_values().collect()
 }
 
-/// Where (from, until, in ms) the browser did not count what was lost of its sound, with a sample before and
+/// When (from, until, in ms) the browser did not count what was lost of its sound, with a sample before and
 /// after: others' samples end at other times.
 fn uncounted_gaps(seen: &[Seen<'_>]) -> Vec<(u64, u64)> {
     let uncounted = |one: &&Seen<'_>| {
@@ -90,7 +90,7 @@ fn uncounted_gaps(seen: &[Seen<'_>]) -> Vec<(u64, u64)> {
     seen.iter().filter(uncounted).map(around).collect()
 }
 
-/// The loss of both, and where it differs by more than chance explains.
+/// The loss of both, and in words if it differs by more than chance explains.
 pub(super) fn judge(pieces: &[Piece]) -> (Option<Loss>, Option<String>) {
     let sum = |pick: fn(&Piece) -> f64| pieces.iter().map(pick).sum::<f64>();
     let (lost, bots_lost) = (sum(|piece| piece.lost), sum(|piece| piece.bots_lost));

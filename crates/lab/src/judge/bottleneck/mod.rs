@@ -1,10 +1,10 @@
 //! What broke first: utilization, saturation and errors of every resource in every window (the USE
 //! method), and which of those that fired stands behind the others.
 //!
-//! The first bottleneck fires at or before the window in which quality broke. Of several the
-//! earliest counts, errors before saturation before utilization; what only follows from another one
+//! The first bottleneck fires around the window in which quality broke. Of several the earliest
+//! counts, then errors before saturation before utilization. What only follows from another one
 //! ([`Candidate::explains`]: a full socket buffer whose reader has no CPU) is named as its
-//! consequence. Where quality held the answer is `none`, where nothing fired `unexplained`.
+//! consequence. If quality held the answer is `none`, if nothing fired it is `unexplained`.
 
 mod quality;
 mod reading;
@@ -25,10 +25,10 @@ const NEAR: f64 = 0.8;
 /// The first bottleneck.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// An id of [`Candidate`], `none` where quality held, `unexplained` where nothing fired; null
-    /// where nothing was judged.
+    /// An id of [`Candidate`], `generator`, `none` if quality held, `unexplained` if nothing fired; null
+    /// if nothing was judged.
     pub first: Option<String>,
-    /// The next: fired too without being a consequence, or is near its limit.
+    /// The next: it fired too and is no consequence, or it is near its limit.
     pub second: Option<String>,
     /// The participant whose link is the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct Bottleneck {
 pub struct GeneratorHealth {
     /// Why it was at its limit; empty: it was healthy.
     pub reasons: Vec<String>,
-    /// Nothing but late timers speaks against it.
+    /// Only lateness speaks against it ([`Limit::is_lateness`](super::generator::Limit::is_lateness)).
     pub only_late_timers: bool,
 }
 
@@ -59,7 +59,7 @@ struct Fired {
     person: Option<String>,
 }
 
-/// Names the first bottleneck of a run and the next. `broke`: none where quality held.
+/// Names the first bottleneck of a run and the next. `broke`: None if quality held.
 pub fn judge(
     machine: &[MachineRecord],
     generator: &GeneratorHealth,
@@ -205,7 +205,8 @@ impl<'a> Windows<'a> {
         Some(Fired { candidate, since, shown, text, person })
     }
 
-    /// What comes nearest to its limit in half of the windows or more, apart from some.
+    /// What comes nearest to its limit in half of the windows or more. Candidates in `apart`, and those that follow
+    /// from one of them, do not count.
     fn nearest(&self, apart: &[Candidate]) -> Option<(Candidate, String)> {
         let all = Candidate::ALL
             .iter()

@@ -1,5 +1,5 @@
 //! When quality broke: the first fault, the first window in which a threshold that failed over the
-//! whole run fails, or the first whose word is `danger` where the whole run's is.
+//! whole run fails, or the first window whose word is `danger` if the whole run's is.
 
 use crate::base::short;
 use crate::judge::expected::Failure;
@@ -17,7 +17,7 @@ pub struct Break {
     pub t_ms: u64,
     /// What broke.
     pub why: String,
-    /// Whom it concerns; empty where that is not known.
+    /// Whom it concerns; empty if that is not known.
     pub people: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub struct Signs<'a> {
     pub first_fault: Option<&'a (u64, String)>,
     /// Subscriptions that were not alive.
     pub subscriptions: &'a [Failure],
-    /// Where the run's word is `danger` by its figures: what to find the first such window with.
+    /// Set if the run's word is `danger` by its figures: what finds the first such window.
     pub danger: Option<Danger<'a>>,
 }
 
@@ -53,7 +53,7 @@ pub struct Danger<'a> {
     pub cpus: usize,
 }
 
-/// When quality broke first; none where it held.
+/// When quality broke first; None if it held.
 pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
     let fault = signs.first_fault.map(|(t_ms, why)| Break::new(*t_ms, why.clone()));
     let silent = signs.subscriptions.iter().min_by_key(|failure| failure.since_ms).map(|failure| {
@@ -66,12 +66,12 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
     };
     let thresholds = signs.failed.iter().map(|threshold| first_window(threshold, &windows));
     let danger = signs.danger.and_then(|danger| first_danger(danger, signs.samples, &windows));
-    // Of two in one window the one that says whom it concerns tells more.
+    // Of two at the same moment the first counts: the one that says whom it concerns tells more.
     let all = [silent, danger, fault].into_iter().flatten().chain(thresholds);
     all.min_by_key(|broke| broke.t_ms)
 }
 
-/// The first window whose own word is `danger`; the last one where the whole run's alone is.
+/// The first window whose own word is `danger`; the last window if only the whole run's is.
 fn first_danger(
     danger: Danger<'_>,
     samples: &[SampleRecord],
@@ -134,7 +134,7 @@ fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> 
     windows.into_iter().collect()
 }
 
-/// The first window in which a threshold fails; the last one where it fails in none by itself.
+/// The first window in which a threshold fails; the last one if it fails in none by itself.
 fn first_window(threshold: &Threshold, windows: &[(u64, Collector)]) -> Break {
     let fails = |collector: &Collector| {
         let result = threshold.judge_so_far(collector);

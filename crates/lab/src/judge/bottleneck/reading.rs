@@ -76,7 +76,7 @@ impl Candidate {
         }
     }
 
-    /// Whether that other one, firing as well, only follows from this one: who has no CPU reads no
+    /// Whether the other one, if it fires too, only follows from this one: a server without CPU reads no
     /// sockets, keeps no deadlines and answers late; a full link delays answers.
     pub fn explains(self, effect: Self) -> bool {
         use Candidate::*;
@@ -102,7 +102,7 @@ pub struct Reading {
     pub level: f64,
     /// In words.
     pub text: String,
-    /// Whose it is, where it is a participant's.
+    /// Whose it is, if it is a participant's.
     pub person: Option<String>,
 }
 
@@ -115,8 +115,8 @@ impl Reading {
 
 /// CPUs busy from this share on are full.
 const CPU_BUSY: f64 = 0.9;
-/// Share of the time that threads wait for a CPU from which on there are too few, where the CPUs are
-/// as busy as the second: on idle ones they only wait for each other to end a tick, or for a quota.
+/// There are too few CPUs if threads wait for one this share of the time, and the CPUs are at least as busy as
+/// the second: on idle CPUs threads only wait for each other to end a tick, or for a quota.
 const CPU_WAITING: f64 = 0.2;
 const CPU_WAITING_BUSY: f64 = 0.7;
 /// A single thread busy from this share on is full, while its CPUs are below the second.
@@ -135,8 +135,8 @@ const FDS_LEFT: u64 = 2;
 /// Share of the memory that may be used.
 const MEMORY: f64 = 0.98;
 
-/// Everything that is known of a window. Of participants' links only those of `people` count, where
-/// it is known whom the break concerns: somebody else's explains nothing.
+/// Everything that is known of a window. If it is known whom the break concerns, only the links of these
+/// `people` count: somebody else's explains nothing.
 pub fn readings(record: &MachineRecord, people: &[String]) -> Vec<Reading> {
     let theirs = |link: &&PersonLinkUsage| people.is_empty() || people.contains(&link.person);
     let links = record.person_links.iter().filter(theirs).map(person_link);
@@ -248,8 +248,8 @@ fn link(link: &LinkUsage) -> Option<Reading> {
 /// Bytes of IPv4 and UDP before each payload, which a link carries as well.
 const HEADERS: f64 = 28.0;
 
-/// The link as the scenario declares it, against what went to people: packets as the server counts them, or
-/// else as the bots do; Mbit/s are known from the server alone.
+/// The link as the scenario declares it, against what went to people: packets as the server counts them,
+/// otherwise as the bots do. Only the server knows Mbit/s.
 fn declared_link(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {
     let used = |value: Option<f64>, limit: Option<f64>| Some((value?, limit?));
     let limit = server.link_limit;
@@ -309,7 +309,7 @@ fn fds(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {
 fn signaling(record: &MachineRecord, server: &ServerUsage) -> Option<Reading> {
     let share = server.signaling_ticks.filter(|(due, _)| *due > 0);
     let share = share.map(|(due, missed)| missed as f64 / due as f64);
-    // Who is late himself has seen nothing.
+    // A generator that is late itself cannot tell whether the server is.
     let own = &record.generator;
     let punctual = generator::limits(std::iter::once(own), own.timer_lag_ms_p99).is_empty();
     let probes = server.probes.filter(|(made, _)| *made > 0 && punctual);

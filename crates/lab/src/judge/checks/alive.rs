@@ -1,10 +1,10 @@
-//! What keeps a subscription alive in a window (MEASURE.md): of video a frame that could be shown,
-//! of sound that less than half of it was lost or concealed. Packets that arrive are not enough.
+//! What keeps a subscription alive in a window: of video a frame that could be shown, of sound that
+//! less than half of it was lost or concealed. Packets that arrive are not enough.
 
 use wire::quality::ReceivedTrack;
 use wire::room::MediaKind;
 
-/// From this share on, in percent, sound that was lost or concealed is none.
+/// From this share on, in percent, sound that is lost or concealed does not count as heard.
 const HALF_PCT: f64 = 50.0;
 
 /// What a track was for a listener in a window, from bad to good.
@@ -18,15 +18,15 @@ pub(super) enum Life {
     Alive,
 }
 
-/// Judges a row. Where the scenario had `cut` the link, or where the track has come into the slot
-/// in this window, any packet is life: pictures and sound need a while to come back.
+/// Judges a row. If the scenario had `cut` the link, or if the track came into the slot in this
+/// window, any packet is life: pictures and sound need a while to come back.
 pub(super) fn life(row: &ReceivedTrack, cut: bool) -> Life {
     if row.packets_received == 0 {
         return Life::Silent;
     }
     let fresh = row.total_packets_received.is_some_and(|total| total <= row.packets_received);
     let good = match row.kind {
-        // Unknown where no frames are counted: then packets are all that is known.
+        // If no frames are counted, packets are all that is known.
         MediaKind::Video => row.frames_per_second != Some(0.0),
         MediaKind::Audio => {
             let lost_pct =

@@ -75,8 +75,9 @@ impl Grouping<'_> {
         self.failure(&subject, publisher, &[episode])
     }
 
-    /// Takes out the episodes that `belongs` names, if there is a moment that the last of each key
-    /// share, and all keys (two or more) that were judged after it (`count`) have one.
+    /// Takes out the last episode of each `key` among those that `belongs` names. It does so if these
+    /// episodes share a moment, there are two or more of them, and no fewer than `count` says were
+    /// judged after that moment. None if not.
     fn common(
         &mut self,
         belongs: impl Fn(&Episode) -> bool,
@@ -118,7 +119,7 @@ impl Grouping<'_> {
     }
 }
 
-/// What was wrong with what came all the same.
+/// What was wrong with packets that did come.
 fn though_it_came(group: &[Episode]) -> &'static str {
     match group.iter().find(|episode| episode.came).map(|episode| episode.kind) {
         None => "",

@@ -100,7 +100,7 @@ impl<'a> Judging<'a> {
                 continue;
             }
             let missed = self.missed(index, kind, &met, (record, window));
-            // Whatever was open and is missing no more ended with this window's beginning.
+            // An open episode whose track is no longer missed ended when this window began.
             let lasts = |one: &mut Episode| missed.iter().any(|now| same(&now.lack, &one.lack));
             let ended = open.extract_if(.., |one| !lasts(one));
             self.episodes.extend(ended.map(|one| Episode { until_ms: Some(from_ms), ..one }));
@@ -210,8 +210,8 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// Since when a row has been as it is: it may know more exactly than its window when the last
-/// packet or picture came.
+/// Since when a row has been as it is: it may know when the last packet or picture came, more
+/// exactly than its window does.
 fn since(row: &ReceivedTrack, life: Life, window: Window) -> u64 {
     let knows = life == Life::Silent || row.kind == MediaKind::Video;
     let last = row.since_last_ms.filter(|_| knows);

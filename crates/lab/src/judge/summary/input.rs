@@ -35,6 +35,6 @@ pub struct Input<'a> {
     pub sockets: &'a [SocketsSummary],
     /// What the links before people did.
     pub networks: Vec<NetworkSummary>,
-    /// What was expected and heard; none where nobody was watched.
+    /// What was expected and heard; None if nobody was watched.
     pub expected: Option<&'a Expected>,
 }

@@ -6,7 +6,7 @@ use crate::judge::quality::Quality;
 use crate::observe::metrics::Reduced;
 use std::collections::BTreeMap;
 
-/// The word of a run; none where the generator was the limit: it proves nothing.
+/// The word of a run; None if the generator was the limit: the run proves nothing.
 pub(super) fn judge(
     input: &Input<'_>,
     generator: &GeneratorSummary,
@@ -15,7 +15,7 @@ pub(super) fn judge(
     if !generator.healthy {
         return None;
     }
-    // Media that is gone is in no loss of packets.
+    // Media that stopped altogether does not show as packet loss.
     if !input.subscriptions.is_empty() {
         return Some(Quality::Danger);
     }

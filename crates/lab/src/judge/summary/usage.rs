@@ -37,7 +37,7 @@ pub struct GeneratorSummary {
     pub timer_lag_ms_p99: f64,
     /// Mean CPU cores by thread name.
     pub threads: BTreeMap<String, f64>,
-    /// Datagrams a second that its bots sent and received; null where it has none.
+    /// Datagrams a second that its bots sent and received; null if it has no bots.
     #[serde(default)]
     pub packets_per_s: Option<f64>,
     /// CPU time of the bots' threads for each of these, in µs, all that bots do included.
@@ -99,7 +99,7 @@ pub(super) fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
 
 /// The generator's health over the whole run.
 pub(super) fn generator_health(input: &Input<'_>) -> GeneratorHealth {
-    // The first window too: what it could not do while people came is in every figure.
+    // The first window counts too: what the generator could not do while people came is in every figure.
     let windows = input.machine.iter().map(|record| &record.generator);
     let mut limits = generator::limits(windows, input.timer_lag_ms_p99);
     let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
