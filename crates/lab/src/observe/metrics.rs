@@ -154,8 +154,7 @@ fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
 }
 
 impl Collector {
-    /// One that collects and reduces these metrics alone: what is asked for on the way of a run must
-    /// cost little.
+    /// A collector of these metrics alone: what is asked for during a run must cost little.
     pub fn only(names: Vec<&'static str>) -> Self {
         Self { only: Some(names), ..Self::default() }
     }
@@ -220,7 +219,7 @@ impl Collector {
         if self.estimated { "estimated" } else { "measured" }
     }
 
-    /// One metric; none where nobody could measure it.
+    /// One metric; None if nobody could measure it.
     pub fn reduce_one(&self, name: &str) -> Option<Reduced> {
         let people = self.values.get(name)?;
         let all = sorted(people.values().flat_map(|p| p.values.iter().copied()).collect());

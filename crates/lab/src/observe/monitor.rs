@@ -21,7 +21,7 @@ const MAX_LAG_US: u64 = 60_000_000;
 /// The environment variable with the `admin.token` of a server that was not started by the lab.
 const ADMIN_TOKEN: &str = "MOIM_ADMIN_TOKEN";
 
-/// What a server's metrics say so far; null where it has no such series.
+/// What a server's metrics say so far; None if it has no such series.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counters {
     packets_in: Option<f64>,
@@ -39,8 +39,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads Prometheus text; series of one name are added up, what is unknown is skipped. What
-    /// mixers count stands for each of them too, as `moim_mix_ticks_total mix-0`.
+    /// Reads Prometheus text. Series of one name are added up, unknown ones are skipped. The counters
+    /// of mixers are also kept for each mixer, as `moim_mix_ticks_total mix-0`.
     pub fn parse(text: &str) -> Self {
         let mut counters = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -126,13 +126,13 @@ impl TimerLag {
     /// # Errors
     /// The thread cannot be started.
     pub fn start() -> std::io::Result<Self> {
-        // One that grows by itself would clamp what is recorded with saturation to 2 ms.
+        // A histogram that grows by itself would clamp what is recorded with saturation to 2 ms.
         let histogram = || Histogram::new_with_max(MAX_LAG_US, 3).map_err(std::io::Error::other);
         let lags = Lags { window_us: histogram()?, all_us: histogram()? };
         let (lags, stop) = (Arc::new(Mutex::new(lags)), Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (Arc::clone(&lags), Arc::clone(&stop));
         let thread = thread::Builder::new().name("lab-timer".into()).spawn(move || {
-            // It stands where the bots' threads stand, and feels what they feel.
+            // It has the priority of the bots' threads, so that it is as late as they are.
             crate::base::be_prompt();
             let mut next = Instant::now() + TICK;
             while !stopped.load(Ordering::Relaxed) {
@@ -142,7 +142,7 @@ impl TimerLag {
                 let mut lags = lock(&shared);
                 lags.window_us.saturating_record(lag_us);
                 lags.all_us.saturating_record(lag_us);
-                // Ticks that were slept through are one late tick, not many.
+                // Ticks that it slept through count as one late tick, not as many.
                 next = (next + TICK).max(now);
             }
         })?;
@@ -185,7 +185,7 @@ pub struct Monitor {
     url: Url,
     /// What the server's metrics want (`admin.token` of its settings).
     token: Option<String>,
-    /// None where the server is on another machine.
+    /// None if the server is on another machine.
     server: Option<proc::Watch>,
     own: proc::Watch,
     browser_pid: Option<u32>,
@@ -194,7 +194,7 @@ pub struct Monitor {
     inputs: Inputs,
     probe: Probe,
     at: Instant,
-    /// What its metrics said, and when.
+    /// What the server's metrics said last, and when.
     counters: Option<(Instant, Counters)>,
     browser_time: Duration,
     /// Datagrams of the bots so far: sent, received.
@@ -202,12 +202,12 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// What the server's link bears is declared so.
+    /// Declares what the server's link bears.
     pub fn with_link_limit(self, link_limit: LinkLimit) -> Self {
         Self { link_limit, ..self }
     }
 
-    /// Begins to watch. `server_pid`: none where the server is on another machine.
+    /// Begins to watch. `server_pid`: None if the server is on another machine.
     ///
     /// # Errors
     /// The timer's thread cannot be started.
@@ -324,7 +324,7 @@ impl Monitor {
         }
         if let Some(pid) = self.browser_pid {
             let time = proc::family_time(pid);
-            // A browser process that ended took its time along: then nothing is known.
+            // The time of a browser process that ended is lost: the window then reads less, or nothing.
             let spent = time.saturating_sub(self.browser_time).as_secs_f64();
             let cores = spent / wall.as_secs_f64().max(1e-9);
             self.browser_time = time;

@@ -97,9 +97,9 @@ pub fn mos_sdk(rtt_ms: f64, jitter_ms: f64, loss_pct: f64) -> f64 {
     1.0 + 0.035 * r + 7e-6 * r * (r - 60.0) * (100.0 - r)
 }
 
-/// Mouth-to-ear delay where none was measured: packet time, Opus look-ahead, the way from mouth to
-/// server and from server to ear (both taken as half of the listener's round trip) and the jitter
-/// buffer. A score made from it is `estimated`.
+/// Mouth-to-ear delay if none was measured: packet time, Opus look-ahead, the way from mouth to
+/// server and from server to ear (both taken as half of the listener's round-trip time) and the
+/// jitter buffer. A score made from it is `estimated`.
 pub fn estimated_delay_ms(rtt_ms: f64, jitter_buffer_ms: f64) -> f64 {
     const PACKET_TIME_MS: f64 = 20.0;
     const LOOK_AHEAD_MS: f64 = 6.5;

@@ -38,21 +38,21 @@ struct Kept {
     people: Vec<PersonMeta>,
     /// Names of those who have come so far.
     came: BTreeSet<String>,
-    /// Where bots that are there, or on their way, take orders, by number.
+    /// Where bots that are there or on their way take orders, by number.
     orders: BTreeMap<u32, mpsc::Sender<BotCommand>>,
     connected: usize,
     joins: Vec<Join>,
     first_fault: Option<(u64, String)>,
     samples: Vec<Arc<SampleRecord>>,
     faults: Vec<String>,
-    /// When the server was ended as planned: what people lack from then on is no fault.
+    /// When the server was ended as planned: what people lack after that is no fault.
     server_ended_ms: Option<u64>,
     /// Lines to show that have not been shown yet.
     notes: Vec<String>,
 }
 
 impl Kept {
-    /// What has come since `told`, which then says so.
+    /// What has come since `told`, which moves on.
     fn since(&self, told: &mut Told) -> (&[Arc<SampleRecord>], &[Join]) {
         let before = *told;
         *told = Told { samples: self.samples.len(), joins: self.joins.len() };
@@ -121,7 +121,7 @@ impl Stage {
         Self { adapter, ..self }
     }
 
-    /// Changes networks when it is time; dropping what it gives ends that.
+    /// Changes networks when it is time; dropping the tasks ends that.
     pub fn change_networks(self: &Arc<Self>, networks: &[Network]) -> JoinSet<()> {
         let (mut tasks, begin) = (JoinSet::new(), tokio::time::Instant::now());
         for (index, network) in networks.iter().cloned().enumerate() {
@@ -136,7 +136,7 @@ impl Stage {
         tasks
     }
 
-    /// A network is something else from now on.
+    /// Changes a network now.
     pub fn change_network(&self, index: usize, name: &str, change: &Change) {
         if let Some(networks) = &self.networks {
             networks.change(index, change, self.now_ms());
@@ -163,7 +163,7 @@ impl Stage {
         self.end.send_replace(true);
     }
 
-    /// Whether the run has ended: what fails from then on is no fault.
+    /// Whether the run has ended: what fails after that is no fault.
     pub fn finished(&self) -> bool {
         *self.end.borrow()
     }
@@ -178,7 +178,8 @@ impl Stage {
         self.writer.event(&EventRecord { t_ms, text, person: person.map(str::to_owned), level });
     }
 
-    /// Records a failure: it decides the verdict.
+    /// Records a failure: it decides the verdict. Failures after the end of the run do not count, nor those of people
+    /// after the server was ended as planned.
     pub fn fault(&self, person: Option<&str>, text: impl Into<String>) {
         if self.finished() {
             return;
@@ -202,8 +203,8 @@ impl Stage {
         self.kept().server_ended_ms.get_or_insert(t_ms);
     }
 
-    /// Gives `work` the samples that have come since `told`, which then says so, and likewise
-    /// everyone who was connected.
+    /// Gives `work` the samples that have come since `told`, and everyone who was connected since.
+    /// `told` moves on.
     pub fn since(&self, told: &mut Told, work: impl FnOnce(&[Arc<SampleRecord>], &[Join])) {
         let kept = self.kept();
         let (samples, joins) = kept.since(told);
@@ -221,7 +222,7 @@ impl Stage {
         self.roster(|roster| roster.event(room, event, t_ms));
     }
 
-    /// Takes what somebody says they send: of a room whose events have no numbers.
+    /// Takes what somebody says they send, in a room whose events have no numbers.
     pub fn sends(&self, room: &str, name: &str, sample: &QualitySample) {
         let t_ms = self.now_ms();
         let who = (sample.participant.as_str(), name);
@@ -238,7 +239,7 @@ impl Stage {
         self.roster(|roster| roster.sends_no_more(room, participant, t_ms));
     }
 
-    /// Someone comes now, whether the plan of people knew them from the first or not.
+    /// Someone comes now. If the plan of people did not know them, they are added.
     pub fn comes(&self, person: &PersonMeta) {
         let mut kept = self.kept();
         let new = kept.came.insert(person.name.clone());
@@ -262,7 +263,7 @@ impl Stage {
         self.kept().orders.keys().copied().collect()
     }
 
-    /// Makes a bot do something; whether it is there to do it.
+    /// Orders a bot to do something. Says whether it is there to do it.
     pub fn order(&self, bot: u32, command: BotCommand) -> bool {
         let orders = self.kept().orders.get(&bot).cloned();
         orders.is_some_and(|orders| orders.try_send(command).is_ok())
@@ -314,7 +315,7 @@ impl Stage {
         self.kept().people.clone()
     }
 
-    /// What has come since `told`, which then says so. Samples are shared, not copied.
+    /// What has come since `told`, which moves on. Samples are shared, not copied.
     pub fn news(&self, told: &mut Told) -> News {
         let mut kept = self.kept();
         let (samples, joins) = kept.since(told);
@@ -329,8 +330,8 @@ impl Stage {
         }
     }
 
-    /// What the verdict needs, up to `end_ms`. Of a run that was `cut`, those who had not come yet
-    /// are left out.
+    /// What the verdict needs, up to `end_ms`. If the run was `cut`, people who had not come yet are
+    /// left out.
     pub fn outcome(&self, end_ms: u64, cut: bool) -> Outcome {
         let mut kept = self.kept();
         let samples = std::mem::take(&mut kept.samples);

@@ -38,7 +38,7 @@ pub struct Meta {
     pub people: Vec<PersonMeta>,
     /// Where the load was made.
     pub machine: MachineMeta,
-    /// The CPUs of server and generator; null if the run did not start the server.
+    /// The CPUs of server and generator; null if the server is not on this machine.
     #[serde(default)]
     pub cpus: Option<CpuSets>,
     /// The fault that the lab made on purpose (`--fault`): no figure of such a run can be believed.

@@ -39,7 +39,7 @@ impl Cell {
             .or_else(|| self.value.map(|value| format!("{value:.*}", usize::from(digits))))
     }
 
-    /// A number where one was measured, else why not.
+    /// A number if one was measured, otherwise why not.
     pub fn or(value: Option<f64>, reason: impl Into<String>) -> Self {
         match value.filter(|value| value.is_finite()) {
             Some(value) => Self { value: Some(value), ..Self::default() },
@@ -57,7 +57,7 @@ pub struct Row {
     pub name: String,
     /// Our figures, by column.
     pub cells: BTreeMap<String, Cell>,
-    /// The study's figures, by column; where the study has none the column is left out.
+    /// The study's figures, by column. If the study has none, the column is left out.
     pub reference: BTreeMap<String, f64>,
     /// What else is to be said, such as whose limit it was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -42,7 +42,7 @@ struct Files {
     samples: File,
     machine: File,
     events: File,
-    /// The first fault of writing: told once, at the end.
+    /// The first fault of writing: reported once, at the end.
     fault: Option<io::Error>,
 }
 
@@ -104,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// Writes `meta.json`, in one step, so that it is whole at any time.
+    /// Writes `meta.json` in one step, so that it is always whole.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// The server has so long to tell its metrics.
+/// How long the server may take to tell its metrics.
 pub(super) const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the server is asked for a small page.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// See [`crate::record::ServerUsage::probes`].
 pub const PROBE_LATE: Duration = Duration::from_millis(250);
-/// How often it is looked how late the lab's own threads are.
+/// How often to look how late the lab's own threads are.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Looks that are kept: those of ten minutes.
 const MAX_LOOKS: usize = 30_000;
@@ -37,7 +37,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// When it is looked again: so long after `last` without any lag.
+    /// How much later than planned a look at `now` is.
     fn lag(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.last).saturating_sub(LOOK_EVERY)
     }
@@ -90,7 +90,7 @@ impl Drop for Inputs {
     }
 }
 
-/// The time that the lab itself was late so far, what it is late just now included.
+/// The time that the lab itself was late so far, its lateness at this moment included.
 fn own(looks: &Mutex<Looks>) -> Duration {
     with(looks, |looks| looks.sum + looks.lag(Instant::now()))
 }
@@ -109,7 +109,7 @@ struct ProbeCounts {
 }
 
 impl Probe {
-    /// `inputs` tells what of an answer's time is the lab's own doing.
+    /// Starts to ask. `inputs` tells how much of an answer's time is the lab's own doing.
     pub(super) fn start(url: Url, inputs: &Inputs) -> Self {
         let counts = Arc::new(ProbeCounts::default());
         let (shared, looks) = (Arc::clone(&counts), Arc::clone(&inputs.looks));

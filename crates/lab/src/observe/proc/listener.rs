@@ -14,7 +14,7 @@ pub fn listener(host: &str, port: u16) -> Option<u32> {
     let mut seen = HashSet::new();
     for process in all_processes().ok()?.flatten() {
         let namespace = fs::read_link(format!("/proc/{}/ns/net", process.pid));
-        // What cannot be looked into belongs to somebody else.
+        // A process whose files cannot be read belongs to somebody else.
         let Ok(namespace) = namespace else { continue };
         let ours = fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
         if !seen.insert(namespace) || (wanted.is_loopback() && !ours) {

@@ -73,7 +73,7 @@ impl Counts {
     pub fn of(pid: u32) -> Self {
         let softnet = fs::read_to_string("/proc/net/softnet_stat").ok();
         let mut qdiscs = qdiscs(pid);
-        // What neither limits nor queues has nothing to tell.
+        // A discipline that neither limits nor queues has nothing to tell.
         qdiscs.retain(|qdisc| qdisc.kind != "noqueue");
         Self { udp: udp_drops(pid), softnet: softnet.map(|text| softnet_drops(&text)), qdiscs }
     }

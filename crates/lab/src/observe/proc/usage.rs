@@ -36,7 +36,7 @@ pub struct Usage {
     pub threads: BTreeMap<String, f64>,
     /// The busiest single thread.
     pub busiest: Option<(String, f64)>,
-    /// The thread that had least time left: on a CPU or in wait for one.
+    /// The thread with the least time left: it was on a CPU, or waited for one, longest.
     pub fullest: Option<ThreadUsage>,
     /// Of the time that all threads wanted to run, the share that they waited for a CPU, 0 to 1.
     pub waiting: f64,
@@ -104,7 +104,7 @@ pub fn usage(before: &ThreadTimes, after: &ThreadTimes, wall: Duration) -> Usage
     usage
 }
 
-/// CPU time of all processes descended from one (and of itself) so far, those that live.
+/// CPU time so far of a process and all its descendants that still live.
 pub fn family_time(root: u32) -> Duration {
     let ticks = procfs::ticks_per_second().max(1);
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();

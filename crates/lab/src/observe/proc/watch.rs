@@ -86,8 +86,8 @@ fn fds(pid: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
 }
 
-/// How many it may have open, and how far it may raise that itself (soft and hard limit); each
-/// none where there is no limit.
+/// How many it may have open, and how far it may raise that itself (soft and hard limit); None
+/// if there is no limit.
 pub fn fd_limits(pid: u32) -> Option<(Option<u64>, Option<u64>)> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

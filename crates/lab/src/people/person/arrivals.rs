@@ -1,5 +1,5 @@
-//! New people at a rate, however slow the server answers: an open model. Who finds no place is
-//! dropped and counted; that others have not left yet, because the server is slow, holds nobody up.
+//! New people at a rate, however slow the server answers: an open model. A person who finds no place
+//! is dropped and counted. Nobody waits for others who have not left yet because the server is slow.
 
 use super::churn::spread;
 use super::guest::Guest;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// People of a group who come from `begin` on, each to the first free of the guests' places (there
-/// is one at least), and stay for about as long as they are to.
+/// People of a group who come from `begin` on, each to the first free place of the guests, and stay
+/// for about as long as planned. Without guests nobody comes.
 pub async fn arrivals<D: BotDriver>(guests: Vec<Guest<D>>, arrival: Arrival, begin: Instant) {
     let Some(first) = guests.first() else { return };
     let (stage, mut end) = (Arc::clone(&first.stage), first.stage.end());

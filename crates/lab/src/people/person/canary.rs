@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use wire::room::{AudioTopology, VideoCodec, VideoTopology};
 
-/// A page may take so long from being opened to being connected.
+/// How long a page may take from being opened to being connected.
 const PAGE_CONNECT_TIMEOUT: Duration = Duration::from_secs(45);
 /// How often a page is asked whether it is connected.
 const PAGE_POLL: Duration = Duration::from_millis(100);
-/// So many samples in a row may fail before the page is given up.
+/// After so many failed samples in a row the page is given up.
 const MAX_FAILED_SAMPLES: u32 = 3;
 
 /// The address that makes the call page join at once.
@@ -112,7 +112,7 @@ struct Canary<'a> {
     place: Place,
     show: u32,
     participant: Option<String>,
-    /// Where the room is mixed and bots say marks.
+    /// Set if the room is mixed and bots say marks.
     ears: Option<PageEars>,
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use wire::room::AudioTopology;
 
-/// Sound must have arrived so long after the connection is there.
+/// How long after connecting sound must have arrived.
 const AUDIO_WITHIN: Duration = Duration::from_secs(10);
 /// Between leaving and coming again, and after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A bot that comes and goes from `begin` until the run ends. It stays each time for `stay`, spread
-/// by half of it to each side; each time that it cannot come in, or hears nothing within 10 s, is a
-/// fault of the run. What came of it stands in the roster ([`crate::judge::expected::Churn`]).
+/// by half of it to each side. Each time that it cannot come in, or hears nothing within 10 s, is a
+/// fault of the run. The roster counts its visits ([`crate::judge::expected::Churn`]).
 pub async fn churn<D: BotDriver>(guest: Guest<D>, begin: Instant, stay: Duration) {
     let mut end = guest.stage.end();
     let mut random = SplitMix(0x5eed_c4a0 ^ u64::from(guest.spec.index));

@@ -23,7 +23,7 @@ pub struct Guest<D> {
 }
 
 impl<D: BotDriver> Guest<D> {
-    /// Its visit of this number, which begins now.
+    /// A visit, which begins now. `round`: which of its visits, from 1.
     pub(super) fn visit(&self, round: u64) -> Visit<D> {
         let Self { stage, driver, spec, place } = self;
         stage.comes(&place.person(&spec.name, PersonKind::Bot));
@@ -32,9 +32,9 @@ impl<D: BotDriver> Guest<D> {
         Visit { stage: Arc::clone(stage), driver: Arc::clone(driver), spec, place, session, round }
     }
 
-    /// Counts a visit, and makes a failure a fault.
+    /// Counts a visit. A failure becomes a fault of the run.
     pub(super) fn note(&self, visit: Result<Visited, Failure>) {
-        // What the end of the run cut is no failure, and no whole visit.
+        // A visit that the end of the run cut is no failure, and no whole visit.
         let cut = self.stage.finished();
         match visit {
             Ok(visited) => self.stage.roster(|roster| {

@@ -1,7 +1,7 @@
 //! A bot's connections with the other members of a mesh, one each.
 //!
-//! Who joins offers to those who are there and answers those who come later. A bot's own
-//! candidates stand in its SDP; those of browsers come by themselves.
+//! A member who joins makes offers to those who are there, and answers those who come later. The
+//! candidates of a bot are in its SDP; those of browsers come one by one.
 
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotHandle, BotSpec, Link};
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
@@ -25,7 +25,7 @@ pub(super) fn kinds(group: &RoomGroup) -> Vec<MediaKind> {
     audio.into_iter().chain(video).collect()
 }
 
-/// What of `media` is of these kinds; the rest is left out.
+/// The part of `media` that is of these kinds.
 pub(super) fn only(media: Media, kinds: &[MediaKind]) -> Media {
     Media {
         audio: if kinds.contains(&MediaKind::Audio) { media.audio } else { AudioSource::None },
@@ -33,7 +33,7 @@ pub(super) fn only(media: Media, kinds: &[MediaKind]) -> Media {
     }
 }
 
-/// Which connection ended how; to be waited for.
+/// A connection under way: gives with whom, and whether it came up.
 pub(super) type Connecting = BoxFuture<'static, (String, Result<(), String>)>;
 
 /// All connections of one bot.
@@ -83,7 +83,7 @@ impl<D: BotDriver> Mesh<D> {
         Ok(Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) })
     }
 
-    /// Connections by which a server offers what others send, one each: the bot sends nothing there.
+    /// For a server that makes one connection for each other participant: the bot only receives on these.
     pub(super) fn of_server(driver: Arc<D>, spec: &BotSpec, joined: Instant) -> Self {
         let spec = BotSpec { media: only(spec.media, &[]), ..spec.clone() };
         let (kinds, own, links) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -111,7 +111,7 @@ impl<D: BotDriver> Mesh<D> {
         PeerDescription { to: to.to_owned(), sdp, tracks: tracks.collect() }
     }
 
-    /// Offers to a member who is there. None where they have gone meanwhile.
+    /// Makes an offer to a member who is there. None if they have left meanwhile.
     pub(super) async fn call(
         &mut self,
         other: &str,
@@ -127,7 +127,7 @@ impl<D: BotDriver> Mesh<D> {
         Ok(Some(connecting(other, link)))
     }
 
-    /// Answers an offer: of one who came later, or who offers again.
+    /// Answers an offer of a member who came later, or who offers again.
     pub(super) async fn offered(
         &mut self,
         from: &str,
@@ -150,7 +150,7 @@ impl<D: BotDriver> Mesh<D> {
         Ok(known.is_none().then(|| connecting(from, link)))
     }
 
-    /// Takes the answer to an own offer; one of somebody who is gone is nothing.
+    /// Takes the answer to an own offer. An answer of somebody who is gone is ignored.
     pub(super) async fn answered(&self, from: &str, answer: Answer) -> Result<(), String> {
         let Some(link) = self.links.get(from) else { return Ok(()) };
         let taken = link.answer(answer).await;
@@ -167,7 +167,7 @@ impl<D: BotDriver> Mesh<D> {
     /// Somebody left.
     pub(super) fn gone(&mut self, participant: &str) {
         if let Some(link) = self.links.remove(participant) {
-            // Whoever still waits for the connection gets an answer by it.
+            // This also answers those who still wait for the connection.
             link.command(BotCommand::Leave);
         }
     }
@@ -182,8 +182,8 @@ impl<D: BotDriver> Mesh<D> {
         self.links.values()
     }
 
-    /// One sample of all connections, added to that of the connection with the server where there
-    /// is one: rows of everyone, what is sent summed up by track, and the slowest round trip (each
+    /// One sample of all connections, added to that of the connection with the server if there is
+    /// one: rows of everyone, what is sent summed up by track, and the longest round-trip time (each
     /// row's scores come from that of its own connection).
     pub(super) async fn sample(
         &mut self,
@@ -219,7 +219,7 @@ fn connecting<H: BotHandle>(other: &str, link: Arc<H>) -> Connecting {
     })
 }
 
-/// Whether it arrived; who is gone needs it no more.
+/// Whether it arrived; a participant who is gone needs it no more.
 fn told(sent: Result<(), SignalingError>, call: &str) -> Result<bool, String> {
     match sent {
         Ok(()) => Ok(true),

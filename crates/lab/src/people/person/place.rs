@@ -25,7 +25,7 @@ pub(super) fn sampling() -> Interval {
     ticks
 }
 
-/// Comes back when the run ends.
+/// Waits for the end of the run.
 pub(super) async fn ended(end: &mut watch::Receiver<bool>) {
     // An error means that the stage is gone: the run has ended too.
     let _ = end.wait_for(|end| *end).await;
@@ -38,11 +38,11 @@ pub struct Place {
     pub room: String,
     /// What kind of room it is.
     pub group: RoomGroup,
-    /// What this person is there for, where the room's bots have roles.
+    /// What this person is there for, if the room's bots have roles.
     pub role: Option<Role>,
     /// Whether this person sends video, or only watches.
     pub sends_video: bool,
-    /// This person's turn to say marks, where the room's people do; see [`MarkRole`].
+    /// This person's turn to say marks, if the room's people do; see [`MarkRole`].
     pub turn: Option<Turn>,
     /// This person's place among the bots of all rooms that mix, who listen for marks in turn.
     pub listening: Turn,
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Who from now on should receive what the others send. In a mixed room all voices are one.
+    /// A listener who from now on should receive what the others send. In a mixed room all voices are one.
     pub(super) fn listener(
         &self,
         stage: &Stage,
@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Kinds that go by way of the server.
+    /// Kinds of media that go through the server.
     pub(super) fn kinds(&self) -> Vec<MediaKind> {
         let by_mesh = mesh::kinds(&self.group);
         [MediaKind::Audio, MediaKind::Video]
@@ -123,7 +123,7 @@ impl Place {
         mixed.then_some(MarkRole { room: self.seed(), place, listening, turn })
     }
 
-    /// How much a bot speaks, where that is not all the time.
+    /// How much a bot speaks, if that is not all the time.
     pub(super) fn talk(&self, spec: &BotSpec, round: u64) -> Option<TalkRole> {
         let speaks_pct = self.role.as_ref()?.speaks_pct;
         let seed = u64::from(spec.index) << 32 ^ round;
@@ -140,9 +140,8 @@ impl Place {
         }
     }
 
-    /// A bot's part in the room's plan of tones. The bots of a room have numbers that follow each
-    /// other, so that each gets a place of its own. What is heard can only be judged where nobody
-    /// but bots speaks.
+    /// A bot's part in the room's plan of tones. The bots of a room have consecutive numbers, so each
+    /// gets a place of its own. What is heard can be judged only if nobody but bots speaks.
     pub(super) fn tones(&self, spec: &BotSpec) -> Option<ToneRole> {
         let (bots, seed) = (self.group.bots.max(1), self.seed());
         let listens = self.group.audio == AudioTopology::Mcu && self.group.chromium == 0;

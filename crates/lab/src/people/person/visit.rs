@@ -24,11 +24,11 @@ use wire::event::{Event, EventEnvelope};
 use wire::room::{Answer, Join, Joined, MediaKind, Offer, Resume, Resumed};
 use wire::{ErrorCode, RoomError};
 
-/// ICE and DTLS of a bot may take so long.
+/// How long ICE and DTLS of a bot may take.
 const BOT_CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// A lost socket is tried again for as long as the server keeps the participant.
+/// How long a bot tries to resume a lost socket: as long as the server keeps the participant.
 const RESUME_WITHIN: Duration = Duration::from_secs(60);
-/// Orders that wait for a bot.
+/// Most orders that may wait for a bot.
 const MAX_ORDERS: usize = 8;
 
 /// How long a visit lasts, and what must happen in it.
@@ -38,14 +38,14 @@ pub(super) struct Until {
     pub(super) stay: Option<Duration>,
     /// …and then at the latest, connected or not.
     pub(super) leave_at: Option<Instant>,
-    /// Sound must have arrived so long after it was connected.
+    /// How long after connecting sound must have arrived.
     pub(super) audio_within: Option<Duration>,
 }
 
 /// What a visit that ended well had.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Visited {
-    /// Whether it stayed as long as it was to, and was not cut by the end of the run.
+    /// Whether it stayed as long as planned, and the end of the run did not cut it.
     pub(super) whole: bool,
     pub(super) first_audio_ms: Option<f64>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Visit<D: BotDriver> {
 }
 
 impl<D: BotDriver> Visit<D> {
-    /// From joining to leaving, taking orders by the stage.
+    /// The visit from joining to leaving; meanwhile it takes orders from the stage.
     pub(super) async fn make(self, until: Until) -> Result<Visited, Failure> {
         let (stage, bot) = (Arc::clone(&self.stage), self.spec.index);
         let (orders, commands) = mpsc::channel(MAX_ORDERS);
@@ -141,7 +141,7 @@ impl<D: BotDriver> Visit<D> {
         Ok((bot, incoming))
     }
 
-    /// The connection with the server, where there is something to send or receive by it.
+    /// The connection with the server, if there is something to send or receive by it.
     fn server_handle(&mut self) -> Result<Option<Arc<D::Handle>>, Failure> {
         let kinds = self.place.kinds();
         let offers_each = self.stage.adapter.offers_each();
@@ -238,13 +238,13 @@ enum Turn {
 
 struct Bot<D: BotDriver> {
     stage: Arc<Stage>,
-    /// The connection with the server; none where all media goes by the mesh.
+    /// The connection with the server; None if all media goes by the mesh.
     server: Option<Arc<D::Handle>>,
     way: Way,
     mesh: Option<Mesh<D>>,
     /// Connections under way…
     connecting: FuturesUnordered<Connecting>,
-    /// …and those of the mesh that belong to entering.
+    /// …and those that the bot waits for before it counts as connected; the server's is the empty name.
     awaited: BTreeSet<String>,
     name: String,
     place: Place,
@@ -274,7 +274,7 @@ async fn at(deadline: Option<Instant>) {
 }
 
 impl<D: BotDriver> Bot<D> {
-    /// Says what it sends by the mesh and offers to all who are there.
+    /// Announces what it sends by the mesh, and makes offers to all who are there.
     async fn call_everyone(
         &mut self,
         driver: Arc<D>,
@@ -388,8 +388,8 @@ impl<D: BotDriver> Bot<D> {
         Ok(Visited { whole, first_audio_ms: self.first_audio_ms })
     }
 
-    /// All is connected: from now on they should receive and be received. When to leave, and until
-    /// when sound must have come.
+    /// All is connected: from now on they should receive and be received. Returns when to leave, and
+    /// until when sound must have come.
     fn connected(&self, until: Until) -> (Option<Instant>, Option<Instant>) {
         let id = &self.joined.participant;
         let listener = self.place.listener(&self.stage, &self.name, id, None);
@@ -400,7 +400,7 @@ impl<D: BotDriver> Bot<D> {
         (leave_at, after(until.audio_within))
     }
 
-    /// A connection came up or failed; one with somebody who is gone is nothing.
+    /// A connection came up or failed. A failure does not count if the other one is gone.
     fn linked(&mut self, who: &str, result: Result<(), String>) -> Result<(), Failure> {
         self.awaited.remove(who);
         let there = who.is_empty() || self.mesh.as_ref().is_some_and(|mesh| mesh.has(who));
@@ -530,14 +530,14 @@ impl<D: BotDriver> Bot<D> {
         }
         mos::fill(&mut sample);
         if let Some(signaling) = &self.signaling {
-            // A lost socket is told by its own event.
+            // A lost socket has an event of its own.
             let _ = signaling.quality_sample(&sample).await;
         }
         self.stage.sample(&self.name, PersonKind::Bot, sample);
         Ok(())
     }
 
-    /// Connects again and takes up where it was, with growing pauses.
+    /// Connects again, with growing pauses, and resumes the seat.
     fn resume(&self) -> Resuming {
         let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
         let resume = Resume {

@@ -1,5 +1,5 @@
-//! A real browser that stays connected through the whole load and pings by hand, once a second:
-//! whether the service still is real.
+//! A real browser that stays connected during the whole load and pings by hand, once a second: it shows
+//! whether the service still works for a real client.
 
 use crate::base::Url;
 use crate::clients::canary::Browser;
@@ -47,7 +47,7 @@ const SCRIPT: &str = r#"(() => {
   open();
 })()"#;
 
-/// Opens `pages` pages and lets them ping until the run ends; what they saw.
+/// Opens `pages` pages and lets them ping until the run ends. Returns what they saw.
 ///
 /// # Errors
 /// A page could not be opened or asked.

@@ -1,15 +1,15 @@
-//! One client connection: upgrade, handshake, then frames. It never blocks.
+//! One client connection: upgrade, handshake, then frames. Once the TCP connection is up it never blocks.
 
 use super::frame::{self, Frame, Packet};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Bytes that may wait for a server that does not read: pings beyond them are not made.
+/// Most bytes that may wait for a server that does not read: further pings are not made.
 const MAX_OUT: usize = 256 << 10;
 /// Bytes of an answer to the upgrade, or of one frame.
 const MAX_IN: usize = 2 << 20;
-/// A TCP connection may take so long.
+/// How long a TCP connection may take; the load's thread waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message: an event with an object, as in the study.
 const PING: &[u8] = br#"{"event":"ping","data":{"from":"lab"}}"#;
@@ -100,7 +100,7 @@ impl Connection {
         self.random
     }
 
-    /// Puts up to `count` pings behind what waits; how many had room.
+    /// Puts up to `count` pings behind what waits. Returns how many had room.
     pub fn ping(&mut self, count: u64) -> u64 {
         for made in 0..count {
             if self.out.len() - self.written > MAX_OUT {
@@ -118,7 +118,7 @@ impl Connection {
         frame::close(&mut self.out, mask);
     }
 
-    /// Writes what waits; whether something still does.
+    /// Writes what waits. Says whether something still waits.
     ///
     /// # Errors
     /// The connection is lost.
@@ -174,7 +174,7 @@ impl Connection {
         }
     }
 
-    /// Takes all that is whole in `bytes`; how many bytes that was.
+    /// Takes all that is whole in `bytes`. Returns how many bytes that was.
     fn take(&mut self, bytes: &[u8], tell: &mut impl FnMut(Told)) -> Result<usize, Ended> {
         let mut used = 0;
         if self.state == State::Upgrading {

@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Pings stop so long before the end, so that the last answers are in.
+/// Pings stop so long before the end, so that the last answers can come.
 pub const DRAIN: Duration = Duration::from_secs(2);
 /// Between the last arrival and what counts as steady.
 const SETTLE_NS: u64 = 1_000_000_000;
 /// Longer latencies count as this.
 pub(super) const MAX_US: u64 = 120_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// The thread waits at most so long, so that it sees being stopped.
+/// The thread waits at most so long, so that it sees when it is to stop.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 /// At most so many connections are opened in one turn, so that pings do not wait for them.
 const OPEN_A_TURN: u32 = 16;
@@ -102,7 +102,7 @@ pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it fails the limit stays, and a connection that does not come up tells.
+    // If it fails the limit stays, and a connection that does not come up tells so.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -174,7 +174,7 @@ struct Driver {
 }
 
 fn histogram() -> io::Result<Histogram<u64>> {
-    // One that grows by itself would clamp what is recorded with saturation to 2 ms.
+    // A histogram that grows by itself would clamp what is recorded with saturation to 2 ms.
     Histogram::new_with_max(MAX_US, 3).map_err(io::Error::other)
 }
 
@@ -219,7 +219,7 @@ impl Driver {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// How often a client wakes: at its batch, or at each ping where those are rarer.
+    /// How often a client wakes: for each batch, or for each ping if pings are rarer.
     fn period_ns(&self) -> u64 {
         let batch_ns = f64::from(self.group.batch_ms) * 1e6;
         batch_ns.max(1e9 / self.group.rate_per_second) as u64
@@ -251,7 +251,7 @@ impl Driver {
         self.finish()
     }
 
-    /// Opens the connections whose time has come; when the next one is to come.
+    /// Opens the connections that are due. Returns when the next one is due.
     fn open(&mut self, now_ns: u64) -> u64 {
         for _ in 0..OPEN_A_TURN {
             let index = self.clients.len() as u32;
@@ -281,7 +281,7 @@ impl Driver {
         now_ns
     }
 
-    /// Sends what is due of all whose time has come.
+    /// Sends the pings of all clients that are due.
     fn wake(&mut self, now_ns: u64) {
         let (rate, period_ns) = (self.group.rate_per_second, self.period_ns());
         while let Some(&Reverse((at_ns, index))) = self.wakes.peek() {

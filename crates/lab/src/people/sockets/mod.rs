@@ -1,5 +1,5 @@
-//! A load of sockets: many SocketCluster connections on one thread, pings at times fixed
-//! beforehand (open loop), latency from the moment each was due.
+//! A load of sockets: many SocketCluster connections on one thread. Pings are due at times fixed
+//! beforehand (open loop), and latency counts from the moment each was due.
 
 mod by_hand;
 mod connection;
