@@ -610,7 +610,7 @@ mod tests {
         assert!((BEHIND_BYTES..=MAX_PICTURE_BYTES).contains(&connection.pictures.len()));
         assert!(connection.sound.len() <= MAX_SOUND_BYTES);
         let waited_here = connection.pictures.len() / 1202;
-        // He reads again, and all that was taken comes.
+        // The client reads again, and all that was taken comes.
         let client = world.client.try_clone().unwrap();
         let reader = std::thread::spawn(move || frames(&client, pictures + sounds));
         while !reader.is_finished() {

@@ -21,9 +21,9 @@ pub(super) struct Counters {
     pub index: u64,
     /// RTP timestamp.
     pub timestamp: u32,
-    /// VP8 picture id, where there is one.
+    /// VP8 picture id, if there is one.
     pub picture_id: Option<u16>,
-    /// VP8 TL0PICIDX, where there is one.
+    /// VP8 TL0PICIDX, if there is one.
     pub tl0: Option<u8>,
 }
 

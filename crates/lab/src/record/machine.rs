@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct MachineRecord {
     /// End of the interval, in milliseconds since the start of the run.
     pub t_ms: u64,
-    /// The server; null where it is not on this machine and tells no metrics.
+    /// The server; null if it is not on this machine and tells no metrics.
     pub server: Option<ServerUsage>,
     /// The generator.
     pub generator: GeneratorUsage,
@@ -70,9 +70,9 @@ pub struct PersonLinkUsage {
     pub dropped: u64,
     /// What it sent on, in Mbit/s.
     pub mbit_per_s: f64,
-    /// What it may send at most; null where it has no limit.
+    /// What it may send at most; null if it has no limit.
     pub limit_mbit_per_s: Option<f64>,
-    /// Mean delay of what it sent on, in milliseconds; null where that was nothing.
+    /// Mean delay of what it sent on, in milliseconds; null if that was nothing.
     pub delay_ms: Option<f64>,
 }
 
@@ -97,16 +97,16 @@ impl PersonLinkUsage {
 /// What the server used in an interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUsage {
-    /// CPU cores busy; null where the process is not on this machine.
+    /// CPU cores busy; null if the process is not on this machine.
     pub cpu_cores: Option<f64>,
     /// CPU cores by thread name.
     pub threads: BTreeMap<String, f64>,
     /// Its busiest single thread, in cores.
     #[serde(default)]
     pub busiest_thread: Option<(String, f64)>,
-    /// Memory, in MiB; null where the process is not on this machine.
+    /// Memory, in MiB; null if the process is not on this machine.
     pub rss_mib: Option<f64>,
-    /// Packets a second from people; null where the server tells none.
+    /// Packets a second from people; null if the server tells none.
     pub packets_in_per_s: Option<f64>,
     /// Packets a second to people; likewise.
     pub packets_out_per_s: Option<f64>,
@@ -120,18 +120,18 @@ pub struct ServerUsage {
     #[serde(default)]
     pub mix: BTreeMap<String, u64>,
     /// Ticks of its signaling loop that were due and that were missed, as the server itself counts
-    /// them; null where it does not.
+    /// them; null if it does not.
     #[serde(default)]
     pub signaling_ticks: Option<(u64, u64)>,
     /// Ticks of its signaling loop that were over 5 ms late, and how late the latest was since its start, in ms;
-    /// null where it does not tell.
+    /// null if it does not tell.
     #[serde(default)]
     pub signaling_delay: Option<(u64, f64)>,
     /// Small requests that the lab made, and how many of them were not answered in
     /// [`crate::observe::monitor::PROBE_LATE`].
     #[serde(default)]
     pub probes: Option<(u64, u64)>,
-    /// What the kernel says of it; null where the process is not on this machine.
+    /// What the kernel says of it; null if the process is not on this machine.
     #[serde(default)]
     pub kernel: Option<KernelUsage>,
     /// What its link bears, as the scenario declares it.
@@ -158,7 +158,7 @@ pub struct GeneratorUsage {
     /// percentile, in milliseconds.
     #[serde(default)]
     pub input_lag_ms_p99: f64,
-    /// Datagrams a second that its bots sent; null where there are none.
+    /// Datagrams a second that its bots sent; null if there are none.
     #[serde(default)]
     pub packets_out_per_s: Option<f64>,
     /// Datagrams a second that its bots received; likewise.
@@ -192,7 +192,7 @@ pub struct KernelUsage {
     pub udp_drops: Option<u64>,
     /// Packets that found a CPU's input queue full; of the whole machine.
     pub softnet_drops: Option<u64>,
-    /// Interfaces with a queue where it is.
+    /// Interfaces with a queue in its network.
     pub links: Vec<LinkUsage>,
     /// Descriptors open at the end of the interval.
     pub fds: Option<u64>,
@@ -233,7 +233,7 @@ pub struct LinkUsage {
     pub mbit_per_s: f64,
     /// What it sent, in packets a second.
     pub packets_per_s: f64,
-    /// What it may send at most, in Mbit/s; null where it has no limit.
+    /// What it may send at most, in Mbit/s; null if it has no limit.
     pub limit_mbit_per_s: Option<f64>,
     /// Packets it dropped.
     pub drops: u64,

@@ -41,12 +41,12 @@ pub struct Phase {
     pub made: u64,
     /// Those of them that were answered.
     pub answered: u64,
-    /// Null where nothing was answered.
+    /// Null if nothing was answered.
     pub latency: Option<Latency>,
 }
 
 impl Phase {
-    /// Answered over offered, in percent; none where nothing was offered.
+    /// Answered over offered, in percent; none if nothing was offered.
     pub fn answered_pct(&self) -> Option<f64> {
         (self.offered > 0).then(|| 100.0 * self.answered as f64 / self.offered as f64)
     }
@@ -85,7 +85,7 @@ pub struct ByHand {
     pub answered: u64,
     /// Times that a socket was lost.
     pub lost: u64,
-    /// Latency as the pages measured it; null where nothing was answered.
+    /// Latency as the pages measured it; null if nothing was answered.
     pub latency: Option<Latency>,
 }
 
@@ -116,7 +116,7 @@ pub struct SocketsSummary {
     pub other_packets: u64,
     /// Everything.
     pub whole: Phase,
-    /// From when all had come; null where they did not.
+    /// From when all had come; null if they did not.
     pub steady: Option<Phase>,
     /// Memory of the server before the first connection, in MiB.
     #[serde(default)]
@@ -127,7 +127,7 @@ pub struct SocketsSummary {
     /// What a connection costs the server, in KiB.
     #[serde(default)]
     pub kib_per_connection: Option<f64>,
-    /// The browser's own view; null where there was none.
+    /// The browser's own view; null if there was none.
     #[serde(default)]
     pub by_hand: Option<ByHand>,
     /// Second by second.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Cell {
     /// The number.
     pub value: Option<f64>,
-    /// The word, where it is none of numbers: a bottleneck's name.
+    /// The word, if it is no number: a bottleneck's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// Why there is none.

@@ -112,7 +112,7 @@ struct Row {
     /// It is made by a socket that is in no room; otherwise by one that joined if it could.
     outside: bool,
     data: fn(&Cell) -> Value,
-    /// For those who are in the room, or for everybody where the call comes from outside.
+    /// For those who are in the room, or for everybody if the call comes from outside.
     rule: fn(&Who, Preset) -> Outcome,
 }
 
@@ -120,7 +120,7 @@ struct Row {
 struct Cell {
     rooms: Arc<Rooms>,
     token: Option<String>,
-    /// Whom the call may harm: their id, and their track of sound.
+    /// The one whom the call may harm: their id, and their track of sound.
     other: String,
     track: String,
     socket: Arc<Socket>,

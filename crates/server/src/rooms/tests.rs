@@ -28,7 +28,7 @@ pub(super) fn idle() -> ShardHandle {
     ShardHandle { media: MediaHandle::idle(), mix: MixHandle::idle(), control }
 }
 
-/// What a call comes to, null where it has no answer; none where it waits for another thread.
+/// What a call comes to, null if it has no answer; none if it waits for another thread.
 pub(super) fn outcome(
     rooms: &Rooms,
     socket: &Arc<Socket>,

@@ -239,7 +239,7 @@ impl<A: Application> Sockets<A> {
         self.shared.publish(channel, data)
     }
 
-    /// Ends a subscription and says so to the client (`#kickOut`); false where there was none.
+    /// Ends a subscription and says so to the client (`#kickOut`); false if there was none.
     pub fn kick_out(&self, socket: &Socket, channel: &str, message: &str) -> bool {
         socket.kick_out(channel, message)
     }

@@ -340,9 +340,9 @@ mod tests {
             |place, at| match (plan().period(at), place) {
                 // One of the loud is left out in period 2.
                 (2, place) if place == first => 0.0,
-                // The listener hears himself in period 3.
+                // The listener hears themselves in period 3.
                 (3, place) if place == himself => LOUD_AMPLITUDE,
-                // A quiet one is mixed in period 4, at his quiet level.
+                // A quiet one is mixed in period 4, at their quiet level.
                 (4, place) if place == stranger => QUIET_AMPLITUDE,
                 _ => loud(place, at, himself),
             },

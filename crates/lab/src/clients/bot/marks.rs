@@ -374,7 +374,7 @@ mod tests {
         let listener = marks(1, 1, &said, origin);
         let voice = super::super::fixtures::Fixtures::embedded().unwrap().voice(0);
         let (mut ears, mut outcomes) = (Ears::new(origin).unwrap(), Vec::new());
-        // It says one in each period (the first before his ears are used to it); the way takes 150 ms, and
+        // It says one in each period (the first before the ears are used to it); the way takes 150 ms, and
         // the third that counts is lost on it.
         for n in 0..800u32 {
             let due = origin + 3 * MS + PACKET * n;

@@ -314,7 +314,7 @@ mod tests {
         let himself = plan.expected(loud[0], from, until, &air);
         assert_eq!(himself.required, loud[1..]);
         assert!(himself.forbidden.contains(&loud[0]) && himself.forbidden.contains(&quiet[0]));
-        // One of the loud left long ago: he must be silent, and quiet ones may take his place.
+        // One of the loud left long ago: they must be silent, and quiet ones may take their place.
         air.end(loud[1], S * 8);
         let after = plan.expected(quiet[0], from, until, &air);
         assert_eq!(after.required, [loud[0], loud[2]]);

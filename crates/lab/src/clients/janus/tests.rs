@@ -11,7 +11,7 @@ use wire::room::{AudioTopology, OfferedTrack, VideoTopology};
 /// What was asked for, in order.
 type Log = Arc<Mutex<Vec<Value>>>;
 
-/// Serves one connection: somebody with the number 7 publishes sound and leaves once he is heard.
+/// Serves one connection: somebody with the number 7 publishes sound and leaves once they are heard.
 async fn janus(refuse: Option<(u64, &'static str)>) -> (Url, Log) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let port = listener.local_addr().expect("address").port();

@@ -200,7 +200,7 @@ fn who_is_there_when_it_is_lossy_does_not_weigh() {
 fn bursts_differ_by_more_than_single_losses() {
     let bot = ("bot-1", PersonKind::Bot, 0);
     let chromium = ("chromium-1", PersonKind::Chromium, 300);
-    // A burst of 75 packets now and then, to each at his own time; the browser has three more of them.
+    // A burst of 75 packets now and then, to each at their own time; the browser has three more of them.
     let mut samples = lossy(&[bot], 3_000, 60, |t_ms| if t_ms % 27_000 == 0 { 75 } else { 0 });
     samples.extend(lossy(
         &[chromium],

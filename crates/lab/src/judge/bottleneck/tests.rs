@@ -177,7 +177,7 @@ fn a_generator_at_its_limit_is_never_the_servers_fault() {
         let found = judge(&apart, health, Some(&at(14_000)));
         assert_eq!(found.first.as_deref(), Some("generator"), "CPUs of its own: {health:?}");
     }
-    // On common CPUs whoever used more of them is named.
+    // On shared CPUs the side that used more of them is named.
     let mut shared = apart;
     for record in &mut shared {
         record.generator.kernel.as_mut().expect("ours").cpus = vec![0, 1];

@@ -15,7 +15,7 @@ struct Ticks {
     total: u64,
 }
 
-/// What a set of CPUs did in an interval; shares from 0 to 1, null where nothing is known.
+/// What a set of CPUs did in an interval; shares from 0 to 1, null if nothing is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OnSet {
     /// Not idle, what the host took included.
@@ -75,7 +75,7 @@ impl CpuTimes {
     }
 }
 
-/// The CPUs that some thread of a process may run on; empty where that cannot be read.
+/// The CPUs that some thread of a process may run on; empty if that cannot be read.
 pub fn affinity(pid: u32) -> Vec<usize> {
     let mut all: Vec<usize> = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {

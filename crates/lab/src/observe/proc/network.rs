@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Counters so far.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    /// Drops by inode of the process's UDP sockets; none where they cannot be read.
+    /// Drops by inode of the process's UDP sockets; none if they cannot be read.
     udp: Option<BTreeMap<u64, u64>>,
     softnet: Option<u64>,
     qdiscs: Vec<Qdisc>,
@@ -41,7 +41,7 @@ pub struct Qdisc {
 }
 
 impl Qdisc {
-    /// Its rate limit in bytes a second, where it has one.
+    /// Its rate limit in bytes a second, if it has one.
     pub fn rate_bytes(&self) -> Option<u64> {
         self.options.get("rate")?.as_u64()
     }
@@ -61,7 +61,7 @@ pub fn tc(pid: u32, arguments: &[&str]) -> Command {
     command
 }
 
-/// The queueing disciplines where a process is; none without `tc`, or without the right to look.
+/// The queueing disciplines of a process's network; empty without `tc`, or without the right to look.
 pub fn qdiscs(pid: u32) -> Vec<Qdisc> {
     let output = tc(pid, &["-s", "-j", "qdisc", "show"]).output();
     let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
@@ -144,7 +144,7 @@ fn softnet_drops(text: &str) -> u64 {
     text.lines().filter_map(column).sum()
 }
 
-/// How much a counter grew, where it was known both times.
+/// How much a counter grew, if it was known both times.
 pub(super) fn delta(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }

@@ -131,7 +131,7 @@ pub fn rss_mib(pid: u32) -> Option<f64> {
 }
 
 /// Memory of all processes below one whose name begins with `name`, in MiB: shared pages count in
-/// parts (PSS), so that the sum is true. None where there are none.
+/// parts (PSS), so that the sum is true. None if there are none.
 pub fn children_pss_mib(root: u32, name: &str) -> Option<f64> {
     let mut children: HashMap<i32, Vec<(i32, String)>> = HashMap::new();
     for stat in all_processes().ok()?.flatten().filter_map(|process| process.stat().ok()) {

@@ -339,7 +339,7 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
 }
 
 /// The server plays one tone as the room's mix: right where the plan has it loud, and wrong where
-/// the listener himself should be the loud one.
+/// the listener should be the loud one.
 #[test]
 fn a_mix_is_a_row_of_its_own_and_is_heard_tone_by_tone() {
     let plan = TonePlan { seed: 5, bots: 2, loud: 1, alternate: false };
