@@ -21,9 +21,9 @@ pub struct TrackKey(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShardIndex(pub u16);
 
-/// What a shard is told: by the room, in the order in which it decided; `Install`, `Begin`,
-/// `Credentials` and `Move` by the control thread, after the lines they belong to. `Expect` and `Forget` are the
-/// control thread's too, and stand around all of these.
+/// What a shard is told. Most commands come from the room, in the order in which it decided. `Install`, `Begin`,
+/// `Suspend`, `Credentials` and `Move` come from the control thread, after the lines they belong to. `Expect` and `Forget`
+/// are the control thread's too: the first and the last of a participant's transport.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// The lines a person agreed on; the first time this makes the person, later it adds lines.
@@ -119,8 +119,8 @@ pub enum Command {
         /// Whether they go there.
         on: bool,
     },
-    /// Whether the last half second of a track of sound is kept: somebody may get it into a slot only
-    /// when they speak already.
+    /// Whether the last packets of a track of sound are kept: somebody may get the track into a slot only
+    /// when its publisher speaks already.
     Keep {
         /// The track.
         track: TrackKey,
@@ -165,7 +165,7 @@ pub enum Command {
 /// What a shard reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// A video slot switched to its new track with this packet.
+    /// A slot switched to its new track with this packet. The room has a use for it only if it is a video slot.
     Switched {
         /// Whose slot.
         person: PersonKey,
@@ -190,7 +190,7 @@ pub enum Report {
 /// What a report is about: the latest one says all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// A video slot: whose, and its line.
+    /// A slot: whose, and its line.
     Slot(PersonKey, String),
     /// Who speaks in a room.
     Speakers(RoomKey),

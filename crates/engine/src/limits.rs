@@ -8,7 +8,7 @@ pub const MAX_DATAGRAM: usize = 1500;
 pub const MAX_PACKET: usize = 1460;
 /// Packets of a publisher's video kept for resending, a power of two.
 pub const HISTORY_PACKETS: usize = 512;
-/// Numbers of a slot of sound of which it is known what left with them, a power of two: 1.28 s of packets of 20 ms.
+/// How many numbers of a slot of sound have a note of what left with them, a power of two: 1.28 s of packets of 20 ms.
 pub const SOUND_PLACES: usize = 64;
 /// Switches of a slot over which packets can be sent again.
 pub const PAST_CONTENTS: usize = 16;
@@ -33,7 +33,7 @@ pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// A slot begins with a keyframe that came already if it is not older than this, and if no more
-/// than its own bytes came since.
+/// bytes came since than it has itself.
 pub const KEYFRAME_LASTS: Duration = Duration::from_secs(1);
 /// Period of receiver and sender reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,20 +42,20 @@ pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
 /// Least time between two sender reports of a track that count. Browsers send those of pictures the more often the more
 /// these take, some ten a second.
 pub const REPORT_HEARD_INTERVAL: Duration = Duration::from_millis(20);
-/// Period of the shard's own work where packets or keyframes are missing.
+/// Period of the shard's own work while packets or keyframes are missing.
 pub const TICK: Duration = Duration::from_millis(10);
-/// The same where nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.
+/// The same while nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.
 pub const TICK_CALM: Duration = Duration::from_millis(40);
-/// Where a tick is not everybody's, each person's turn for reports and feedback comes every so many. Feedback on few
-/// packets comes less often.
+/// If a tick does not serve everybody, each person's turn for reports and feedback comes every so many ticks. Feedback
+/// on few packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
-/// Packets of a voice kept for who gets a slot late, where slots are short: 640 ms of 20 ms each.
+/// Packets of a voice kept for a speaker who gets a slot late, if slots are short: 640 ms of 20 ms each.
 pub const LATE_PACKETS: usize = 32;
 /// Longest of them, in bytes: 20 ms at 200 kbit/s with its header.
 pub const LATE_BYTES: usize = 640;
 /// So many packets before the first loud one belong to a syllable: it begins softly.
 pub const ONSET_PACKETS: u64 = 3;
-/// A participant who has sent nothing for so long does not speak, whatever they sent last.
+/// A participant who has sent nothing for so long does not speak, even if their last packets were loud.
 pub const VOICE_LASTS: Duration = Duration::from_secs(1);
 /// Least time between two reports of who speaks in a room.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
@@ -65,8 +65,8 @@ pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);
 pub const CPU_SHORT_FOR: Duration = Duration::from_millis(200);
 /// After so long without it, the next receivers get pictures again.
 pub const CPU_ENOUGH_FOR: Duration = Duration::from_secs(1);
-/// A connectivity check goes up to the ICE agent after so long without one. The agent takes who is
-/// silent for 15 s to be gone; checks come each 2.5 to 5 s (RFC 7675 §5.1).
+/// A connectivity check goes up to the ICE agent after so long without one. The agent takes a participant
+/// who is silent for 15 s for gone; checks come every 2.5 to 5 s (RFC 7675 §5.1).
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Addresses that authentic checks of one participant came from and that are remembered.
 pub const ADDRESSES_EACH: usize = 16;
@@ -89,7 +89,7 @@ pub const CLAIM_DOUBTED: Duration = Duration::from_secs(30);
 pub const SLOT_STEP: u32 = 8;
 /// Tracks one participant may publish.
 pub const MAX_TRACKS_EACH: usize = 8;
-/// Bounds of the time between two resends of the same packet to one subscriber, otherwise its
+/// Bounds of the time between two resends of the same packet to one subscriber. Within them it is the
 /// round-trip time.
 pub const RESEND_INTERVAL: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
