@@ -22,8 +22,8 @@ pub struct TrackKey(pub u64);
 pub struct ShardIndex(pub u16);
 
 /// What a shard is told. Most commands come from the room, in the order in which it decided. `Install`, `Begin`,
-/// `Suspend`, `Credentials` and `Move` come from the control thread, after the lines they belong to. `Expect` and `Forget`
-/// are the control thread's too: the first and the last of a participant's transport.
+/// `Suspend`, `Credentials` and `Move` come from the control thread, after the lines they belong to. `Expect` and
+/// `Forget` are the control thread's too: the first and the last of a participant's transport.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// The lines a person agreed on; the first time this makes the person, later it adds lines.
