@@ -2,6 +2,7 @@
 
 use super::hand::{Ears, Hand, LOUD, Packet};
 use super::world::{LAN, Made, World};
+use engine::drops::OutDrop;
 use engine::limits::{BURSTS_AT_MOST, LEAST_BURST_BYTES};
 use engine::room::Topology;
 use engine::{Command, PersonKey, Shard};
@@ -111,6 +112,26 @@ fn a_picture_leaves_in_bursts_and_sound_waits_for_none() {
         assert!(paced(&world) >= 240, "{} for both", paced(&world));
         world.assert_invariants(31);
     }
+}
+
+#[test]
+fn what_waits_while_its_track_is_muted_is_counted() {
+    let (mut world, people, mut hand, ears) = watched(1);
+    picture(&mut world, &mut hand, 150);
+    for _ in 0..10 {
+        if paced(&world) == 0 {
+            world.run(MS);
+        }
+    }
+    assert!(paced(&world) > 200, "most of both wait: {}", paced(&world));
+    let track = world.person(people[0]).tracks.iter().find(|(_, kind)| *kind == Kind::Video);
+    let track = track.expect("they film").0;
+    world.command(people[0], Command::Silence { track, on: true });
+    world.run(100 * MS);
+    let came: usize = people[1..].iter().map(|viewer| ears.take_all(*viewer).len()).sum();
+    let withdrawn = world.stats().out_drops.get(OutDrop::Withdrawn) as usize;
+    assert!(came < 150 && came + withdrawn == 300, "{came} came, {withdrawn} withdrawn");
+    world.assert_invariants(31);
 }
 
 #[test]

@@ -93,6 +93,8 @@ reasons! {
         CpuShort => "cpu_short",
         /// Too much waits for the receiver's next burst.
         PacerFull => "pacer_full",
+        /// While it waited for a burst, its slot took another track, or a moderator muted its track.
+        Withdrawn => "withdrawn",
         /// Its index was sealed already, or lies too far back to know.
         SealRefused => "seal_refused",
         /// It does not fit into a datagram.

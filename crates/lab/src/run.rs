@@ -89,9 +89,13 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     let mut house = House::open(scenario, options, writer.dir(), start_bots).await?;
     let plan = plan(scenario, started_at);
     let meta = Meta { fault: options.fault, ..meta(scenario, &house, &plan, started_at) };
-    writer.meta(&meta)?;
-    let progress = Progress::start(About::of(scenario, &house.url), options.plain);
-    let result = act(scenario, &mut house, plan, meta, writer, progress, interrupt).await;
+    let result = match writer.meta(&meta) {
+        Ok(()) => {
+            let progress = Progress::start(About::of(scenario, &house.url), options.plain);
+            act(scenario, &mut house, plan, meta, writer, progress, interrupt).await
+        }
+        Err(error) => Err(error.into()),
+    };
     house.close().await;
     result
 }

@@ -42,7 +42,11 @@ impl<T> Sender<T> {
     /// Sends a command; says whether a thread is there to take it.
     pub(crate) fn send(&self, command: T) -> bool {
         self.waiting.fetch_add(1, Relaxed);
-        self.queue.send(command).is_ok()
+        let taken = self.queue.send(command).is_ok();
+        if !taken {
+            self.waiting.fetch_sub(1, Relaxed);
+        }
+        taken
     }
 
     /// Whether the thread is so far behind that it gets no new work.

@@ -117,15 +117,20 @@ fn send_waiting<S: Sink>(
         Brings::Again { sequence, .. } => {
             return send_again(model, turn, (index, next.slot), sequence);
         }
+        Brings::Withdrawn => return turn.drop_copy(OutDrop::Withdrawn),
     };
-    let Some(track_index) = model.track_by_key.get(&next.track).copied() else { return };
-    let Some(track) = model.tracks[track_index].as_ref() else { return };
-    let Some(person) = model.people[index].as_mut() else { return };
+    let Model { people, tracks, track_by_key, .. } = model;
+    let Some(person) = people[index].as_mut() else { return };
     let slot = &mut person.slots[next.slot];
-    let flows = slot.current == Some(track_index);
-    if !flows && slot.pending != Some(track_index) {
+    let known = track_by_key.get(&next.track).copied();
+    let place = known.filter(|track| [slot.current, slot.pending].contains(&Some(*track)));
+    let Some((track_index, track)) = place.and_then(|at| Some((at, tracks[at].as_ref()?))) else {
+        if packet.is_some() {
+            turn.drop_copy(OutDrop::Withdrawn);
+        }
         return;
-    }
+    };
+    let flows = slot.current == Some(track_index);
     let Some(WaitingPacket { begins, repaired, padding, .. }) = packet else {
         if flows {
             slot.rewrite.skip(next.index);
@@ -137,10 +142,7 @@ fn send_waiting<S: Sink>(
     let Some((bytes, opened)) =
         kept.and_then(|kept| Some((kept, encoding.reopen(next.index, kept)?)))
     else {
-        if flows {
-            turn.drop_copy(OutDrop::NotKept);
-        }
-        return;
+        return turn.drop_copy(OutDrop::NotKept);
     };
     let opened = Opened { begins, repaired, ..opened };
     let held = turn.held(person, index, Priority::Low);

@@ -264,7 +264,7 @@ impl Model {
         let (people, key) = (&mut self.people, track.key);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
-            person.pacer.forget(key);
+            person.pacer.withdraw(key);
             let slot = &mut person.slots[subscription.slot];
             if slot.current.take_if(|current| *current == index).is_none() {
                 return true;
@@ -276,17 +276,21 @@ impl Model {
     /// A number of a track brought only padding: the subscribers' slots use no number for it.
     pub(super) fn leave_out(&mut self, index: TrackIndex, number: u64) {
         let Some(track) = self.tracks[index].as_mut() else { return };
-        let pictures = track.is_video();
-        for subscription in &track.subscriptions {
-            let Some(person) = self.people[subscription.person].as_mut() else { continue };
+        let (people, key, pictures) = (&mut self.people, track.key, track.is_video());
+        track.subscriptions.retain(|subscription| {
+            let Some(person) = people[subscription.person].as_mut() else { return true };
             let slot = &mut person.slots[subscription.slot];
+            let flows = slot.current == Some(index);
             if pictures && person.pacer.is_waiting() {
-                // In its turn. If too much waits, the slot uses a number for it after all: the receiver sees a gap.
-                person.pacer.wait(Waiting::nothing(track.key, subscription.slot, number));
-            } else if slot.current == Some(index) {
+                // In its turn. If too much waits, the picture stops until a keyframe: no gap is of our making.
+                let waits = person.pacer.wait(Waiting::nothing(key, subscription.slot, number));
+                return waits || !flows || slot.hold();
+            }
+            if flows {
                 slot.rewrite.skip(number);
             }
-        }
+            true
+        });
     }
 
     /// A slot carries a room's mix from now on.

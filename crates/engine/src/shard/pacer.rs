@@ -32,6 +32,8 @@ pub(super) enum Brings {
     Nothing,
     /// The packet that left the slot with this sequence number, again, in at most `len` bytes.
     Again { sequence: u16, len: usize },
+    /// Nothing any more: its track was muted. It is counted in its turn.
+    Withdrawn,
 }
 
 impl Waiting {
@@ -44,7 +46,7 @@ impl Waiting {
     fn len(&self) -> usize {
         match self.brings {
             Brings::Packet(WaitingPacket { len, .. }) | Brings::Again { len, .. } => len,
-            Brings::Nothing => 0,
+            Brings::Nothing | Brings::Withdrawn => 0,
         }
     }
 }
@@ -195,9 +197,11 @@ impl Pacer {
         next
     }
 
-    /// Forgets all that waits of a track.
-    pub(super) fn forget(&mut self, track: TrackKey) {
-        self.waiting.retain(|waiting| waiting.track != track);
+    /// Nothing that waits of a track leaves.
+    pub(super) fn withdraw(&mut self, track: TrackKey) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.track == track) {
+            waiting.brings = Brings::Withdrawn;
+        }
         self.waiting_bytes = self.waiting.iter().map(Waiting::len).sum();
         self.peak = self.waiting_bytes;
     }
@@ -285,9 +289,13 @@ mod tests {
             assert!(pacer.wait(waiting(index, 10)));
         }
         assert!(!pacer.wait(waiting(7, 10)), "full");
-        pacer.forget(TrackKey(2));
+        pacer.withdraw(TrackKey(2));
         assert_eq!(pacer.waiting_bytes, 10 * PACED_PACKETS);
-        pacer.forget(TrackKey(1));
-        assert_eq!((pacer.is_waiting(), pacer.waiting_bytes, pacer.due()), (false, 0, None));
+        pacer.withdraw(TrackKey(1));
+        assert_eq!((pacer.is_waiting(), pacer.waiting_bytes), (true, 0));
+        assert!(pacer.turn(pacer.began + BURST_INTERVAL));
+        let left = std::iter::from_fn(|| pacer.next());
+        let withdrawn = left.filter(|next| matches!(next.brings, Brings::Withdrawn)).count();
+        assert_eq!((withdrawn, pacer.due()), (PACED_PACKETS, None), "all in one burst");
     }
 }

@@ -159,11 +159,15 @@ impl Roster {
         self.listeners.push(listener);
     }
 
-    /// A person of this run left or failed: nothing is expected of them any more.
-    pub fn gone(&mut self, participant: &str, t_ms: u64) {
-        for listener in self.listeners.iter_mut().filter(|l| l.participant == participant) {
-            listener.present.until_ms.get_or_insert(t_ms);
-        }
+    /// A person of this run left or failed: nothing is expected of them any more. Says whether they were connected until
+    /// now.
+    pub fn gone(&mut self, participant: &str, t_ms: u64) -> bool {
+        let present =
+            |l: &&mut Listener| l.participant == participant && l.present.until_ms.is_none();
+        let listener = self.listeners.iter_mut().find(present);
+        let connected = listener.is_some();
+        listener.into_iter().for_each(|listener| listener.present.until_ms = Some(t_ms));
+        connected
     }
 
     /// What should have been received until `end_ms`. Tracks of people of this run count from when

@@ -293,8 +293,9 @@ impl Stage {
     pub fn gone(&self, participant: &str) {
         let t_ms = self.now_ms();
         let mut kept = self.kept();
-        kept.connected = kept.connected.saturating_sub(1);
-        kept.roster.gone(participant, t_ms);
+        if kept.roster.gone(participant, t_ms) {
+            kept.connected -= 1;
+        }
     }
 
     /// Records a sample.
