@@ -46,6 +46,9 @@ evidence-mcu: build ## 100 tones in one mixed room, over one shard and over two
 evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual time (20 min)
 	@MOIM_SEEDS=1000 MOIM_MINUTES=60 cargo test --release --locked -p moim --test integration -- virtual_time
 
+evidence-networks: ## what is estimated of a downlink on the networks of RFC 8867, in virtual time (1 min)
+	@scripts/evidence-networks.sh
+
 study-sfu: ## study A in full, up to 15 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)

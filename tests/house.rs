@@ -16,10 +16,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("rtp", &[]),
     ("net", &[]),
     ("audio", &[]),
+    ("bwe", &["rtp"]),
     ("transport", &["rtp"]),
-    ("engine", &["rtp", "audio"]),
+    ("engine", &["rtp", "audio", "bwe"]),
     ("server", &["engine", "transport", "rtp", "net", "wire", "settings"]),
-    ("lab", &["transport", "rtp", "net", "audio", "wire", "settings"]),
+    ("lab", &["transport", "rtp", "net", "audio", "bwe", "wire", "settings"]),
     ("moim", &["server", "lab"]),
 ];
 
@@ -27,6 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 const THIRD_PARTY: &[(&str, &[&str])] = &[
     ("wire", &["serde"]),
     ("rtp", &["aws-lc-rs", "crc"]),
+    ("bwe", &["goog_cc"]),
     ("net", &["libc"]),
     ("audio", &["opusic-sys"]),
     ("transport", &["str0m", "dimpl"]),
@@ -112,7 +114,7 @@ fn the_engine_knows_no_runtime_no_str0m_and_no_json() {
 }
 
 /// Crates that never read a clock, open a socket, sleep or touch a file.
-const SANS_IO: &[&str] = &["wire", "rtp", "audio", "transport", "engine"];
+const SANS_IO: &[&str] = &["wire", "rtp", "audio", "bwe", "transport", "engine"];
 
 const FORBIDDEN: &[&str] = &[
     "Instant::now",

@@ -6,6 +6,7 @@ mod cli;
 mod deploy;
 mod fuzz;
 mod house;
+mod networks;
 mod operation;
 mod paths;
 mod peer;

@@ -62,6 +62,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
         room.join(guest, format!("guest {round}"), ShardIndex(0), &mut effects).unwrap();
         let session = Fixed {
             red: false,
+            feedback: true,
             seed: round,
             video: Codec::Vp8,
             send_audio: true,

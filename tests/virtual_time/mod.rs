@@ -6,6 +6,7 @@ mod behind;
 mod bursts;
 mod churn;
 mod consent;
+mod downlink;
 mod formats;
 mod hand;
 mod keyframes;

@@ -13,7 +13,7 @@ use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::bots::VideoSource;
 use lab::checks::{Expected, Listener, Span, Track};
-use lab::link::{Fate, LinkSpec, Loss, Path};
+use lab::link::{Counts, Fate, LinkSpec, Loss, Path};
 use lab::record::SampleRecord;
 use rtp::TransportAddress;
 use rtp::negotiated::{Codec, Direction, Kind};
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use transport::{Fixed, FixedPeer};
-use wire::event::SlotChange;
+use wire::event::{PauseReason, SlotChange};
 use wire::room::MediaKind;
 
 /// Small and seeded (SplitMix64).
@@ -134,6 +134,8 @@ pub struct World {
     reported: Option<Instant>,
     /// What people were told of their slots of media.
     pub told: BTreeMap<(PersonKey, String), Option<TrackKey>>,
+    /// Slots whose pictures rest, as their participants were told.
+    pub paused: BTreeSet<(PersonKey, String)>,
     /// Which tracks rest, as their publishers were told.
     pub resting: BTreeSet<TrackKey>,
     /// How much was handed over, by lane.
@@ -159,6 +161,8 @@ pub struct World {
     pub read_late: Duration,
     /// Whether those who come can do RED, and whether what they send is encrypted end to end.
     pub red: bool,
+    /// Whether those who come give transport-wide feedback.
+    pub feedback: bool,
     pub opaque: bool,
     /// What those who come with a camera show.
     pub clip: VideoSource,
@@ -216,6 +220,7 @@ impl World {
             reports: indices().map(|_| engine::Outbox::new(1024)).collect(),
             reported: None,
             told: BTreeMap::new(),
+            paused: BTreeSet::new(),
             resting: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             allocations: None,
@@ -231,6 +236,7 @@ impl World {
             full: None,
             read_late: Duration::ZERO,
             red: false,
+            feedback: true,
             opaque: false,
             clip: VideoSource::P360,
             eats: Box::new(|_, _, _| false),
@@ -294,6 +300,7 @@ impl World {
             send_audio: !listens,
             send_video: video || films,
             red: self.red,
+            feedback: self.feedback,
             audio_slots: self.room.limits().audio_slots.min(4),
             video_slots: self.room.limits().video_slots.min(12),
         };
@@ -416,6 +423,24 @@ impl World {
         }
     }
 
+    /// What comes to a person passes this link from now on, with a queue of its own.
+    pub fn set_downlink(&mut self, key: PersonKey, spec: LinkSpec) {
+        let address = self.person(key).address;
+        match self.paths.get_mut(&(false, address)) {
+            Some(path) => path.set(spec),
+            None => {
+                let path = Path::new(spec, self.random.below(u64::MAX));
+                self.paths.insert((false, address), path);
+            }
+        }
+    }
+
+    /// What a person's link did with what came to them so far.
+    pub fn downlink(&mut self, key: PersonKey) -> Counts {
+        let address = self.person(key).address;
+        self.paths.get(&(false, address)).map(|path| path.counts().0).unwrap_or_default()
+    }
+
     /// A datagram of a person's leaves for the server.
     pub fn send(&mut self, key: PersonKey, bytes: Vec<u8>) {
         let person = self.person(key);
@@ -482,7 +507,12 @@ impl World {
                 Notice::Slots { person, changes } => {
                     for change in changes.iter().filter(|change| !change.mix) {
                         let content = change.content.map(|(_, track)| track);
-                        self.told.insert((person, change.mid.clone()), content);
+                        let slot = (person, change.mid.clone());
+                        match change.rests {
+                            true => self.paused.insert(slot.clone()),
+                            false => self.paused.remove(&slot),
+                        };
+                        self.told.insert(slot, content);
                     }
                     let changes: Vec<SlotChange> = changes
                         .into_iter()
@@ -491,6 +521,7 @@ impl World {
                             participant: change.content.map(|(p, _)| format!("p-{}", p.0)),
                             track: change.content.map(|(_, t)| format!("t-{}", t.0)),
                             mix: change.mix,
+                            paused: change.rests.then_some(PauseReason::Bandwidth),
                             rtp_timestamp: change.rtp_timestamp,
                         })
                         .collect();

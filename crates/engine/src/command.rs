@@ -178,6 +178,18 @@ pub enum Report {
         /// The first RTP timestamp of the new content, as the subscriber sees it.
         rtp_timestamp: u32,
     },
+    /// A slot's picture rests, because the path to its participant does not carry it; or it flows again with the next
+    /// keyframe.
+    Rests {
+        /// Whose slot.
+        person: PersonKey,
+        /// In which room.
+        room: RoomKey,
+        /// The slot's line.
+        mid: String,
+        /// Whether it rests.
+        rests: bool,
+    },
     /// Who speaks in a room, loudest first; at most 5 a second.
     Speakers {
         /// Which room.
@@ -192,6 +204,8 @@ pub enum Report {
 pub enum Subject {
     /// A slot: whose, and its line.
     Slot(PersonKey, String),
+    /// Whether a slot rests: whose, and its line.
+    Rests(PersonKey, String),
     /// Who speaks in a room.
     Speakers(RoomKey),
 }
@@ -201,6 +215,7 @@ impl Report {
     pub fn subject(&self) -> Subject {
         match self {
             Self::Switched { person, mid, .. } => Subject::Slot(*person, mid.clone()),
+            Self::Rests { person, mid, .. } => Subject::Rests(*person, mid.clone()),
             Self::Speakers { room, .. } => Subject::Speakers(*room),
         }
     }

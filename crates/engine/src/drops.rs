@@ -91,6 +91,8 @@ reasons! {
         ConnectionBehind => "connection_behind",
         /// The CPU is short: some receivers get no pictures, so that everybody gets sound.
         CpuShort => "cpu_short",
+        /// The path to the receiver does not carry it: its picture rests.
+        Bandwidth => "bandwidth",
         /// Too much waits for the receiver's next burst.
         PacerFull => "pacer_full",
         /// While it waited for a burst, its slot took another track, or a moderator muted its track.

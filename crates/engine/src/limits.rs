@@ -101,6 +101,32 @@ pub const RESEND_SHARE: u64 = 4;
 pub const RESEND_BURST: Duration = Duration::from_millis(125);
 /// …and never less than this, in bytes: about ten packets.
 pub const LEAST_RESEND_BYTES: u64 = 12_000;
+/// What the path to a participant is taken to carry at first and at most, in bits a second.
+pub const DOWNLINK_MOST_BPS: u64 = 400_000_000;
+/// It is never taken to carry less, in bits a second: sound fits.
+pub const DOWNLINK_LEAST_BPS: u64 = 100_000;
+/// On a path that carries little more than it is given, packets leave so many times as fast as it carries.
+pub const PACING_LIMITED: f64 = 1.5;
+/// What waits for a burst leaves within this time at that rate, or pictures stop.
+pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
+/// So many bytes may wait all the same: a keyframe must get through.
+pub const PACED_LEAST_BYTES: usize = 40_000;
+/// A picture that the path does not carry rests at least so long…
+pub const REST_LEAST: Duration = Duration::from_secs(2);
+/// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
+pub const REST_MOST: Duration = Duration::from_secs(32);
+/// A picture that flowed so long fits.
+pub const SETTLED: Duration = Duration::from_secs(10);
+/// A picture that rests flows again when the path carries so many times what it would then be given.
+pub const WAKING_HEADROOM: f64 = 1.05;
+/// While pictures rest, probes look for so many times what all of them take.
+pub const PROBE_HEADROOM: f64 = 1.2;
+/// Pictures that the path does not carry by less than a fifth rest only if that lasts so long: an estimate dips.
+pub const DIP: Duration = Duration::from_secs(2);
+/// What IP and UDP add to a datagram, in bytes.
+pub const IP_UDP_BYTES: usize = 28;
+/// What a packet of a publisher has more on its way to a subscriber: those, header extensions and the cipher's tag.
+pub const ON_THE_WAY_BYTES: usize = IP_UDP_BYTES + 24;
 /// Time over which it is measured how much flows to a receiver.
 pub const RESEND_RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Sequence numbers that one receiver may ask for in a second; at once, as many as are kept.

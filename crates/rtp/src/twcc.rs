@@ -243,12 +243,17 @@ impl<'a> Feedback<'a> {
         })
     }
 
+    /// The reference time in µs on the receiver's own clock.
+    pub fn reference_us(&self) -> i64 {
+        i64::from(self.reference_time) * REFERENCE_TICKS * TICK_US
+    }
+
     /// Each packet's transport-wide sequence number and its arrival in µs on the receiver's own
     /// clock, None where it did not arrive. That clock wraps with the reference time, after 2^24
     /// units of 64 ms.
     pub fn packets(&self) -> impl Iterator<Item = (u16, Option<i64>)> + use<'a> {
         let (base, mut deltas) = (self.base_sequence, self.deltas);
-        let mut at_us = i64::from(self.reference_time) * REFERENCE_TICKS * TICK_US;
+        let mut at_us = self.reference_us();
         let symbols = self.chunks.as_chunks().0.iter().flat_map(|bytes| {
             let chunk = Chunk::read(*bytes);
             (0..chunk.len()).map(move |i| chunk.symbol(i))

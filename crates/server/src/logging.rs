@@ -12,6 +12,11 @@ pub fn init(config: &LogConfig) {
         .and_then(|text| log_filter(&text))
         .or_else(|| log_filter(&config.level))
         .unwrap_or_else(|| EnvFilter::new("info"));
+    // What it says depends on what receivers send.
+    let filter = match "goog_cc=off".parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -126,6 +126,17 @@ pub(crate) struct Beside {
 /// A media thread before it runs.
 pub(crate) struct MediaThread {
     name: String,
+    /// Which shard it runs, of how many.
+    place: (ShardIndex, u16),
+    /// A shard lives on its own thread: it begins and ends there.
+    begin: Box<dyn FnOnce(Shard) -> Running + Send>,
+    /// A fault for tests: extra work on each packet.
+    pub(crate) burn: Option<Duration>,
+}
+
+/// A media thread at work.
+struct Running {
+    name: String,
     shard: Shard,
     ports: Ports,
     commands: commands::Receiver<MediaInput>,
@@ -139,8 +150,7 @@ pub(crate) struct MediaThread {
     counts: Counts,
     /// When the packets of sound in hand arrived.
     sounds: Vec<Instant>,
-    /// A fault for tests: extra work on each packet.
-    pub(crate) burn: Option<Duration>,
+    burn: Option<Duration>,
 }
 
 impl MediaThread {
@@ -163,20 +173,27 @@ impl MediaThread {
         let name = format!("media-{index}");
         let tcp = TcpPort::new(listeners, places, &name, metrics)?;
         let lanes = (lanes_out, mix.frames);
+        let counts = Counts::new(&name, metrics);
+        let ports = Ports::new((sockets, tcp), upward.control, lanes, metrics);
         let thread = Self {
-            counts: Counts::new(&name, metrics),
-            shard: Shard::new(ShardIndex(index as u16), shards),
-            ports: Ports::new((sockets, tcp), upward.control, lanes, metrics),
-            commands,
-            lanes_in,
-            mixed: mix.mixed,
-            waker,
-            stop,
-            rooms: upward.rooms,
-            reports: Outbox::new(REPORTS),
-            sounds: Vec::with_capacity(1024),
+            name: name.clone(),
+            place: (ShardIndex(index as u16), shards),
             burn: None,
-            name,
+            begin: Box::new(move |shard| Running {
+                name,
+                shard,
+                counts,
+                ports,
+                commands,
+                lanes_in,
+                mixed: mix.mixed,
+                waker,
+                stop,
+                rooms: upward.rooms,
+                reports: Outbox::new(REPORTS),
+                sounds: Vec::with_capacity(1024),
+                burn: None,
+            }),
         };
         Ok((thread, handle))
     }
@@ -190,10 +207,15 @@ impl MediaThread {
         health: &Health,
         fault: Option<ThreadFault>,
     ) -> std::io::Result<std::thread::JoinHandle<()>> {
-        let name = self.name.clone();
-        health.spawn(&name, fault, move |beat| self.run(beat))
+        let Self { name, place: (index, shards), begin, burn } = self;
+        health.spawn(&name, fault, move |beat| {
+            let running = begin(Shard::new(index, shards));
+            Running { burn, ..running }.run(beat);
+        })
     }
+}
 
+impl Running {
     fn run(mut self, mut beat: Beat) {
         // Sound first: 20 ms of SDP work elsewhere must not hold a packet. Needs a privilege; a
         // server without it works, with longer tails.

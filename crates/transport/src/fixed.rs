@@ -25,6 +25,8 @@ pub struct Fixed {
     pub send_video: bool,
     /// Whether the client can do RED (RFC 2198).
     pub red: bool,
+    /// Whether transport-wide feedback is given.
+    pub feedback: bool,
     /// The client's audio slots.
     pub audio_slots: u32,
     /// The client's video slots.
@@ -96,7 +98,7 @@ impl Fixed {
                 local: if sends { ids } else { None },
                 remote: if sends { None } else { ids },
                 nack: video,
-                transport_cc: true,
+                transport_cc: self.feedback,
             });
         };
         if self.send_audio {

@@ -152,6 +152,14 @@ pub struct Speaker {
     pub level_dbov: u8,
 }
 
+/// Why a picture does not flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseReason {
+    /// The path to the receiver does not carry it.
+    Bandwidth,
+}
+
 /// A slot's new content; `participant` and `track` are null for an empty slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotChange {
@@ -164,6 +172,9 @@ pub struct SlotChange {
     /// The room's mix flows here (MCU): the sum of those who are heard, without the receiver.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mix: bool,
+    /// Why its picture does not flow at the moment, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseReason>,
     /// First RTP timestamp of the new content, where already known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtp_timestamp: Option<u32>,

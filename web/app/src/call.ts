@@ -127,6 +127,9 @@ export class CallPage {
     });
     room.on("track-subscribed", (subscription) => this.#attach(subscription));
     room.on("track-unsubscribed", (subscription) => this.#detach(subscription));
+    room.on("track-paused", ({ participant, reason }) =>
+      this.grid.get(participant)?.setPaused(reason !== null),
+    );
     room.on("active-speakers", (speakers) => {
       const speaking = new Set(speakers.map((speaker) => speaker.id));
       for (const tile of this.grid.all()) tile.setSpeaking(speaking.has(tile.participant));

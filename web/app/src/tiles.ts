@@ -11,10 +11,12 @@ export class Tile {
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
+  readonly #rest = el("span", { class: "rest" }, "paused: your connection is too slow");
   readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
   #name = "";
   #muted = true;
   #videoMuted = false;
+  #paused = false;
   #media: MediaStreamTrack | null = null;
 
   constructor(
@@ -22,8 +24,16 @@ export class Tile {
     readonly isSelf: boolean,
     name: string,
   ) {
+    this.#rest.hidden = true;
     const foot = el("span", { class: "foot" }, this.#badge, this.#label);
-    this.element = el("li", { class: isSelf ? "tile self" : "tile" }, this.#avatar, this.video, foot);
+    this.element = el(
+      "li",
+      { class: isSelf ? "tile self" : "tile" },
+      this.#avatar,
+      this.video,
+      this.#rest,
+      foot,
+    );
     this.setName(name);
   }
 
@@ -33,7 +43,7 @@ export class Tile {
 
   /** Whether a picture is shown. */
   get hasVideo(): boolean {
-    return this.#media !== null && !this.#videoMuted;
+    return this.#media !== null && !this.#videoMuted && !this.#paused;
   }
 
   setName(name: string): void {
@@ -74,6 +84,14 @@ export class Tile {
     this.#describe();
   }
 
+  /** The picture rests, because the path to this page does not carry it; or it flows again. */
+  setPaused(paused: boolean): void {
+    this.#paused = paused;
+    this.#rest.hidden = !paused;
+    this.element.classList.toggle("paused", paused);
+    this.#describe();
+  }
+
   /** Until the first frame is there (of the new content, not of the slot's last one) the avatar stays. */
   #showAtFirstFrame(media: MediaStreamTrack, fromRtp: number | undefined): void {
     // The element is transparent and not hidden meanwhile: hidden ones get no frames.
@@ -87,8 +105,13 @@ export class Tile {
   }
 
   #describe(): void {
-    const parts = [this.#name, this.#muted ? "microphone off" : null, this.hasVideo ? null : "no picture"];
+    const parts = [this.#name, this.#muted ? "microphone off" : null, this.#picture()];
     this.element.setAttribute("aria-label", parts.filter(Boolean).join(", "));
+  }
+
+  #picture(): string | null {
+    if (this.#paused) return "picture paused";
+    return this.hasVideo ? null : "no picture";
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Room } from "./room.ts";
 import type * as wire from "./wire.ts";
 import type { MoimError } from "./signaling.ts";
+import type { SlotPause } from "./slots.ts";
 
 /** How to enter a room. */
 export interface JoinOptions {
@@ -73,6 +74,8 @@ export interface RoomEvents {
   "track-removed": { participant: Participant; track: wire.TrackInfo };
   "track-subscribed": Subscription;
   "track-unsubscribed": Subscription;
+  /** The picture of a track rests, because the path to this participant does not carry it; with null it flows again. */
+  "track-paused": SlotPause;
   "active-speakers": wire.Speaker[];
   /** The room was locked or opened, or its limits changed. */
   "room-changed": wire.RoomInfo;

@@ -531,6 +531,10 @@ export class Room extends Emitter<RoomEvents> {
       const mediaTrack = this.#routes?.slotTrack(mapping.slot);
       if (mediaTrack) this.emit("track-subscribed", { ...mapping, mediaTrack });
     }
+    for (const pause of diff.paused) {
+      this.#quality.paused(pause.track);
+      this.emit("track-paused", pause);
+    }
     return read;
   }
 

@@ -1,4 +1,4 @@
-import type { MediaKind, SlotChange, SlotWant } from "./wire.ts";
+import type { MediaKind, PauseReason, SlotChange, SlotWant } from "./wire.ts";
 
 /** Slots of each kind in the first offer. */
 export const FIRST_SLOTS = { audio: 4, video: 12 } as const;
@@ -22,15 +22,23 @@ export interface SlotMapping extends SlotContent {
   rtpTimestamp?: number;
 }
 
+/** A slot whose picture rests, and why, or flows again. */
+export interface SlotPause extends SlotContent {
+  slot: string;
+  reason: PauseReason | null;
+}
+
 /** What a `slots` event changed. */
 export interface SlotDiff {
   unmapped: SlotMapping[];
   mapped: SlotMapping[];
+  paused: SlotPause[];
 }
 
 interface Slot {
   kind: MediaKind;
   content: SlotContent | null;
+  paused: PauseReason | null;
 }
 
 /** Which track is in which slot. A slot is named by the mid of its `recvonly` line. */
@@ -39,7 +47,7 @@ export class SlotTable {
 
   /** Adds an empty slot; one that is there stays as it is. */
   add(slot: string, kind: MediaKind): void {
-    if (!this.#slots.has(slot)) this.#slots.set(slot, { kind, content: null });
+    if (!this.#slots.has(slot)) this.#slots.set(slot, { kind, content: null, paused: null });
   }
 
   /** Forgets the slots of a connection that is no more, by the beginning of their names. */
@@ -67,12 +75,17 @@ export class SlotTable {
 
   /** Applies a `slots` event. Slots that are not ours are left out: an old event may name a replaced peer's. */
   apply(changes: readonly SlotChange[]): SlotDiff {
-    const diff: SlotDiff = { unmapped: [], mapped: [] };
+    const diff: SlotDiff = { unmapped: [], mapped: [], paused: [] };
     for (const change of changes) {
       const slot = this.#slots.get(change.slot);
       if (!slot) continue;
       const next = contentOf(change);
-      if (slot.content?.track === next?.track) continue;
+      const same = slot.content?.track === next?.track;
+      const reason = change.paused ?? null;
+      if (next && (same ? slot.paused : null) !== reason)
+        diff.paused.push({ slot: change.slot, ...next, reason });
+      slot.paused = next ? reason : null;
+      if (same) continue;
       if (slot.content) diff.unmapped.push({ slot: change.slot, kind: slot.kind, ...slot.content });
       if (next) {
         const mapping: SlotMapping = { slot: change.slot, kind: slot.kind, ...next };

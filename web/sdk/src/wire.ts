@@ -192,6 +192,10 @@ export type Resume = Infer<typeof resume>;
 /** Answer to `ping`. */
 export const pong = object({ count });
 
+/** Why a picture does not flow: the path to the receiver does not carry it. */
+export const pauseReason = oneOf("bandwidth");
+export type PauseReason = Infer<typeof pauseReason>;
+
 /** A slot's new content; both null for an empty slot and for the mix. */
 export const slotChange = object({
   slot: text,
@@ -199,6 +203,8 @@ export const slotChange = object({
   track: nullable(text),
   /** The room's mix flows here. */
   mix: optional(bool),
+  /** Why its picture does not flow at the moment, if it does not. */
+  paused: optional(pauseReason),
   rtp_timestamp: optional(count),
 });
 export type SlotChange = Infer<typeof slotChange>;

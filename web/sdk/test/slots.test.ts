@@ -29,7 +29,24 @@ describe("SlotTable", () => {
   it("is silent about repeated content and foreign slots", () => {
     const slots = table();
     slots.apply([into("4", "a")]);
-    expect(slots.apply([into("4", "a"), into("99", "z"), empty("6")])).toEqual({ unmapped: [], mapped: [] });
+    expect(slots.apply([into("4", "a"), into("99", "z"), empty("6")])).toEqual({
+      unmapped: [],
+      mapped: [],
+      paused: [],
+    });
+  });
+
+  it("tells once that a picture rests, that it flows again, and that the next one rests too", () => {
+    const slots = table();
+    const paused = "bandwidth" as const;
+    const changes = (...all: Parameters<SlotTable["apply"]>[0]) =>
+      slots.apply(all).paused.map((p) => [p.track, p.reason]);
+    expect(changes(into("4", "a"))).toEqual([]);
+    expect(changes({ ...into("4", "a"), paused })).toEqual([["a", "bandwidth"]]);
+    expect(changes({ ...into("4", "a"), paused })).toEqual([]);
+    expect(changes({ ...into("4", "b"), paused })).toEqual([["b", "bandwidth"]]);
+    expect(changes(into("4", "b"))).toEqual([["b", null]]);
+    expect(changes({ ...into("4", "b"), paused }, empty("4"), into("4", "b"))).toEqual([["b", "bandwidth"]]);
   });
 
   it("drops what belongs to someone who left", () => {

@@ -76,6 +76,8 @@ pub struct SlotChange {
     pub content: Option<(PersonKey, TrackKey)>,
     /// The room's mix.
     pub mix: bool,
+    /// Its picture rests: the path to the participant does not carry it.
+    pub rests: bool,
     /// The first RTP timestamp of the new content, where known.
     pub rtp_timestamp: Option<u32>,
 }
@@ -83,7 +85,7 @@ pub struct SlotChange {
 impl SlotChange {
     /// A slot carries this track from now on, or nothing.
     pub(super) fn now(mid: &str, content: Option<(PersonKey, TrackKey)>) -> Self {
-        Self { mid: mid.to_owned(), content, mix: false, rtp_timestamp: None }
+        Self { mid: mid.to_owned(), content, mix: false, rests: false, rtp_timestamp: None }
     }
 }
 

@@ -172,6 +172,14 @@ impl Room {
             Report::Switched { person, mid, track, rtp_timestamp, .. } => {
                 self.switched(person, &mid, track, rtp_timestamp, effects);
             }
+            Report::Rests { person: key, mid, rests, .. } => {
+                let owner = |track| Some((self.index.owner(track)?, track));
+                if let Some(person) = self.people.get_mut(&key)
+                    && let Some(change) = person.video.rests(&mid, rests, owner)
+                {
+                    effects.tell_slots(key, vec![change]);
+                }
+            }
             Report::Speakers { mut speakers, .. } => {
                 speakers.retain(|(person, _)| self.people.contains_key(person));
                 self.speaker_reports += 1;

@@ -68,6 +68,11 @@ impl Person {
         self.pool(kind).contents()
     }
 
+    /// Whether the picture in a slot rests, because the path to the participant does not carry it.
+    pub fn rests(&self, mid: &str) -> bool {
+        self.video.is_resting(mid)
+    }
+
     /// The line that the mix goes to.
     pub fn mix_slot(&self) -> Option<&str> {
         self.mix.as_deref()

@@ -24,6 +24,8 @@ struct Slot {
     content: Option<TrackKey>,
     /// What it shall carry from its next keyframe on.
     next: Option<TrackKey>,
+    /// Its picture rests: the path to the participant does not carry it.
+    rests: bool,
 }
 
 impl Slot {
@@ -39,7 +41,7 @@ impl SlotPool {
     /// Adds a slot, once.
     pub(super) fn add(&mut self, mid: &str) {
         if !self.slots.iter().any(|slot| slot.mid == mid) {
-            self.slots.push(Slot { mid: mid.to_owned(), content: None, next: None });
+            self.slots.push(Slot { mid: mid.to_owned(), content: None, next: None, rests: false });
         }
     }
 
@@ -186,6 +188,24 @@ impl SlotPool {
         slot.next = Some(target).filter(|target| *target != track);
         let told = slot.content.replace(track);
         (told != Some(track)).then(|| SlotChange::now(mid, Some((owner, track))))
+    }
+
+    /// A slot's picture rests, or flows again. Says what the participant is told.
+    pub(super) fn rests(
+        &mut self,
+        mid: &str,
+        rests: bool,
+        owner: impl Fn(TrackKey) -> Option<(PersonKey, TrackKey)>,
+    ) -> Option<SlotChange> {
+        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid)?;
+        let changed = std::mem::replace(&mut slot.rests, rests) != rests;
+        let content = slot.content.or(slot.next).and_then(owner)?;
+        changed.then(|| SlotChange { rests, ..SlotChange::now(mid, Some(content)) })
+    }
+
+    /// Whether a slot's picture rests.
+    pub(super) fn is_resting(&self, mid: &str) -> bool {
+        self.slots.iter().any(|slot| slot.mid == mid && slot.rests)
     }
 
     /// How many slots the participant should have, so that each of `need` tracks has one.

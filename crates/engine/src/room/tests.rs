@@ -138,6 +138,7 @@ fn a_replaced_picture_is_told_when_it_switches() {
         mid: "v0".into(),
         content: Some((PersonKey(3), TrackKey(31))),
         mix: false,
+        rests: false,
         rtp_timestamp: Some(77),
     };
     let told = Notice::Slots { person: viewer, changes: vec![change] };

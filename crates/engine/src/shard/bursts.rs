@@ -1,11 +1,14 @@
 //! Sends waiting pictures in bursts, and lets slots that wait for a picture begin with what the history keeps.
 
+use super::deliver::{Outgoing, deliver};
 use super::forward::{OVERHEAD, Way, flush, offer, paces};
 use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::model::Model;
 use super::pacer::{Brings, Pacer, Waiting, WaitingPacket};
 use super::packet::Opened;
+use super::person::Person;
 use super::resend::send_again;
+use super::slot::Slot;
 use super::turn::Turn;
 use crate::command::TrackKey;
 use crate::drops::OutDrop;
@@ -30,7 +33,48 @@ fn burst<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex)
             send_waiting(model, turn, index, next);
         }
     }
-    pacer(model, index).is_some_and(|pacer| pacer.is_waiting())
+    probe(model, turn, index);
+    let person = model.people[index].as_ref();
+    person.is_some_and(|person| person.pacer.is_waiting() || person.path.probe_due().is_some())
+}
+
+/// Sends the packets of a probe that are due: what waits for a burst, then padding.
+fn probe<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex) {
+    let path = |model: &'_ mut Model| {
+        Some(model.people[index].as_mut()?.path.downlink()?.prober().bytes_due(turn.now.at))
+    };
+    let Some(mut left) = path(model) else { return };
+    while left > 0 {
+        let Some(person) = model.people[index].as_mut() else { return };
+        let Some(downlink) = person.path.downlink() else { return };
+        downlink.prober().begin(turn.now.at);
+        let before = downlink.sent_bytes();
+        match person.pacer.next_at_once() {
+            Some(next) => send_waiting(model, turn, index, next),
+            None if pad(turn, person) => {}
+            // Nothing can be sent to probe with.
+            None => {
+                if let Some(downlink) = person.path.downlink() {
+                    downlink.prober().end();
+                }
+                return;
+            }
+        }
+        let Some(person) = model.people[index].as_mut() else { return };
+        let after = person.path.downlink().map_or(before, |downlink| downlink.sent_bytes());
+        left = left.saturating_sub((after - before).max(1) as usize);
+    }
+}
+
+/// Sends a packet of padding on the retransmission stream of a slot. Says whether it left.
+fn pad<S: Sink>(turn: &mut Turn<'_, S>, person: &mut Person) -> bool {
+    let pads = |slot: &Slot| slot.is_video() && slot.resends();
+    let Some(at) = person.slots.iter().position(pads) else { return false };
+    let slot = &person.slots[at];
+    let Some(payload_type) = slot.line.rtx_payload_type else { return false };
+    let padding = Outgoing::padding(payload_type, slot.last_timestamp.map_or(0, |(at, _)| at));
+    turn.stats.probed += 1;
+    deliver(turn, &padding, person, at).is_ok()
 }
 
 fn pacer(model: &mut Model, person: PersonIndex) -> Option<&mut Pacer> {
@@ -55,7 +99,7 @@ pub(super) fn begin_with_kept<S: Sink>(
         at += 1;
         let Some(person) = model.people[to.person].as_ref() else { continue };
         let waits = person.slots[to.slot].pending == Some(index);
-        if !waits || turn.held(person, to.person, Priority::Low).is_some() {
+        if !waits || turn.held(person, to.person, to.slot).is_some() {
             continue;
         }
         let able = person.reachable() && !person.pacer.begins(to.slot, key);
@@ -96,7 +140,7 @@ fn begin_slot<S: Sink>(
         }
         if !person.pacer.is_waiting() {
             person.pacer.turn(turn.now.at);
-            model.bursts.waiting.push(to.person);
+            model.bursts.add(to.person);
         }
         person.pacer.wait(next);
         turn.stats.paced += 1;
@@ -145,7 +189,7 @@ fn send_waiting<S: Sink>(
         return turn.drop_copy(OutDrop::NotKept);
     };
     let opened = Opened { begins, repaired, ..opened };
-    let held = turn.held(person, index, Priority::Low);
+    let held = turn.held(person, index, next.slot);
     let way = Way { track: (track_index, track), slot: next.slot, held };
     let superseded = offer(turn, &way, (&opened, bytes, padding), |_| false, person);
     model.unsubscribe(superseded, Subscription { person: index, slot: next.slot });

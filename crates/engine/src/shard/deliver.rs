@@ -34,9 +34,25 @@ pub(super) enum Number {
     Next(Counters),
     /// A packet that left before: its sequence number then, what was added to its counters, and its publisher's counters.
     Again(u16, Left, Counters),
+    /// It only probes the path, and leaves with this timestamp.
+    Padding(u32),
 }
 
 impl<'a> Outgoing<'a> {
+    /// A packet of nothing but padding, on a slot's retransmission stream.
+    pub(super) fn padding(payload_type: u8, timestamp: u32) -> Self {
+        Self {
+            number: Number::Padding(timestamp),
+            marker: false,
+            payload_type,
+            passed: Passed::default(),
+            payload: &[],
+            padding: u8::MAX,
+            has_picture_ids: false,
+            has_blocks: false,
+        }
+    }
+
     /// A packet of a track for a slot. None if the slot's participant did not agree on its format and it cannot be
     /// converted.
     #[inline]
@@ -69,7 +85,7 @@ pub(super) fn deliver<S: Sink>(
             turn.stats.rtp_out += 1;
             turn.stats.rtp_out_bytes += len as u64;
             match packet.number {
-                Number::Again(..) => person.pacer.count_again(len),
+                Number::Again(..) | Number::Padding(_) => person.pacer.count_again(len),
                 Number::Next(_) if person.slots[slot].is_video() => person.pacer.count(len),
                 Number::Next(_) => {}
             }
@@ -103,15 +119,27 @@ fn seal<S: Sink>(
             let out = slot.rewrite.apply(counters, turn.now.at)?;
             (out.sequence, out, None)
         }
+        Number::Padding(timestamp) => {
+            let sequence = slot.next_rtx_sequence();
+            (sequence, Rewritten { sequence, timestamp, picture_id: None, tl0: None }, None)
+        }
         Number::Again(original, left, counters) => {
             let out = left.rewritten(counters, original);
             (slot.next_rtx_sequence(), out, Some(original))
         }
     };
-    let (Slot { stream, rtx_stream, line, .. }, again) = (&mut *slot, original.is_some());
+    let (Slot { stream, rtx_stream, line, .. }, again) =
+        (&mut *slot, !matches!(packet.number, Number::Next(_)));
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
-    let mut extensions: [(u8, &[u8]); 3] = [(0, &[]); 3];
-    let count = packet.passed.write(&line.extensions, &mut extensions);
+    let number = person.path.number().map(u16::to_be_bytes);
+    let numbered = line.extensions.transport_sequence.zip(number.as_ref());
+    let mut extensions: [(u8, &[u8]); 4] = [(0, &[]); 4];
+    let mut count = packet.passed.write(&line.extensions, &mut extensions);
+    if let Some((id, number)) = numbered {
+        extensions[count] = (id, number);
+        count += 1;
+    }
+    let numbered = numbered.is_some();
     let writer = HeaderWriter {
         marker: packet.marker,
         payload_type: packet.payload_type,
@@ -136,6 +164,9 @@ fn seal<S: Sink>(
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
+    if numbered {
+        person.path.sent(turn.now.at, sealed, slot.is_video());
+    }
     if !again {
         slot.count(packet.payload.len(), out.timestamp, turn.now);
     }

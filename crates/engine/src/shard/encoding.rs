@@ -5,13 +5,14 @@ use super::history::History;
 use super::keyframe::{KeyframeWish, NewestKeyframe};
 use super::lately::{Lately, Past};
 use super::packet::{Opened, Passed};
+use super::path::Rate;
 use super::reception::Reception;
 use super::rewrite::Counters;
 use super::speaker::Voice;
 use crate::clock::Now;
 use crate::command::TrackKey;
 use crate::drops::InDrop;
-use crate::limits::{KEYFRAME_LASTS, REPORT_HEARD_INTERVAL};
+use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
 use rtp::h264::KeyframeStart;
 use rtp::negotiated::{Codec, Kind, Line};
@@ -48,6 +49,8 @@ pub(super) struct Encoding {
     pub opaque: bool,
     /// None if another shard receives it.
     pub reception: Option<Reception>,
+    /// What it brings, in bits a second.
+    pub rate: Rate,
     pub history: History,
     /// The last packets of a voice, if slots are short.
     pub lately: Option<Lately>,
@@ -72,6 +75,7 @@ impl Encoding {
             opaque,
             reception: here.then(|| Reception::new(&line)),
             line,
+            rate: Rate::default(),
             history: History::default(),
             lately: None,
             keyframe: KeyframeWish::default(),
@@ -104,6 +108,7 @@ impl Encoding {
         if let Some(reception) = &mut self.reception {
             reception.note(number, &header, arrival.payload.len(), repaired, at)?;
         }
+        self.rate.count(at, arrival.payload.end + ON_THE_WAY_BYTES);
         if arrival.payload.is_empty() {
             self.pass(number);
             return Ok(Arrived::Padding);

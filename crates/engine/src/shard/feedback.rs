@@ -2,6 +2,7 @@
 
 use super::again::round_trip;
 use super::bursts::begin_with_kept;
+use super::fit::fit;
 use super::index::{PersonIndex, TrackIndex};
 use super::model::Model;
 use super::slot::Slot;
@@ -128,6 +129,8 @@ pub(super) fn send_reports<S: Sink>(
         if !person.reachable() {
             continue;
         }
+        fit(model, turn, index);
+        let Some(person) = model.people[index].as_mut() else { continue };
         if person.arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
             person.feedback_at = now;
             send_feedback(model, turn, index, scratch);

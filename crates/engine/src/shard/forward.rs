@@ -16,7 +16,7 @@ use crate::drops::OutDrop;
 use crate::sink::{Priority, Sink};
 
 /// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
-pub(super) const OVERHEAD: usize = 48;
+pub(super) const OVERHEAD: usize = 56;
 
 /// Forwards what waits in the queue.
 pub(super) fn flush<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
@@ -46,7 +46,7 @@ fn forward<S: Sink>(
         let Some(person) = model.people[subscription.person].as_mut() else { continue };
         let Subscription { person: person_index, slot } = *subscription;
         let priority = person.slots[slot].priority();
-        let held = turn.held(person, person_index, priority);
+        let held = turn.held(person, person_index, slot);
         let mut way = Way { track: (track_index, track), slot, held };
         let paced = held.is_none() && paces(person, track, priority);
         if paced && !person.pacer.is_waiting() {
@@ -60,7 +60,7 @@ fn forward<S: Sink>(
                 if person.pacer.wait(way.waiting(opened, padding)) {
                     turn.stats.paced += 1;
                     if first {
-                        model.bursts.waiting.push(person_index);
+                        model.bursts.add(person_index);
                         begin_to_wait = true;
                     }
                     continue;

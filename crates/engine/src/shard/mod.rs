@@ -30,6 +30,7 @@ mod datagram;
 mod deliver;
 mod encoding;
 mod feedback;
+mod fit;
 mod forward;
 mod history;
 mod incoming;
@@ -41,6 +42,7 @@ mod mixing;
 mod model;
 mod pacer;
 mod packet;
+mod path;
 mod person;
 mod queue;
 mod reception;
@@ -180,6 +182,11 @@ impl Shard {
     /// The round-trip time to a person in milliseconds, if their reports told it.
     pub fn rtt_ms(&self, person: PersonKey) -> Option<f64> {
         self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.rtt_ms
+    }
+
+    /// What the path to a person is estimated to carry, in bits a second. None if that is not known.
+    pub fn estimate_bps(&self, person: PersonKey) -> Option<u64> {
+        self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.path.estimate_bps()
     }
 
     /// A batch of datagrams came in.

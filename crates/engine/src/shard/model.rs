@@ -41,6 +41,15 @@ pub(super) struct Bursts {
     pub due: Option<Instant>,
 }
 
+impl Bursts {
+    /// Something waits for a person's bursts.
+    pub fn add(&mut self, person: PersonIndex) {
+        if !self.waiting.contains(&person) {
+            self.waiting.push(person);
+        }
+    }
+}
+
 impl Model {
     pub(super) fn person(&mut self, key: PersonKey) -> Option<&mut Person> {
         self.people[*self.person_by_key.get(&key)?].as_mut()
@@ -361,7 +370,10 @@ impl Model {
     /// When the next of all bursts is due.
     pub(super) fn plan_bursts(&mut self) {
         let Self { bursts, people, .. } = self;
-        let due = |person: &PersonIndex| people[*person].as_ref()?.pacer.due();
+        let due = |person: &PersonIndex| {
+            let person = people[*person].as_ref()?;
+            person.pacer.due().into_iter().chain(person.path.probe_due()).min()
+        };
         bursts.due = bursts.waiting.iter().filter_map(due).min();
     }
 }

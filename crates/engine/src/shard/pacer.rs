@@ -8,10 +8,11 @@
 
 use crate::command::TrackKey;
 use crate::limits::{
-    BURST_INTERVAL, BURSTS_AT_MOST, LEAST_BURST_BYTES, PACED_PACKETS, PACING_FACTOR, PACING_WINDOW,
+    BURST_INTERVAL, BURSTS_AT_MOST, LEAST_BURST_BYTES, PACED_AT_MOST, PACED_LEAST_BYTES,
+    PACED_PACKETS, PACING_FACTOR, PACING_WINDOW,
 };
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What waits for the receiver's next burst.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +86,10 @@ pub(super) struct Pacer {
     before: u64,
     /// Bytes that were sent again, in all.
     again: u64,
+    /// How fast packets leave on a path that carries little more, in bits a second.
+    limit: Option<u64>,
+    /// On such a path: bytes that left beyond earlier bursts, and are taken off the next ones.
+    debt: usize,
 }
 
 impl Pacer {
@@ -101,13 +106,20 @@ impl Pacer {
             peak: 0,
             before: 0,
             again: 0,
+            limit: None,
+            debt: 0,
         }
+    }
+
+    /// From the next burst on packets leave so fast, in bits a second. None: in bursts that most paths take.
+    pub(super) fn limit(&mut self, bps: Option<u64>) {
+        self.limit = bps;
     }
 
     /// Whether the next packet must wait.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.is_waiting() || self.sent >= self.most
+        self.is_waiting() || self.sent + self.debt >= self.most
     }
 
     /// Whether something waits.
@@ -135,7 +147,10 @@ impl Pacer {
 
     /// Whether so many more packets can wait.
     pub(super) fn has_room(&self, packets: usize) -> bool {
-        self.waiting.len() + packets <= PACED_PACKETS
+        let late = self.limit.is_some_and(|bps| {
+            self.waiting_bytes > bytes(bps, PACED_AT_MOST).max(PACED_LEAST_BYTES)
+        });
+        self.waiting.len() + packets <= PACED_PACKETS && !late
     }
 
     /// Begins the next burst, if it is due. Says whether it was.
@@ -158,8 +173,16 @@ impl Pacer {
             self.usual = (burst as usize).max(LEAST_BURST_BYTES);
             (self.counted_since, self.bytes) = (now, 0);
         }
-        (self.began, self.sent) = (now, 0);
-        self.most = self.usual.max(self.peak.div_ceil(BURSTS_AT_MOST));
+        let passed = now.saturating_duration_since(self.began);
+        let sent = std::mem::take(&mut self.sent);
+        self.began = now;
+        (self.most, self.debt) = match self.limit {
+            None => (self.usual.max(self.peak.div_ceil(BURSTS_AT_MOST)), 0),
+            Some(bps) => {
+                let allowed = bytes(bps, passed);
+                (bytes(bps, BURST_INTERVAL).max(1), (self.debt + sent).saturating_sub(allowed))
+            }
+        };
     }
 
     /// When the next burst may leave, if something waits for it.
@@ -186,7 +209,7 @@ impl Pacer {
 
     /// Takes the next of what waits, if the present burst is not full.
     pub(super) fn next(&mut self) -> Option<Waiting> {
-        if self.sent >= self.most {
+        if self.sent + self.debt >= self.most {
             return None;
         }
         let next = self.waiting.pop_front();
@@ -194,6 +217,14 @@ impl Pacer {
         if self.waiting.is_empty() {
             self.peak = 0;
         }
+        next
+    }
+
+    /// Takes the next of what waits, however much left: for a probe.
+    pub(super) fn next_at_once(&mut self) -> Option<Waiting> {
+        let most = std::mem::replace(&mut self.most, usize::MAX);
+        let next = self.next();
+        self.most = most;
         next
     }
 
@@ -205,6 +236,10 @@ impl Pacer {
         self.waiting_bytes = self.waiting.iter().map(Waiting::len).sum();
         self.peak = self.waiting_bytes;
     }
+}
+
+fn bytes(bps: u64, time: Duration) -> usize {
+    (bps as f64 / 8.0 * time.as_secs_f64()) as usize
 }
 
 #[cfg(test)]

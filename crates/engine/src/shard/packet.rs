@@ -98,7 +98,7 @@ impl Passed {
 
     /// Puts those that the receiver has ids for into `places`; returns how many.
     #[inline]
-    pub(super) fn write<'a>(&'a self, ids: &Extensions, places: &mut [(u8, &'a [u8]); 3]) -> usize {
+    pub(super) fn write<'a>(&'a self, ids: &Extensions, places: &mut [(u8, &'a [u8]); 4]) -> usize {
         let capture = self.capture.as_ref().map(|(value, len)| &value[..usize::from(*len)]);
         let mut count = 0;
         for (id, value) in [

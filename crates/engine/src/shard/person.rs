@@ -4,9 +4,12 @@ use super::again::Resends;
 use super::consent::Checks;
 use super::index::TrackIndex;
 use super::pacer::Pacer;
+use super::path::Path;
 use super::slot::Slot;
-use crate::command::{PersonKey, RoomKey};
-use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
+use crate::command::{PersonKey, Report, RoomKey};
+use crate::limits::{
+    MAX_TRACKS_EACH, PACING_LIMITED, PROBE_HEADROOM, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING,
+};
 use rtp::TransportAddress;
 use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
@@ -64,6 +67,8 @@ pub(super) struct Person {
     pub feedback_at: Instant,
     /// How pictures leave to the participant.
     pub pacer: Pacer,
+    /// What the path to the participant carries.
+    pub path: Path,
     /// What may be sent again to the participant.
     pub resends: Resends,
     /// When the last reports went to the participant.
@@ -88,6 +93,7 @@ impl Person {
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
             pacer: Pacer::new(now),
+            path: Path::default(),
             resends: Resends::new(now),
             reported_at: None,
             clock_offset_ns: None,
@@ -143,6 +149,47 @@ impl Person {
     #[inline]
     pub(super) fn reachable(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
+    }
+
+    /// How packets leave, by what flows and what would if the path carried it, both in bits a second.
+    pub(super) fn pace(&mut self, now: Instant, flow: u64, all: u64) {
+        let Some(downlink) = self.path.downlink() else {
+            self.path.leave(now);
+            return self.pacer.limit(None);
+        };
+        let wanted = (all as f64 * PROBE_HEADROOM) as u64;
+        downlink.want(now, if flow < all { wanted } else { 0 });
+        let estimate = downlink.estimate_bps();
+        // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
+        let limited = flow < all || estimate < 2 * flow;
+        self.path.look(now, !limited);
+        self.pacer.limit(limited.then_some((estimate as f64 * PACING_LIMITED) as u64));
+    }
+
+    /// A slot that carries nothing does not rest.
+    pub(super) fn wake_empty(&mut self, reports: &mut Vec<Report>) {
+        let idle = |slot: &Slot| slot.rests.is_some() && slot.current.or(slot.pending).is_none();
+        while let Some(at) = self.slots.iter().position(idle) {
+            self.slots[at].rests = None;
+            reports.push(self.rests(at, false));
+        }
+    }
+
+    /// A report that a slot's picture rests, or flows again.
+    pub(super) fn rests(&self, slot: usize, rests: bool) -> Report {
+        let mid = self.slots[slot].line.mid.clone();
+        Report::Rests { person: self.key, room: self.room, mid, rests }
+    }
+
+    /// Whether the path to the participant can be estimated: pictures go there by UDP, and they give feedback on packets.
+    pub(super) fn estimates(&self) -> bool {
+        let by_udp = self.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
+        let tells = |slot: &Slot| {
+            let line = &slot.line;
+            slot.is_video() && line.transport_cc && line.extensions.transport_sequence.is_some()
+        };
+        let carries = |slot: &Slot| slot.current.or(slot.pending).is_some();
+        by_udp && self.slots.iter().any(|slot| tells(slot) && carries(slot))
     }
 
     /// Whether reports to the participant are due. They are due often if the participant publishes, or sees pictures that

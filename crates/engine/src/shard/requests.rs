@@ -60,6 +60,11 @@ fn read_compound<S: Sink>(
                     want_keyframe(model, turn, from, media, scratch);
                 }
             }
+            Packet::TransportFeedback { fci, .. } => {
+                if let Some(person) = model.people[from].as_mut() {
+                    person.path.feedback(turn.now.at, fci);
+                }
+            }
             _ => {}
         }
     }
@@ -111,6 +116,7 @@ fn report_blocks<S: Sink>(
             && let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix))
         {
             person.rtt_ms = Some(rtt);
+            person.path.reported(turn.now.at, rtt, block.fraction_lost);
         }
     }
 }

@@ -27,6 +27,7 @@ pub(super) fn asked_again<S: Sink>(
     if !person.slots[slot].resends() {
         return;
     }
+    person.path.hint(turn.now.at);
     let asked = nack.count();
     let allowed = person.resends.look(asked, turn.now.at);
     person.resends.fill(person.pacer.media(), turn.now.at);
@@ -62,7 +63,7 @@ fn resend<S: Sink>(
     let track = tracks[*track].as_ref().ok_or(OutDrop::NotKept)?;
     let kept = track.encoding.history.get(left.index).ok_or(OutDrop::NotKept)?;
     let len = kept.len() + OVERHEAD;
-    if let Some(reason) = turn.held(person, index, Priority::Low) {
+    if let Some(reason) = turn.held(person, index, slot_index) {
         return Err(reason);
     }
     let paced = paces(person, track, Priority::Low);
@@ -87,7 +88,7 @@ fn resend<S: Sink>(
     person.pacer.wait(Waiting { track: left.track, slot: slot_index, index: left.index, brings });
     turn.stats.paced += 1;
     if first {
-        model.bursts.waiting.push(index);
+        model.bursts.add(index);
         model.plan_bursts();
     }
     Ok(())

@@ -4,11 +4,25 @@ use super::again::SentAgain;
 use super::index::TrackIndex;
 use super::rewrite::Rewrite;
 use crate::clock::Now;
-use crate::limits::KEYFRAME_WISH_INTERVAL;
+use crate::limits::{KEYFRAME_WISH_INTERVAL, REST_LEAST, REST_MOST, SETTLED};
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A slot whose picture rests, because the path does not carry it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    /// It may flow again from then on.
+    pub until: Instant,
+}
+
+/// How a slot's picture rested before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rested {
+    /// How long it rested last, and when it flowed again.
+    last: Option<(Duration, Instant)>,
+}
 
 /// A slot of a participant.
 pub(super) struct Slot {
@@ -22,6 +36,9 @@ pub(super) struct Slot {
     pub current: Option<TrackIndex>,
     /// The track that is to flow from its next keyframe on; from its next packet on if it is sound.
     pub pending: Option<TrackIndex>,
+    /// The path does not carry its picture at the moment.
+    pub rests: Option<Rest>,
+    pub rested: Rested,
     pub rewrite: Rewrite,
     /// What was sent again lately.
     pub sent_again: SentAgain,
@@ -47,6 +64,8 @@ impl Slot {
             rtx_sequence: first,
             current: None,
             pending: None,
+            rests: None,
+            rested: Rested::default(),
             sent_again: SentAgain::default(),
             wished: None,
             packets: 0,
@@ -102,6 +121,21 @@ impl Slot {
     #[inline]
     pub(super) fn resends(&self) -> bool {
         self.line.nack && self.rtx_stream.is_some()
+    }
+
+    /// Its picture rests from now on: the path does not carry it.
+    pub(super) fn rest(&mut self, now: Instant) {
+        let soon = |(_, at): &(Duration, Instant)| now.saturating_duration_since(*at) < SETTLED;
+        let again = self.rested.last.filter(soon).map(|(last, _)| 2 * last);
+        let rest = again.unwrap_or(REST_LEAST).min(REST_MOST);
+        self.rests = Some(Rest { until: now + rest });
+        self.rested.last = Some((rest, now));
+    }
+
+    /// Its picture flows again.
+    pub(super) fn wake(&mut self, now: Instant) {
+        self.rests = None;
+        self.rested.last.iter_mut().for_each(|(_, at)| *at = now);
     }
 
     /// Whether a keyframe request of the receiver counts. One that comes too soon after the last does not.

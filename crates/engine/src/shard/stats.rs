@@ -30,6 +30,10 @@ pub struct Stats {
     pub resent: u64,
     /// Packets of pictures that waited for their receiver's next burst.
     pub paced: u64,
+    /// Packets of padding that probed paths.
+    pub probed: u64,
+    /// Pictures that began to rest, because a path did not carry them.
+    pub rested: u64,
     /// Packets of speech that came before the slot switched to it; part of `copies`.
     pub replayed: u64,
     /// Packets asked of publishers again.

@@ -19,20 +19,20 @@ pub(super) struct Turn<'a, S> {
 }
 
 impl<S: Sink> Turn<'_, S> {
-    /// Why packets of this priority must not go to a participant at the moment; None if they may.
+    /// Why packets must not go to a slot of a participant at the moment; None if they may.
     #[inline]
-    pub(super) fn held(
-        &self,
-        person: &Person,
-        index: PersonIndex,
-        priority: Priority,
-    ) -> Option<OutDrop> {
+    pub(super) fn held(&self, person: &Person, index: PersonIndex, slot: usize) -> Option<OutDrop> {
+        let slot = &person.slots[slot];
+        let priority = slot.priority();
         let secure = person.secure.as_ref()?;
         if secure.lost {
             return Some(OutDrop::NoConsent);
         }
         if priority == Priority::Low && self.shortage.holds(index) {
             return Some(OutDrop::CpuShort);
+        }
+        if slot.rests.is_some() {
+            return Some(OutDrop::Bandwidth);
         }
         let tcp = secure.remote.is_tcp();
         let behind = !self.sink.has_room(secure.remote, priority);

@@ -35,6 +35,8 @@ pub(super) struct Counts {
     checks: Counter,
     resent: Counter,
     paced: Counter,
+    probed: Counter,
+    rested: Counter,
     replayed: Counter,
     nacked: Counter,
     keyframes: Counter,
@@ -75,6 +77,14 @@ impl Counts {
                 "Connectivity checks answered on the way of the packets.",
             ),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
+            probed: counter(
+                "moim_media_probed_total",
+                "Packets of padding that probed what paths to receivers carry",
+            ),
+            rested: counter(
+                "moim_media_rested_total",
+                "Pictures that began to rest because the path to their receiver did not carry them",
+            ),
             paced: counter(
                 "moim_media_paced_total",
                 "Packets of pictures that waited for their receiver's next burst.",
@@ -133,6 +143,8 @@ impl Counts {
         self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);
         self.paced.add(stats.paced - old.paced);
+        self.probed.add(stats.probed - old.probed);
+        self.rested.add(stats.rested - old.rested);
         self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);

@@ -68,7 +68,9 @@ impl Rooms {
 
     fn report(&self, report: Report) {
         let key = match &report {
-            Report::Switched { room, .. } | Report::Speakers { room, .. } => *room,
+            Report::Switched { room, .. }
+            | Report::Rests { room, .. }
+            | Report::Speakers { room, .. } => *room,
         };
         let cell = locked(&self.table).by_key.get(&key).cloned();
         let Some(cell) = cell else { return };

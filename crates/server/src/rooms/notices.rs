@@ -6,7 +6,7 @@ use engine::room::{Change, Effects, Notice, Person, SlotChange, Topology, Track}
 use engine::{PersonKey, TrackKey};
 use rtp::negotiated::Kind;
 use std::collections::VecDeque;
-use wire::event::{LeaveReason, Speaker};
+use wire::event::{LeaveReason, PauseReason, Speaker};
 use wire::room::{MediaKind, ParticipantInfo, TrackInfo};
 use wire::{Event, EventEnvelope};
 
@@ -181,6 +181,7 @@ impl Cell {
                 mid: mid.to_owned(),
                 content: track.and_then(owner),
                 mix: known.mix_slot() == Some(mid),
+                rests: known.rests(mid),
                 rtp_timestamp: None,
             })
             .collect();
@@ -237,6 +238,7 @@ fn slots_event(changes: Vec<SlotChange>) -> Event {
             participant: change.content.map(|(person, _)| participant_id(person)),
             track: change.content.map(|(_, track)| track_id(track)),
             mix: change.mix,
+            paused: change.rests.then_some(PauseReason::Bandwidth),
             rtp_timestamp: change.rtp_timestamp,
         })
         .collect();

@@ -29,6 +29,7 @@ const S: Duration = Duration::from_secs(1);
 fn fixed(seed: u64) -> Fixed {
     Fixed {
         red: false,
+        feedback: true,
         seed,
         video: Codec::Vp8,
         send_audio: true,
@@ -77,6 +78,7 @@ fn change(slot: &str, track: Option<&str>, rtp_timestamp: Option<u32>) -> SlotCh
         participant: track.map(|track| format!("of-{track}")),
         track: track.map(Into::into),
         mix: false,
+        paused: None,
         rtp_timestamp,
     }
 }

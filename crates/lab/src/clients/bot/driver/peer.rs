@@ -261,6 +261,7 @@ impl Peer {
                     participant: Some(link.other.clone()),
                     track: Some(track),
                     mix: false,
+                    paused: None,
                     rtp_timestamp: None,
                 });
                 self.media.map_slots(&changes.collect::<Vec<_>>(), now);

@@ -110,6 +110,7 @@ fn slot_change(slot: &str, track: &str) -> SlotChange {
         participant: Some("someone".into()),
         track: Some(track.into()),
         mix: false,
+        paused: None,
         rtp_timestamp: None,
     }
 }

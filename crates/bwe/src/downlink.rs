@@ -1,0 +1,422 @@
+//! The estimate for one receiver: Google congestion control, with our units and clock.
+
+use crate::arrivals::ReceiverClock;
+use crate::log::{Kind, SendLog, Sent};
+use crate::prober::{Cluster, Prober};
+use goog_cc::experiments::FieldTrials;
+use goog_cc::network_control::{NetworkControllerConfig, NetworkControllerInterface};
+use goog_cc::transport::{
+    NetworkAvailability, NetworkControlUpdate, PacedPacketInfo, PacketResult, ProbeClusterConfig,
+    ProcessInterval, SentPacket, StreamsConfig, TargetRateConstraints, TransportPacketsFeedback,
+};
+use goog_cc::units::{DataRate, DataSize, TimeDelta, Timestamp};
+use goog_cc::{GoogCcConfig, GoogCcNetworkController};
+use rtp::twcc::Feedback;
+use std::time::{Duration, Instant};
+
+/// The controller's own period, as in libwebrtc.
+const PERIOD: Duration = Duration::from_millis(25);
+/// Where its clock begins: it takes times near zero for unset ones.
+const EPOCH_US: u64 = 1_000_000;
+/// Packets told of between two ticks that are kept. Feedback on 8192 packets a second comes to 330 in 40 ms.
+const PENDING_PACKETS: usize = 1024;
+/// Probes that feedback may still be on its way for.
+const CLUSTERS: usize = 16;
+/// For so long it is remembered what the path carried before the estimate fell to less than a half.
+const REMEMBERED: Duration = Duration::from_secs(40);
+/// From one probe of our own to the next.
+const PROBE_INTERVAL: Duration = Duration::from_secs(3);
+/// How long one lasts, in ms, and its least packets.
+const PROBE_MS: i64 = 20;
+const PROBE_PACKETS: i32 = 5;
+/// Where the numbers of such probes begin: the controller counts from 1.
+const OWN_PROBES: i32 = 1 << 24;
+/// Without feedback for so long, packets that leave are taken to have been away.
+const SILENCE: Duration = Duration::from_millis(1500);
+/// What IP and UDP add to a datagram, in bytes.
+const HEADERS: i64 = 28;
+
+/// What a path is taken for at first, and how far an estimate may go, in bits a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The estimate until feedback says more.
+    pub start_bps: u64,
+    /// It never falls below this.
+    pub least_bps: u64,
+    /// It never rises above this.
+    pub most_bps: u64,
+}
+
+/// The estimate fell.
+#[derive(Debug, Clone, Copy)]
+struct Fall {
+    from_bps: u64,
+    at: Instant,
+}
+
+/// The path to one receiver.
+pub struct Downlink {
+    origin: Instant,
+    log: SendLog,
+    prober: Prober,
+    clock: ReceiverClock,
+    controller: GoogCcNetworkController,
+    clusters: [PacedPacketInfo; CLUSTERS],
+    /// What feedback told since the last tick, and when the last one came.
+    pending: Vec<PacketResult>,
+    told_at: Instant,
+    /// When packets left again after a silence without feedback.
+    resumed: Option<Instant>,
+    /// Bytes that left since the controller heard of it, and the last of them.
+    unheard: (u64, Option<(Instant, Kind)>),
+    period_began: Option<Instant>,
+    target_bps: u64,
+    pacing_bps: u64,
+    padding_bps: u64,
+    rtt: Option<Duration>,
+    loss: f32,
+    wanted_bps: u64,
+    sent_bytes: u64,
+    probed_at: Option<Instant>,
+    /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
+    lately_bps: [u64; 3],
+    fell: Option<Fall>,
+    /// When the present second began, the bytes that had left then, and the rate of the last one.
+    second: (Instant, u64),
+    last_second_bps: u64,
+    /// Probes of our own so far.
+    asked_probes: i32,
+}
+
+impl Downlink {
+    /// A path that nothing is known of.
+    pub fn new(now: Instant, limits: Limits) -> Self {
+        let rate = |bps: u64| DataRate::from_bits_per_sec(bps as i64);
+        let at_time = Timestamp::from_micros(EPOCH_US as i64);
+        let constraints = TargetRateConstraints {
+            at_time,
+            min_data_rate: Some(rate(limits.least_bps)),
+            max_data_rate: Some(rate(limits.most_bps)),
+            starting_rate: Some(rate(limits.start_bps)),
+        };
+        let stream_based_config =
+            StreamsConfig { at_time, requests_alr_probing: Some(true), ..StreamsConfig::default() };
+        let config = NetworkControllerConfig {
+            field_trials: FieldTrials::default(),
+            constraints,
+            stream_based_config,
+        };
+        let controller = GoogCcNetworkController::new(config, GoogCcConfig { feedback_only: true });
+        let mut downlink = Self {
+            origin: now,
+            log: SendLog::default(),
+            prober: Prober::default(),
+            clock: ReceiverClock::default(),
+            controller,
+            clusters: [PacedPacketInfo::default(); CLUSTERS],
+            pending: Vec::new(),
+            told_at: now,
+            resumed: None,
+            unheard: (0, None),
+            period_began: None,
+            target_bps: limits.start_bps,
+            pacing_bps: limits.start_bps * 5 / 2,
+            padding_bps: 0,
+            rtt: None,
+            loss: 0.0,
+            wanted_bps: 0,
+            sent_bytes: 0,
+            probed_at: None,
+            lately_bps: [0; 3],
+            fell: None,
+            second: (now, 0),
+            last_second_bps: 0,
+            asked_probes: 0,
+        };
+        let available = NetworkAvailability { at_time, network_available: true };
+        let update = downlink.controller.on_network_availability(available);
+        downlink.apply(update, now);
+        downlink
+    }
+
+    /// Numbers packets from now on: makes the memory for it.
+    pub fn open(&mut self) {
+        self.log.open();
+        self.pending.reserve_exact(PENDING_PACKETS);
+    }
+
+    /// The transport-wide sequence number of the next packet, where packets are numbered.
+    #[inline]
+    pub fn next_number(&self) -> Option<u16> {
+        self.log.is_open().then(|| self.log.next_number())
+    }
+
+    /// A datagram of so many bytes left with the next number.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, bytes: usize, kind: Kind) {
+        let at_us = self.us(now);
+        let cluster = self.prober.cluster().filter(|_| kind != Kind::Audio);
+        self.log.push(at_us, bytes, kind, cluster);
+        if cluster.is_some() {
+            self.prober.count(bytes);
+        }
+        self.sent_bytes += bytes as u64;
+        self.unheard.0 += bytes as u64;
+        self.unheard.1 = Some((now, kind));
+    }
+
+    /// Feedback came. It counts with the next [`Downlink::tick`].
+    pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
+        if !self.log.is_open() {
+            return;
+        }
+        let now_us = self.us(now) as i64;
+        let offset = self.clock.on_reference(now_us, feedback.reference_us());
+        self.told_at = now;
+        for (number, came) in feedback.packets() {
+            if self.pending.len() == self.pending.capacity() {
+                break;
+            }
+            let Some(number) = self.log.number(number) else { continue };
+            let Some(sent) = self.log.tell(number, came.is_some()) else { continue };
+            let receive_time = match came {
+                Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
+                None => Timestamp::plus_infinity(),
+            };
+            let sent_packet = self.sent_packet(&sent, number);
+            self.pending.push(PacketResult { sent_packet, receive_time, ..Default::default() });
+        }
+    }
+
+    fn sent_packet(&self, sent: &Sent, number: u64) -> SentPacket {
+        let cluster = sent.cluster.map(|id| self.clusters[usize::from(id) % CLUSTERS]);
+        SentPacket {
+            send_time: Timestamp::from_micros(sent.at_us as i64),
+            size: DataSize::from_bytes(i64::from(sent.bytes) + HEADERS),
+            pacing_info: cluster.unwrap_or_default(),
+            audio: sent.kind == Kind::Audio,
+            sequence_number: number as i64,
+            data_in_flight: DataSize::from_bytes(i64::from(sent.in_flight)),
+            prior_unacked_data: DataSize::zero(),
+        }
+    }
+
+    /// So much would be sent if the path carried it, in bits a second. While that is more than the estimate, probes look
+    /// for it; else nothing is probed.
+    pub fn want(&mut self, now: Instant, bps: u64) {
+        if bps == self.wanted_bps {
+            return;
+        }
+        self.wanted_bps = bps;
+        let config = StreamsConfig {
+            at_time: self.time(now),
+            max_total_allocated_bitrate: Some(DataRate::from_bits_per_sec(bps as i64)),
+            ..StreamsConfig::default()
+        };
+        let update = self.controller.on_streams_config(config);
+        self.apply(update, now);
+    }
+
+    /// Whether feedback came since the last estimate.
+    pub fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether packets leave again after a silence, and no feedback on them can have come yet: what the controller would
+    /// take for a path that is cut.
+    fn is_resuming(&mut self, now: Instant) -> bool {
+        let silent = |since| now.saturating_duration_since(since) > SILENCE;
+        if !self.pending.is_empty() || !silent(self.told_at) {
+            self.resumed = None;
+            return false;
+        }
+        if self.unheard.1.is_some() {
+            self.resumed.get_or_insert(now);
+        }
+        !self.resumed.is_some_and(silent)
+    }
+
+    /// Makes a new estimate of what came since the last one. To be called every 10 to 50 ms while packets are numbered.
+    pub fn tick(&mut self, now: Instant) {
+        if self.is_resuming(now) {
+            return;
+        }
+        if let (bytes, Some((at, kind))) = std::mem::take(&mut self.unheard) {
+            let sent = SentPacket {
+                send_time: self.time(at),
+                size: DataSize::from_bytes(bytes as i64),
+                audio: kind == Kind::Audio,
+                data_in_flight: DataSize::from_bytes(i64::from(self.log.in_flight())),
+                ..SentPacket::default()
+            };
+            let update = self.controller.on_sent_packet(sent);
+            self.apply(update, now);
+        }
+        // Losses alone say nothing of time: they wait for the next packet that came.
+        if self.pending.iter().any(PacketResult::is_received) {
+            self.report();
+        } else if self.pending.len() == self.pending.capacity() {
+            self.pending.clear();
+        }
+        if self.period_began.is_none_or(|at| now.saturating_duration_since(at) >= PERIOD) {
+            self.period_began = Some(now);
+            self.log.grow();
+            let interval = ProcessInterval { at_time: self.time(now), pacer_queue: None };
+            let update = self.controller.on_process_interval(interval);
+            self.apply(update, now);
+            self.count_second(now);
+            self.probe(now);
+        }
+    }
+
+    fn report(&mut self) {
+        let capacity = self.pending.capacity();
+        let packet_feedbacks = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
+        let feedback = TransportPacketsFeedback {
+            feedback_time: self.time(self.told_at),
+            data_in_flight: DataSize::from_bytes(i64::from(self.log.in_flight())),
+            packet_feedbacks,
+            sendless_arrival_times: Vec::new(),
+        };
+        let update = self.controller.on_transport_packets_feedback(feedback);
+        self.apply(update, self.told_at);
+    }
+
+    fn apply(&mut self, update: NetworkControlUpdate, now: Instant) {
+        if let Some(target) = update.target_rate {
+            let estimate = target.network_estimate;
+            self.target_bps = target.target_rate.bps().max(0) as u64;
+            self.loss = estimate.loss_rate_ratio;
+            let rtt = estimate.round_trip_time;
+            let known = rtt.is_finite() && rtt.us() > 0;
+            self.rtt = known.then(|| Duration::from_micros(rtt.us() as u64)).or(self.rtt);
+        }
+        if let Some(pacer) = update.pacer_config {
+            self.pacing_bps = pacer.data_rate().bps().max(0) as u64;
+            self.padding_bps = pacer.pad_rate().bps().max(0) as u64;
+        }
+        for probe in update.probe_cluster_configs {
+            if self.wanted_bps > self.target_bps {
+                self.plan(&probe, now);
+            }
+        }
+    }
+
+    /// While more is wanted than the path is known to carry, it is probed now and then: up to twice the estimate if less
+    /// than that is sent, else up to what it carried before it fell. (The controller probes the first only if much less
+    /// is sent, and the second once.)
+    fn probe(&mut self, now: Instant) {
+        let idle = self.last_second_bps * 5 < self.target_bps * 4;
+        let interval = if idle { PROBE_INTERVAL } else { 2 * PROBE_INTERVAL };
+        let rests = |at| now.saturating_duration_since(at) < interval;
+        if self.probed_at.is_some_and(rests) || self.prober.due().is_some() {
+            return;
+        }
+        let lately = |fell: &Fall| now.saturating_duration_since(fell.at) < REMEMBERED;
+        let before = self.fell.filter(lately).map_or(0, |fell| fell.from_bps * 17 / 20);
+        let most = if idle { 2 * self.target_bps } else { before };
+        let bps = self.wanted_bps.min(most);
+        if bps <= self.target_bps {
+            return;
+        }
+        self.probed_at = Some(now);
+        self.asked_probes = (self.asked_probes + 1) % OWN_PROBES;
+        let probe = ProbeClusterConfig {
+            at_time: self.time(now),
+            target_data_rate: DataRate::from_bits_per_sec(bps as i64),
+            target_duration: TimeDelta::from_millis(PROBE_MS),
+            target_probe_count: PROBE_PACKETS,
+            id: OWN_PROBES + self.asked_probes,
+            ..ProbeClusterConfig::default()
+        };
+        self.plan(&probe, now);
+    }
+
+    fn plan(&mut self, probe: &ProbeClusterConfig, now: Instant) {
+        let bytes = (probe.target_data_rate * probe.target_duration).bytes().max(1);
+        let packets = i64::from(probe.target_probe_count.max(1));
+        let mut info = PacedPacketInfo::new(probe.id, packets, bytes);
+        info.send_bitrate = probe.target_data_rate;
+        let place = probe.id.rem_euclid(CLUSTERS as i32) as u8;
+        self.clusters[usize::from(place)] = info;
+        let cluster = Cluster {
+            id: place,
+            rate_bps: probe.target_data_rate.bps().max(1) as u64,
+            least_packets: packets as u32,
+            least_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        };
+        self.prober.plan(cluster, now);
+    }
+
+    /// What the path carries now, in bits a second.
+    #[inline]
+    pub fn estimate_bps(&self) -> u64 {
+        self.target_bps
+    }
+
+    /// How fast packets may leave, in bits a second: bursts are shorter than the estimate would make them.
+    #[inline]
+    pub fn pacing_bps(&self) -> u64 {
+        self.pacing_bps
+    }
+
+    fn count_second(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.second.0);
+        if passed >= Duration::from_secs(1) {
+            let bits = (self.sent_bytes - self.second.1) as f64 * 8.0;
+            self.last_second_bps = (bits / passed.as_secs_f64()) as u64;
+            self.second = (now, self.sent_bytes);
+            let [newest, older, oldest] = self.lately_bps;
+            if 2 * self.target_bps < oldest {
+                self.fell = Some(Fall { from_bps: oldest, at: now });
+                self.lately_bps = [0; 3];
+            } else {
+                self.lately_bps = [self.target_bps, newest, older];
+            }
+        }
+    }
+
+    /// So much padding helps the estimate to recover from losses, in bits a second.
+    pub fn padding_bps(&self) -> u64 {
+        self.padding_bps
+    }
+
+    /// The round-trip time, as feedback shows it.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Which share of the packets was lost lately (0 to 1).
+    pub fn loss(&self) -> f32 {
+        self.loss
+    }
+
+    /// When the next packets of a probe are due; None if nothing is probed.
+    pub fn probe_due(&self) -> Option<Instant> {
+        self.prober.due()
+    }
+
+    /// The probes that are due.
+    #[inline]
+    pub fn prober(&mut self) -> &mut Prober {
+        &mut self.prober
+    }
+
+    /// Bytes that left in all.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Bytes that left and that feedback has not told of.
+    pub fn in_flight(&self) -> u32 {
+        self.log.in_flight()
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        EPOCH_US + at.saturating_duration_since(self.origin).as_micros() as u64
+    }
+
+    fn time(&self, at: Instant) -> Timestamp {
+        Timestamp::from_micros(self.us(at) as i64)
+    }
+}

@@ -1,0 +1,21 @@
+//! Send-side bandwidth estimation: how many bits a second the path to one receiver carries.
+//!
+//! 1. Each packet gets a transport-wide sequence number and is noted in a [`SendLog`].
+//! 2. The receiver's feedback (transport-wide congestion control) says which of them came, and when. [`arrivals`] puts
+//!    these times on our own clock.
+//! 3. [`Downlink`] hands both to Google congestion control as libwebrtc runs it (the `goog_cc` port of its source): a
+//!    trend of the delay, a model of the losses, and probes. What comes out is a rate to send at.
+//! 4. [`Prober`] says when a probe's packets are due: short bursts at a higher rate, which tell whether more fits.
+//!
+//! Nothing here reads a clock or owns a socket: time is an argument. Noting a packet does not allocate. Rates are in bits
+//! a second (`_bps`) and count whole datagrams without IP and UDP headers.
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod downlink;
+mod log;
+mod prober;
+
+pub use downlink::{Downlink, Limits};
+pub use log::{Kind, SendLog};
+pub use prober::Prober;

@@ -1,0 +1,231 @@
+//! The path to one participant: what it carries, and what leaves on it.
+//!
+//! While pictures go to a participant who gives transport-wide feedback, all their packets are numbered, and [`bwe`]
+//! estimates what the path carries. At first it is taken to carry everything: packets themselves show it soonest if it does
+//! not. To those who come by TCP, or give no such feedback, nothing is estimated.
+//!
+//! Feedback costs the server more than the packets that it tells of. A path that carries far more than it is given is
+//! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
+//! tell, a round trip that takes longer.
+
+use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, IP_UDP_BYTES};
+use bwe::{Downlink, Kind, Limits};
+use rtp::twcc::Feedback;
+use std::time::{Duration, Instant};
+
+/// A path is looked at without a break for so long at first…
+const LOOK_FIRST: Duration = Duration::from_secs(4);
+/// …and after a hint at trouble. A path that is ample is looked at for…
+const LOOK_HINTED: Duration = Duration::from_secs(10);
+/// …so long…
+const LOOK: Duration = Duration::from_millis(120);
+/// …and then left alone for so long,…
+const LOOK_INTERVAL: Duration = Duration::from_secs(6);
+/// …when it is thought about each…
+const LOOK_AWAY: Duration = Duration::from_millis(400);
+/// A loss of more than this, in 1/256, is a hint.
+const LOST_HINT: u8 = 5;
+/// How long bytes are counted until they make a new rate.
+const RATE_WINDOW: Duration = Duration::from_secs(1);
+
+/// Bits a second of what comes or leaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rate {
+    since: Option<Instant>,
+    bytes: u32,
+    bps: u32,
+}
+
+impl Rate {
+    /// So many bytes more.
+    #[inline]
+    pub(super) fn count(&mut self, now: Instant, bytes: usize) {
+        let since = *self.since.get_or_insert(now);
+        self.bytes = self.bytes.saturating_add(bytes as u32);
+        let passed = now.saturating_duration_since(since);
+        if passed >= RATE_WINDOW {
+            self.turn(now, passed);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, now: Instant, passed: Duration) {
+        let newest = (f64::from(self.bytes) * 8.0 / passed.as_secs_f64()) as u32;
+        // Most of the old rate stays: keyframes are rare and large.
+        self.bps = if self.bps == 0 { newest } else { self.bps / 4 * 3 + newest / 4 };
+        (self.since, self.bytes) = (Some(now), 0);
+    }
+
+    /// The rate, in bits a second. 0 if nothing came for two windows.
+    pub(super) fn bps(&self, now: Instant) -> u64 {
+        let counts = |since| now.saturating_duration_since(since) < 2 * RATE_WINDOW;
+        if self.since.is_some_and(counts) { u64::from(self.bps) } else { 0 }
+    }
+}
+
+/// The path to one participant.
+#[derive(Default)]
+pub(super) struct Path {
+    downlink: Option<Box<Downlink>>,
+    /// Packets are numbered.
+    numbers: bool,
+    /// What sound takes.
+    sound: Rate,
+    /// Since when more flows than the path is estimated to carry.
+    over: Option<Instant>,
+    look: Option<Look>,
+    /// When the path is thought about next.
+    due: Option<Instant>,
+    /// The shortest round-trip time that reports told, in ms.
+    least_rtt_ms: Option<f64>,
+}
+
+/// When a path is looked at.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// It is looked at without a break until then.
+    constant_until: Instant,
+    /// Whether it is looked at now, and when that changes.
+    on: bool,
+    until: Instant,
+}
+
+impl Path {
+    /// Estimates the path while `on`.
+    pub(super) fn estimate(&mut self, now: Instant, on: bool) {
+        self.numbers = on;
+        if on && self.downlink.is_none() {
+            let limits = Limits {
+                start_bps: DOWNLINK_MOST_BPS,
+                least_bps: DOWNLINK_LEAST_BPS,
+                most_bps: DOWNLINK_MOST_BPS,
+            };
+            let mut downlink = Box::new(Downlink::new(now, limits));
+            downlink.open();
+            self.downlink = Some(downlink);
+        }
+    }
+
+    /// Whether it is time to think about the path: often if it is looked at.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_none_or(|due| now >= due)
+    }
+
+    /// There is nothing to estimate: it is thought about again in a while.
+    pub(super) fn leave(&mut self, now: Instant) {
+        self.due = Some(now + LOOK_AWAY);
+    }
+
+    /// Looks at the path, or leaves it alone for a while if it is `ample`.
+    pub(super) fn look(&mut self, now: Instant, ample: bool) {
+        let first = Look { constant_until: now + LOOK_FIRST, on: true, until: now };
+        let mut look = self.look.unwrap_or(first);
+        if !ample || now < look.constant_until {
+            (look.on, look.until) = (true, now + LOOK);
+        } else if now >= look.until {
+            look.on = !look.on;
+            look.until = now + if look.on { LOOK } else { LOOK_INTERVAL };
+        }
+        let pending = self.downlink.as_ref().is_some_and(|downlink| downlink.is_pending());
+        let away = (!look.on && !pending).then(|| look.until.min(now + LOOK_AWAY));
+        self.due = away;
+        self.look = Some(look);
+    }
+
+    /// Something hints at trouble on the path.
+    pub(super) fn hint(&mut self, now: Instant) {
+        if let Some(look) = &mut self.look {
+            look.constant_until = now + LOOK_HINTED;
+            self.due = None;
+        }
+    }
+
+    /// A report of the participant tells a round-trip time and the share of packets lost, in 1/256.
+    pub(super) fn reported(&mut self, now: Instant, rtt_ms: f64, lost: u8) {
+        let least = self.least_rtt_ms.map_or(rtt_ms, |least| least.min(rtt_ms));
+        self.least_rtt_ms = Some(least);
+        if lost > LOST_HINT || rtt_ms > 1.5 * least + 50.0 {
+            self.hint(now);
+        }
+    }
+
+    /// The transport-wide number of the next packet, if packets are numbered.
+    #[inline]
+    pub(super) fn number(&self) -> Option<u16> {
+        if !self.look.is_some_and(|look| look.on) {
+            return None;
+        }
+        self.downlink.as_ref().filter(|_| self.numbers)?.next_number()
+    }
+
+    /// A packet left with that number.
+    #[inline]
+    pub(super) fn sent(&mut self, now: Instant, bytes: usize, video: bool) {
+        if !video {
+            self.sound.count(now, bytes + IP_UDP_BYTES);
+        }
+        if let Some(downlink) = &mut self.downlink {
+            downlink.sent(now, bytes, if video { Kind::Video } else { Kind::Audio });
+        }
+    }
+
+    /// Feedback came. What cannot be read changes nothing.
+    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) {
+        if let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) {
+            downlink.feedback(now, &feedback);
+        }
+    }
+
+    /// What is estimated, if anything is.
+    #[inline]
+    pub(super) fn downlink(&mut self) -> Option<&mut Downlink> {
+        self.downlink.as_deref_mut().filter(|_| self.numbers)
+    }
+
+    /// Whether `flow` is too much for a path with room for `room`, both in bits a second: by far, or for long.
+    pub(super) fn is_over(&mut self, now: Instant, flow: u64, room: u64) -> bool {
+        if flow <= room {
+            self.over = None;
+            return false;
+        }
+        let since = *self.over.get_or_insert(now);
+        5 * flow > 6 * room || now.saturating_duration_since(since) >= DIP
+    }
+
+    /// What sound takes, in bits a second.
+    pub(super) fn sound_bps(&self, now: Instant) -> u64 {
+        self.sound.bps(now)
+    }
+
+    /// What the path carries, in bits a second; None if that is not known.
+    pub(super) fn estimate_bps(&self) -> Option<u64> {
+        self.downlink.as_ref().filter(|_| self.numbers).map(|downlink| downlink.estimate_bps())
+    }
+
+    /// When the next packets of a probe are due.
+    pub(super) fn probe_due(&self) -> Option<Instant> {
+        self.downlink.as_ref().filter(|_| self.numbers)?.probe_due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_follows_what_comes_and_ends_with_it() {
+        let start = Instant::now();
+        let mut rate = Rate::default();
+        let at = |ms| start + Duration::from_millis(ms);
+        for ms in 0..3000 {
+            rate.count(at(ms), 125);
+        }
+        assert!(rate.bps(at(3000)).abs_diff(1_000_000) < 20_000, "{}", rate.bps(at(3000)));
+        for ms in 3000..15_000 {
+            rate.count(at(ms), 25);
+        }
+        assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
+        assert_eq!(rate.bps(at(17_000)), 0);
+    }
+}
