@@ -52,7 +52,7 @@ media: { audio: speech, video: none }
 join: { per_second: 40 }
 `;
 
-/** A call of four, without thresholds: the first is behind a downlink that the others' pictures do not fit into. */
+/** A call of four: the first is behind a downlink that the others' pictures, of which none may rest, do not fit into. */
 export const SLOW = "bot-1";
 const call = (url, kbps) => `name: bottleneck
 target: { url: "${url}" }
@@ -60,6 +60,7 @@ duration: ${SECONDS}s
 rooms: [{ audio: sfu, video: sfu, people: { bot: 4 } }]
 media: { audio: speech, video: 480p }
 networks: [{ name: slow, share_pct: 25, way: down, rate_kbps: ${kbps}, queue: 300ms }]
+thresholds: { paused_ratio: ["max < 0.5"] }
 `;
 
 const COMING =

@@ -138,6 +138,9 @@ pub struct ReceivedTrack {
     /// Picture height, in pixels.
     #[serde(default)]
     pub frame_height: Option<u32>,
+    /// Share of the interval in which the picture was said to be paused (0 to 1): the path did not carry it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_ratio: Option<f64>,
     /// Freezes (W3C webrtc-stats).
     #[serde(default)]
     pub freezes: Option<u64>,

@@ -82,6 +82,11 @@ export class QualityMonitor {
     void this.#both((tracker) => tracker.paused(track));
   }
 
+  /** The server says that a picture is paused, or flows again. */
+  rests(track: string, rests: boolean): void {
+    void this.#both((tracker, snapshot) => tracker.rests(track, rests, snapshot));
+  }
+
   setSent(sent: SentMapping[]): void {
     void this.#both((tracker, snapshot) => tracker.setSent(sent, snapshot));
   }

@@ -532,7 +532,7 @@ export class Room extends Emitter<RoomEvents> {
       if (mediaTrack) this.emit("track-subscribed", { ...mapping, mediaTrack });
     }
     for (const pause of diff.paused) {
-      this.#quality.paused(pause.track);
+      this.#quality.rests(pause.track, pause.reason !== null);
       this.emit("track-paused", pause);
     }
     return read;

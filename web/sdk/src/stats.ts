@@ -46,6 +46,9 @@ interface Receiving extends Mapping {
   lastSeenMs: number;
   /** The browser counts the pause before a re-map or an unmute as a freeze: such an interval tells nothing. */
   freezesKnown: boolean;
+  /** Since when the picture is paused, and how long it was before in this interval. */
+  pausedSinceMs: number | null;
+  pausedMs: number;
 }
 
 /** Follows the counters of the peer connections and cuts them into intervals. */
@@ -72,6 +75,8 @@ export class StatsTracker {
         from: mark,
         lastSeenMs: snapshot.atMs,
         freezesKnown: fresh,
+        pausedSinceMs: null,
+        pausedMs: 0,
       });
     }
   }
@@ -91,6 +96,16 @@ export class StatsTracker {
   paused(track: string): void {
     for (const receiving of this.#receiving.values())
       if (receiving.track === track) receiving.freezesKnown = false;
+  }
+
+  /** The server says that a picture is paused, or flows again. */
+  rests(track: string, rests: boolean, snapshot: Snapshot): void {
+    for (const receiving of this.#receiving.values()) {
+      if (receiving.track !== track) continue;
+      receiving.freezesKnown = false;
+      receiving.pausedMs = pausedMs(receiving, snapshot.atMs);
+      receiving.pausedSinceMs = rests ? snapshot.atMs : null;
+    }
   }
 
   /** What is sent from now on; a track that was sent before keeps its baseline. */
@@ -133,6 +148,8 @@ export class StatsTracker {
       rows.push({ slot: receiving.slot, row: receivedRow(receiving, snapshot) });
       receiving.from = { atMs: snapshot.atMs, stat: inbound(snapshot, receiving.slot) };
       receiving.freezesKnown = true;
+      receiving.pausedMs = 0;
+      if (receiving.pausedSinceMs !== null) receiving.pausedSinceMs = snapshot.atMs;
     }
     for (const { slot, row } of rows) addScores(row, connectionOf(slot), paths);
     const lines = this.#sent.map((mapping) =>
@@ -161,6 +178,10 @@ export class StatsTracker {
   }
 }
 
+function pausedMs({ pausedMs, pausedSinceMs }: Receiving, atMs: number): number {
+  return pausedMs + (pausedSinceMs === null ? 0 : Math.max(0, atMs - pausedSinceMs));
+}
+
 function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
   const { participant, track, kind, from, since } = receiving;
   const now = inbound(snapshot, receiving.slot);
@@ -179,6 +200,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
   const emitted = d("jitterBufferEmittedCount");
   const samples = d("totalSamplesReceived");
   const interFrame = d("totalInterFrameDelay");
+  const paused = Math.min(1, pausedMs(receiving, snapshot.atMs) / Math.max(1, 1000 * seconds));
   return {
     participant,
     track,
@@ -202,6 +224,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     frames_per_second: video && frames !== null ? Math.max(0, frames) / seconds : null,
     frame_width: pictured ? value(now, "frameWidth") : null,
     frame_height: pictured ? value(now, "frameHeight") : null,
+    ...(video ? { paused_ratio: paused } : {}),
     freezes: video && receiving.freezesKnown ? d("freezeCount") : null,
     freeze_ratio: video && receiving.freezesKnown ? ratio(d("totalFreezesDuration"), interFrame, 1) : null,
     since_last_ms: sinceLast,

@@ -320,6 +320,8 @@ export const receivedTrack = object({
   frames_per_second: nullable(number),
   frame_width: nullable(count),
   frame_height: nullable(count),
+  /** Share of the interval in which the picture was paused (`slots`), 0 to 1. */
+  paused_ratio: optional(number),
   freezes: nullable(count),
   freeze_ratio: nullable(number),
   since_last_ms: nullable(number),

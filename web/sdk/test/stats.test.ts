@@ -54,6 +54,18 @@ const path = [
 ];
 
 describe("StatsTracker", () => {
+  it("says which share of an interval a picture was paused, and counts no freeze then", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0));
+    tracker.rests("t-v", true, snapshot(1000));
+    const first = tracker.sample("me", 0, snapshot(3000, video(10, 10, { freezeCount: 1 })));
+    expect(first.received[0]!.paused_ratio).toBeCloseTo(2 / 3);
+    expect(first.received[0]!.freezes).toBeNull();
+    tracker.rests("t-v", false, snapshot(4500));
+    expect(tracker.sample("me", 0, snapshot(6000, video(20, 20))).received[0]!.paused_ratio).toBeCloseTo(0.5);
+    expect(tracker.sample("me", 0, snapshot(9000, video(30, 30))).received[0]!.paused_ratio).toBe(0);
+  });
+
   it("does not count what was sent again", () => {
     const tracker = new StatsTracker(0);
     const seen = (packets: number, again: number, lost: number) =>

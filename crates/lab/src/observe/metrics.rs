@@ -24,7 +24,7 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "loss_pct",
     "jitter_ms",
     "rtt_ms",
@@ -34,6 +34,7 @@ pub const NAMES: [&str; 15] = [
     "mos_cq",
     "mos_sdk",
     "freeze_ratio",
+    "paused_ratio",
     "frames_per_second",
     "concealed_pct",
     "jitter_buffer_ms",
@@ -49,7 +50,7 @@ pub const REDUCTIONS: [&str; 8] =
 fn within(name: &str) -> Within {
     match name {
         "loss_pct" => Within::LostOverExpected,
-        "freeze_ratio" | "concealed_pct" => Within::Mean,
+        "freeze_ratio" | "paused_ratio" | "concealed_pct" => Within::Mean,
         _ => Within::Median,
     }
 }
@@ -137,7 +138,7 @@ pub struct Collector {
     only: Option<Vec<&'static str>>,
 }
 
-fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
+fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 12] {
     [
         ("loss_pct", row.loss_pct),
         ("jitter_ms", row.jitter_ms),
@@ -145,6 +146,7 @@ fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 11] {
         ("mos_cq", row.mos_cq),
         ("mos_sdk", row.mos_sdk),
         ("freeze_ratio", row.freeze_ratio),
+        ("paused_ratio", row.paused_ratio),
         ("frames_per_second", row.frames_per_second),
         ("concealed_pct", row.concealed_pct),
         ("jitter_buffer_ms", row.jitter_buffer_ms),

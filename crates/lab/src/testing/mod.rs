@@ -41,6 +41,7 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         mos_lq: None,
         mos_cq: None,
         mos_sdk: None,
+        paused_ratio: None,
     }
 }
 

@@ -220,6 +220,11 @@ impl FrameStats {
         (between > 0.0).then(|| self.freeze.as_secs_f64() / between)
     }
 
+    /// The picture is paused, or flows again: the next frame does not follow the last one.
+    pub(super) fn break_off(&mut self) {
+        self.last = None;
+    }
+
     /// Begins a new interval; the window goes on.
     pub(super) fn reset_interval(&mut self) {
         self.frames = 0;

@@ -208,6 +208,7 @@ impl BotMedia {
                 false => change.participant.clone().zip(change.track.clone()),
             };
             slot.map(content, change.rtp_timestamp, now);
+            slot.pause(change.paused.is_some(), now);
         }
     }
 

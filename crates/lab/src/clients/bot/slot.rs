@@ -44,6 +44,9 @@ struct Row {
     total: (u64, u64),
     frames: FrameStats,
     last_packet: Option<Instant>,
+    /// Since when its picture is paused, and how long it was before in this interval.
+    paused: Option<Instant>,
+    paused_for: Duration,
     keyframe_requests: u64,
     /// How long packets of the interval were under way, in ms.
     transits_ms: Vec<f32>,
@@ -64,11 +67,34 @@ impl Row {
             total: (0, 0),
             frames: FrameStats::default(),
             last_packet: None,
+            paused: None,
+            paused_for: Duration::ZERO,
             keyframe_requests: 0,
             transits_ms: Vec::new(),
             marks: 0,
             heard: Vec::new(),
         }
+    }
+
+    /// The server says that the picture is paused, or flows again.
+    fn pause(&mut self, paused: bool, now: Instant) {
+        if paused != self.paused.is_some() {
+            self.frames.break_off();
+        }
+        if paused {
+            self.paused.get_or_insert(now);
+        } else if let Some(since) = self.paused.take() {
+            self.paused_for += now.saturating_duration_since(since);
+        }
+    }
+
+    /// How long it was paused in the interval that ends now.
+    fn take_paused(&mut self, now: Instant) -> Duration {
+        let going_on = self.paused.replace(now).map(|since| now.saturating_duration_since(since));
+        if going_on.is_none() {
+            self.paused = None;
+        }
+        std::mem::take(&mut self.paused_for) + going_on.unwrap_or_default()
     }
 
     fn absorb(&mut self, more: Interval) {
@@ -193,6 +219,16 @@ impl Slot {
                 self.next = Some((row, first));
             }
             _ => self.switch(Some(row), now),
+        }
+    }
+
+    /// The server says that what is in the slot is paused, or flows again.
+    pub(super) fn pause(&mut self, paused: bool, now: Instant) {
+        let row = self.next.as_mut().map(|(row, _)| row).or(self.row.as_mut());
+        let Some(row) = row else { return };
+        row.pause(paused, now);
+        if paused {
+            self.wait = None;
         }
     }
 
@@ -423,6 +459,8 @@ fn finish(
     let until = row.until.unwrap_or(now);
     let seconds = until.saturating_duration_since(begin.max(row.since)).as_secs_f64().max(1e-3);
     let interval = std::mem::take(&mut row.interval);
+    let paused = row.take_paused(until).as_secs_f64() / seconds;
+    let shown = (seconds * (1.0 - paused)).max(0.0);
     let video = line.codec.kind() == Kind::Video;
     let last = if counts_frames { row.frames.last() } else { row.last_packet };
     let since_last = until.saturating_duration_since(last.unwrap_or(row.since));
@@ -457,7 +495,10 @@ fn finish(
         bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
         concealed_pct: None,
         audio_level: None,
-        frames_per_second: frames.map(|frames| frames.frames as f64 / seconds),
+        frames_per_second: frames
+            .filter(|frames| shown > 0.1 || frames.frames > 0)
+            .map(|frames| frames.frames as f64 / shown.max(0.1)),
+        paused_ratio: video.then_some(paused.min(1.0)),
         frame_width: size.map(|size| u32::from(size.0)),
         frame_height: size.map(|size| u32::from(size.1)),
         freezes: frames.map(|frames| frames.freezes),

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use transport::{Fixed, FixedPeer};
-use wire::event::SlotChange;
+use wire::event::{PauseReason, SlotChange};
 use wire::quality::ReceivedTrack;
 
 mod receiving;

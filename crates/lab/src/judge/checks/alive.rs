@@ -21,6 +21,10 @@ pub(super) enum Life {
 /// Judges a row. If the scenario had `cut` the link, or if the track came into the slot in this
 /// window, any packet is life: pictures and sound need a while to come back.
 pub(super) fn life(row: &ReceivedTrack, cut: bool) -> Life {
+    // The server said that the path does not carry the picture: nothing is wrong with the subscription.
+    if row.paused_ratio.is_some_and(|share| share > 0.0) {
+        return Life::Alive;
+    }
     if row.packets_received == 0 {
         return Life::Silent;
     }

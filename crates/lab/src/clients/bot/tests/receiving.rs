@@ -338,6 +338,28 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
     assert!(row(&sample.received, "V").frames_per_second.unwrap() > 19.0);
 }
 
+/// The server says that a picture is paused and sends none of it for 2 s: that is no freeze.
+#[test]
+fn a_pause_that_is_told_is_no_freeze() {
+    let mut world = World::new(31);
+    world.map();
+    let slot = |paused| SlotChange { paused, ..change("v0", Some("V"), None) };
+    let ssrc = world.slot_ssrc("v0");
+    world.run(3 * S);
+    world.bots[0].sample(world.now);
+    world.bots[0].map_slots(&[slot(Some(PauseReason::Bandwidth))], world.now);
+    world.fate = Box::new(move |_, bytes| bytes[8..12] == ssrc.to_be_bytes());
+    world.run(2 * S);
+    world.fate = Box::new(|_, _| false);
+    world.bots[0].map_slots(&[slot(None)], world.now);
+    world.run(2 * S);
+    let sample = world.bots[0].sample(world.now);
+    let row = row(&sample.received, "V");
+    assert!(row.paused_ratio.is_some_and(|share| (share - 0.5).abs() < 0.02), "{row:?}");
+    assert_eq!(row.freezes, Some(0), "{row:?}");
+    assert!(row.frames_per_second.is_some_and(|rate| rate > 10.0), "{row:?}");
+}
+
 /// The server plays one tone as the room's mix: right where the plan has it loud, and wrong where
 /// the listener should be the loud one.
 #[test]
