@@ -12,6 +12,7 @@ mod reading;
 pub use quality::{Break, Danger, Signs, first_break};
 pub use reading::{Candidate, Reading, readings};
 
+use crate::base::short;
 use crate::record::MachineRecord;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,11 @@ pub fn judge(
         return Bottleneck { first: Some("none".into()), evidence, ..Bottleneck::default() };
     }
     let Some(first) = roots.first() else {
+        if let Some((person, text)) = broke.and_then(|broke| windows.narrow_link(broke)) {
+            evidence.push(text);
+            let found = named(Some(Candidate::Link.id()), None, evidence);
+            return Bottleneck { person: Some(person), ..found };
+        }
         evidence.push("no link and no resource of the server was at its limit".into());
         return Bottleneck { first: Some("unexplained".into()), evidence, ..Bottleneck::default() };
     };
@@ -147,6 +153,26 @@ impl<'a> Windows<'a> {
         let Some(last) = self.spans.len().checked_sub(1) else { return Vec::new() };
         let at = self.spans.iter().position(|span| span.1 >= t_ms).unwrap_or(last);
         (at.saturating_sub(1)..=(at + 1).min(last)).collect()
+    }
+
+    /// The link of a participant whose pictures were paused: it is never full, since the server keeps under what it
+    /// carries.
+    fn narrow_link(&self, broke: &Break) -> Option<(String, String)> {
+        let around = self.around(broke.t_ms);
+        let records = around.iter().rev().filter_map(|window| self.records.get(*window));
+        let mut links = records.flat_map(|record| &record.person_links);
+        let link = links.find(|link| {
+            broke.paused && broke.people.contains(&link.person) && link.limit_mbit_per_s.is_some()
+        })?;
+        let text = format!(
+            "the server paused pictures to {}: the link {} ({}) carries {} Mbit/s, and carried {}",
+            link.person,
+            link.network,
+            link.way.as_str(),
+            short(link.limit_mbit_per_s.unwrap_or_default()),
+            short(link.mbit_per_s),
+        );
+        Some((link.person.clone(), text))
     }
 
     /// Whether both were on the same CPUs, and the server used more of them.

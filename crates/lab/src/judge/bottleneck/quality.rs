@@ -19,11 +19,13 @@ pub struct Break {
     pub why: String,
     /// Whom it concerns; empty if that is not known.
     pub people: Vec<String>,
+    /// Pictures to these people were paused: the server found that their paths do not carry them.
+    pub paused: bool,
 }
 
 impl Break {
     fn new(t_ms: u64, why: String) -> Self {
-        Self { t_ms, why, people: Vec::new() }
+        Self { t_ms, why, people: Vec::new(), paused: false }
     }
 }
 
@@ -64,7 +66,13 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         true => Vec::new(),
         false => by_window(signs.samples, signs.joins),
     };
-    let thresholds = signs.failed.iter().map(|threshold| first_window(threshold, &windows));
+    let thresholds = signs.failed.iter().map(|threshold| {
+        let broke = first_window(threshold, &windows);
+        match threshold.metric {
+            "paused_ratio" => paused(signs.samples, broke),
+            _ => broke,
+        }
+    });
     let danger = signs.danger.and_then(|danger| first_danger(danger, signs.samples, &windows));
     // Of two at the same moment the first counts: the one that says whom it concerns tells more.
     let all = [silent, danger, fault].into_iter().flatten().chain(thresholds);
@@ -107,6 +115,17 @@ fn who_loses(samples: &[SampleRecord], window_ms: u64) -> Vec<String> {
         lost as f64 * 100.0 > Quality::DANGEROUS_LOSS_PCT * (lost + received) as f64
     });
     loses.map(|record| record.person.clone()).collect()
+}
+
+/// Whose pictures were paused when that was too much, and since when.
+fn paused(samples: &[SampleRecord], broke: Break) -> Break {
+    let is = |record: &&SampleRecord| {
+        record.sample.received.iter().any(|row| row.paused_ratio.is_some_and(|share| share > 0.0))
+    };
+    let before = samples.iter().filter(is).filter(|record| record.t_ms <= broke.t_ms);
+    let t_ms = before.clone().map(|record| window(record.t_ms)).min().unwrap_or(broke.t_ms);
+    let people: BTreeSet<String> = before.map(|record| record.person.clone()).collect();
+    Break { t_ms, people: people.into_iter().collect(), paused: true, ..broke }
 }
 
 /// The end of the window that a moment belongs to.

@@ -49,7 +49,7 @@ fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
 }
 
 fn at(t_ms: u64) -> Break {
-    Break { t_ms, why: "loss".into(), people: Vec::new() }
+    Break { t_ms, why: "loss".into(), people: Vec::new(), paused: false }
 }
 
 fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
@@ -307,6 +307,11 @@ fn a_participants_link_is_named_with_the_participant() {
     assert!(found.evidence.iter().any(|evidence| evidence == text), "{:?}", found.evidence);
     let found = judged(&[person_link("bot-4", 19, 1.34)], &["bot-4"]);
     assert_eq!(found.first.as_deref(), Some("unexplained"), "below both");
+    let paused = Break { people: vec!["bot-4".into()], paused: true, ..at(12_000) };
+    let links = [person_link("bot-4", 0, 1.2)];
+    let found = judge(&linked(&links), &GeneratorHealth::default(), Some(&paused));
+    let named = (found.first.as_deref(), found.person.as_deref());
+    assert_eq!(named, (Some("link"), Some("bot-4")), "the server keeps under it");
     // Of a few packets one is no share.
     let few = PersonLinkUsage { packets: 49, ..person_link("bot-4", 40, 0.4) };
     assert_eq!(judged(&[few], &[]).first.as_deref(), Some("unexplained"));
