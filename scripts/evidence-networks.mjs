@@ -11,7 +11,7 @@ const draws = process.argv.includes("draw");
 
 mkdirSync("target/evidence", { recursive: true });
 rmSync(CURVES, { force: true });
-const line = ["test", "--release", "--locked", "-p", "moim", "--test", "integration", "--", "networks::", "--nocapture"];
+const line = ["test", "--release", "--locked", "--workspace", "--test", "integration", "--", "networks::", "--nocapture"];
 const env = { ...process.env, MOIM_SEEDS: SEEDS, MOIM_NETWORKS: `${process.cwd()}/${CURVES}` };
 const { status } = spawnSync("cargo", line, { stdio: "inherit", env });
 

@@ -1,7 +1,8 @@
 //! Flows over one bottleneck in virtual time: media senders that follow their estimate, and TCP.
 
 use super::tcp::Tcp;
-use bwe::{Downlink, Kind, Limits};
+use crate::virtual_time::Random;
+use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use lab::link::{Fate, LinkSpec, Path};
 use rtp::rtcp::{self, Packet};
 use rtp::twcc::{Feedback, FeedbackBuilder};
@@ -11,43 +12,28 @@ use std::time::{Duration, Instant};
 pub const MS: Duration = Duration::from_millis(1);
 /// Bytes of a full packet.
 const FULL: usize = 1200;
-/// What IP and UDP add to a packet.
-const HEADERS: usize = 28;
 /// Bytes of a packet of sound, and what one each 20 ms takes of a link.
 const SOUND: usize = 120;
-const SOUND_BPS: f64 = (SOUND + HEADERS) as f64 * 8.0 * 50.0;
+const SOUND_BPS: f64 = (SOUND + IP_UDP_BYTES) as f64 * 8.0 * 50.0;
 /// What leaves of a burst at the pacing rate.
 const BURST: Duration = Duration::from_millis(5);
 /// From one look for feedback to the next, as in libwebrtc at these rates.
 const FEEDBACK_EVERY: Duration = Duration::from_millis(50);
 
-/// Small and seeded (SplitMix64).
-#[derive(Clone)]
-pub struct Random(pub u64);
+/// From 0 to below 1.
+fn unit(random: &mut Random) -> f64 {
+    const STEPS: u64 = 1 << 53;
+    random.below(STEPS) as f64 / STEPS as f64
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
+/// Near a normal distribution of mean 0 and deviation 1: the sum of twelve.
+fn normal(random: &mut Random) -> f64 {
+    (0..12).map(|_| unit(random)).sum::<f64>() - 6.0
+}
 
-    /// From 0 to below 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Near a normal distribution of mean 0 and deviation 1: the sum of twelve.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
-    }
-
-    /// Exponential, of this mean.
-    pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.unit()).ln()
-    }
+/// Exponential, of this mean.
+fn exponential(random: &mut Random, mean: f64) -> f64 {
+    -mean * (1.0 - unit(random)).ln()
 }
 
 /// What a flow does, and when.
@@ -165,10 +151,9 @@ impl Network {
         let begins = self.origin + Duration::from_secs(plan.from_s);
         let limits = Limits { start_bps: 300_000, least_bps: 64_000, most_bps: 100_000_000 };
         let mut downlink = Downlink::new(begins, limits);
-        downlink.open();
         downlink.want(begins, plan.most_bps);
         // Sources do not film in step.
-        let shift = Duration::from_secs_f64(self.random.unit() / 30.0);
+        let shift = Duration::from_secs_f64(unit(&mut self.random) / 30.0);
         self.flows.push(Flow {
             plan,
             downlink,
@@ -180,7 +165,7 @@ impl Network {
             queued: 0,
             burst: (begins, 0),
             last_arrival: begins,
-            random: Random(self.random.next()),
+            random: Random(self.random.below(u64::MAX)),
             seconds: Vec::new(),
             waits: Vec::new(),
         });
@@ -198,13 +183,13 @@ impl Network {
             return;
         }
         let Some(at) = self.short[index] else {
-            let rest = Duration::from_secs_f64(self.random.exponential(10.0));
+            let rest = Duration::from_secs_f64(exponential(&mut self.random, 10.0));
             self.short[index] = Some(self.now + rest);
             return;
         };
         if at <= self.now {
             self.short[index] = None;
-            let segments = (100_000.0 + 900_000.0 * self.random.unit()) as u64 / 1460;
+            let segments = (100_000.0 + 900_000.0 * unit(&mut self.random)) as u64 / 1460;
             self.tcp[index] = Tcp::new(self.now, self.tcp[index].delay, segments);
         }
     }
@@ -310,21 +295,21 @@ impl Network {
     fn leave(&mut self, index: usize, len: usize, kind: Kind) {
         let (now, second) = (self.now, self.second());
         let flow = &mut self.flows[index];
-        let number = flow.downlink.next_number().expect("it is open");
+        let number = flow.downlink.next_number();
         flow.downlink.sent(now, len, kind);
         flow.row(second).sent += 1;
         let path = if flow.plan.backward { &mut self.backward } else { &mut self.forward };
-        match path.offer(now, len + HEADERS, None) {
+        match path.offer(now, len + IP_UDP_BYTES, None) {
             Fate::Arrives(at) => {
                 let wait_ms = at.duration_since(now).as_secs_f64() * 1000.0;
-                let jitter =
-                    flow.plan.jitter.as_secs_f64() * (3.0 + flow.random.normal().clamp(-3.0, 3.0));
+                let jitter = flow.plan.jitter.as_secs_f64()
+                    * (3.0 + normal(&mut flow.random).clamp(-3.0, 3.0));
                 let at = at + flow.plan.delay + Duration::from_secs_f64(jitter);
                 flow.last_arrival = flow.last_arrival.max(at);
                 let at = flow.last_arrival;
                 self.plan_event(
                     at,
-                    Event::Packet { flow: index, number, len: len + HEADERS, wait_ms },
+                    Event::Packet { flow: index, number, len: len + IP_UDP_BYTES, wait_ms },
                 );
             }
             Fate::Lost | Fate::QueueFull => flow.row(second).lost += 1,
@@ -371,9 +356,9 @@ impl Flow {
                 continue;
             }
             let rate_bps = self.downlink.estimate_bps().min(self.plan.most_bps) as f64 - SOUND_BPS;
-            let rate_bps = rate_bps * FULL as f64 / (FULL + HEADERS) as f64;
+            let rate_bps = rate_bps * FULL as f64 / (FULL + IP_UDP_BYTES) as f64;
             // Frames differ in size, as an encoder's do.
-            let varied = 1.0 + 0.15 * self.random.normal().clamp(-2.0, 2.0);
+            let varied = 1.0 + 0.15 * normal(&mut self.random).clamp(-2.0, 2.0);
             let mut bytes = (rate_bps.max(0.0) / 8.0 / 30.0 * varied) as usize;
             // An encoder leaves frames out when too much waits.
             if self.queued > (self.downlink.estimate_bps() / 8 / 4) as usize {

@@ -21,3 +21,5 @@ mod speakers;
 mod strangers;
 mod streams;
 mod world;
+
+pub use world::Random;

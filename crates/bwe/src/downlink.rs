@@ -34,7 +34,7 @@ const OWN_PROBES: i32 = 1 << 24;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
 /// What IP and UDP add to a datagram, in bytes.
-const HEADERS: i64 = 28;
+pub const IP_UDP_BYTES: usize = 28;
 
 /// What a path is taken for at first, and how far an estimate may go, in bits a second.
 #[derive(Debug, Clone, Copy)]
@@ -72,9 +72,6 @@ pub struct Downlink {
     period_began: Option<Instant>,
     target_bps: u64,
     pacing_bps: u64,
-    padding_bps: u64,
-    rtt: Option<Duration>,
-    loss: f32,
     wanted_bps: u64,
     sent_bytes: u64,
     probed_at: Option<Instant>,
@@ -109,21 +106,18 @@ impl Downlink {
         let controller = GoogCcNetworkController::new(config, GoogCcConfig { feedback_only: true });
         let mut downlink = Self {
             origin: now,
-            log: SendLog::default(),
+            log: SendLog::new(),
             prober: Prober::default(),
             clock: ReceiverClock::default(),
             controller,
             clusters: [PacedPacketInfo::default(); CLUSTERS],
-            pending: Vec::new(),
+            pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
             resumed: None,
             unheard: (0, None),
             period_began: None,
             target_bps: limits.start_bps,
             pacing_bps: limits.start_bps * 5 / 2,
-            padding_bps: 0,
-            rtt: None,
-            loss: 0.0,
             wanted_bps: 0,
             sent_bytes: 0,
             probed_at: None,
@@ -139,16 +133,10 @@ impl Downlink {
         downlink
     }
 
-    /// Numbers packets from now on: makes the memory for it.
-    pub fn open(&mut self) {
-        self.log.open();
-        self.pending.reserve_exact(PENDING_PACKETS);
-    }
-
-    /// The transport-wide sequence number of the next packet, where packets are numbered.
+    /// The transport-wide sequence number of the next packet.
     #[inline]
-    pub fn next_number(&self) -> Option<u16> {
-        self.log.is_open().then(|| self.log.next_number())
+    pub fn next_number(&self) -> u16 {
+        self.log.next_number()
     }
 
     /// A datagram of so many bytes left with the next number.
@@ -167,9 +155,6 @@ impl Downlink {
 
     /// Feedback came. It counts with the next [`Downlink::tick`].
     pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
-        if !self.log.is_open() {
-            return;
-        }
         let now_us = self.us(now) as i64;
         let offset = self.clock.on_reference(now_us, feedback.reference_us());
         self.told_at = now;
@@ -192,7 +177,7 @@ impl Downlink {
         let cluster = sent.cluster.map(|id| self.clusters[usize::from(id) % CLUSTERS]);
         SentPacket {
             send_time: Timestamp::from_micros(sent.at_us as i64),
-            size: DataSize::from_bytes(i64::from(sent.bytes) + HEADERS),
+            size: DataSize::from_bytes(i64::from(sent.bytes) + IP_UDP_BYTES as i64),
             pacing_info: cluster.unwrap_or_default(),
             audio: sent.kind == Kind::Audio,
             sequence_number: number as i64,
@@ -202,9 +187,9 @@ impl Downlink {
     }
 
     /// So much would be sent if the path carried it, in bits a second. While that is more than the estimate, probes look
-    /// for it; else nothing is probed.
+    /// for it; else nothing is probed. A change of less than a quarter is none: the controller probes after each.
     pub fn want(&mut self, now: Instant, bps: u64) {
-        if bps == self.wanted_bps {
+        if bps == 0 && self.wanted_bps == 0 || 4 * bps.abs_diff(self.wanted_bps) < bps {
             return;
         }
         self.wanted_bps = bps;
@@ -284,16 +269,10 @@ impl Downlink {
 
     fn apply(&mut self, update: NetworkControlUpdate, now: Instant) {
         if let Some(target) = update.target_rate {
-            let estimate = target.network_estimate;
             self.target_bps = target.target_rate.bps().max(0) as u64;
-            self.loss = estimate.loss_rate_ratio;
-            let rtt = estimate.round_trip_time;
-            let known = rtt.is_finite() && rtt.us() > 0;
-            self.rtt = known.then(|| Duration::from_micros(rtt.us() as u64)).or(self.rtt);
         }
         if let Some(pacer) = update.pacer_config {
             self.pacing_bps = pacer.data_rate().bps().max(0) as u64;
-            self.padding_bps = pacer.pad_rate().bps().max(0) as u64;
         }
         for probe in update.probe_cluster_configs {
             if self.wanted_bps > self.target_bps {
@@ -374,21 +353,6 @@ impl Downlink {
                 self.lately_bps = [self.target_bps, newest, older];
             }
         }
-    }
-
-    /// So much padding helps the estimate to recover from losses, in bits a second.
-    pub fn padding_bps(&self) -> u64 {
-        self.padding_bps
-    }
-
-    /// The round-trip time, as feedback shows it.
-    pub fn rtt(&self) -> Option<Duration> {
-        self.rtt
-    }
-
-    /// Which share of the packets was lost lately (0 to 1).
-    pub fn loss(&self) -> f32 {
-        self.loss
     }
 
     /// When the next packets of a probe are due; None if nothing is probed.

@@ -1,6 +1,6 @@
 //! Send-side bandwidth estimation: how many bits a second the path to one receiver carries.
 //!
-//! 1. Each packet gets a transport-wide sequence number and is noted in a [`SendLog`].
+//! 1. Each packet gets a transport-wide sequence number and is noted in a [`log`].
 //! 2. The receiver's feedback (transport-wide congestion control) says which of them came, and when. [`arrivals`] puts
 //!    these times on our own clock.
 //! 3. [`Downlink`] hands both to Google congestion control as libwebrtc runs it (the `goog_cc` port of its source): a
@@ -16,6 +16,6 @@ mod downlink;
 mod log;
 mod prober;
 
-pub use downlink::{Downlink, Limits};
-pub use log::{Kind, SendLog};
+pub use downlink::{Downlink, IP_UDP_BYTES, Limits};
+pub use log::Kind;
 pub use prober::Prober;

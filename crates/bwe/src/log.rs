@@ -34,8 +34,8 @@ pub(crate) struct Sent {
 
 /// The numbers of one receiver's packets.
 #[derive(Debug)]
-pub struct SendLog {
-    /// By number, a power of two of them. Empty until the first packet.
+pub(crate) struct SendLog {
+    /// By number, a power of two of them.
     ring: Vec<Option<Sent>>,
     /// The next packet's number.
     next: u64,
@@ -45,25 +45,11 @@ pub struct SendLog {
     in_flight: u32,
 }
 
-impl Default for SendLog {
-    fn default() -> Self {
-        // As libwebrtc: a number of 0 would be its receivers' first guess for what was lost before.
-        Self { ring: Vec::new(), next: 1, untold: 1, in_flight: 0 }
-    }
-}
-
 impl SendLog {
-    /// Makes room for the first packets.
-    pub fn open(&mut self) {
-        if self.ring.is_empty() {
-            self.ring.resize(LEAST_PACKETS, None);
-        }
-    }
-
-    /// Whether packets are numbered.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        !self.ring.is_empty()
+    /// With room for the first packets.
+    pub fn new() -> Self {
+        // As libwebrtc: a number of 0 would be its receivers' first guess for what was lost before.
+        Self { ring: vec![None; LEAST_PACKETS], next: 1, untold: 1, in_flight: 0 }
     }
 
     /// The transport-wide sequence number of the next packet.
@@ -75,7 +61,7 @@ impl SendLog {
     /// A packet left with the next number.
     #[inline]
     pub fn push(&mut self, at_us: u64, bytes: usize, kind: Kind, cluster: Option<u8>) {
-        let Some(mask) = self.ring.len().checked_sub(1) else { return };
+        let mask = self.ring.len() - 1;
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         if self.next - self.untold > mask as u64 {
             self.pass(self.untold + 1);
@@ -90,7 +76,7 @@ impl SendLog {
     pub fn grow(&mut self) {
         let len = self.ring.len();
         let crowded = (self.next - self.untold) as usize > len / 2;
-        if !crowded || len == 0 || len >= MOST_PACKETS {
+        if !crowded || len >= MOST_PACKETS {
             return;
         }
         let mut ring = vec![None; 2 * len];
@@ -139,8 +125,7 @@ mod tests {
     use super::*;
 
     fn log(packets: u64) -> SendLog {
-        let mut log = SendLog::default();
-        log.open();
+        let mut log = SendLog::new();
         for n in 0..packets {
             log.push(n * 1000, 100, Kind::Video, None);
         }

@@ -123,10 +123,8 @@ pub const WAKING_HEADROOM: f64 = 1.05;
 pub const PROBE_HEADROOM: f64 = 1.2;
 /// Pictures that the path does not carry by less than a fifth rest only if that lasts so long: an estimate dips.
 pub const DIP: Duration = Duration::from_secs(2);
-/// What IP and UDP add to a datagram, in bytes.
-pub const IP_UDP_BYTES: usize = 28;
-/// What a packet of a publisher has more on its way to a subscriber: those, header extensions and the cipher's tag.
-pub const ON_THE_WAY_BYTES: usize = IP_UDP_BYTES + 24;
+/// What a packet of a publisher has more on its way to a subscriber: IP and UDP, header extensions and the cipher's tag.
+pub const ON_THE_WAY_BYTES: usize = bwe::IP_UDP_BYTES + 24;
 /// Time over which it is measured how much flows to a receiver.
 pub const RESEND_RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Sequence numbers that one receiver may ask for in a second; at once, as many as are kept.

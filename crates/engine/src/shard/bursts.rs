@@ -49,32 +49,33 @@ fn probe<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex)
         let Some(downlink) = person.path.downlink() else { return };
         downlink.prober().begin(turn.now.at);
         let before = downlink.sent_bytes();
-        match person.pacer.next_at_once() {
+        let next = person.pacer.next_at_once();
+        let padding = next.is_none();
+        match next {
             Some(next) => send_waiting(model, turn, index, next),
-            None if pad(turn, person) => {}
-            // Nothing can be sent to probe with.
-            None => {
-                if let Some(downlink) = person.path.downlink() {
-                    downlink.prober().end();
-                }
-                return;
-            }
+            None => pad(turn, person),
         }
-        let Some(person) = model.people[index].as_mut() else { return };
-        let after = person.path.downlink().map_or(before, |downlink| downlink.sent_bytes());
-        left = left.saturating_sub((after - before).max(1) as usize);
+        let person = model.people[index].as_mut();
+        let Some(downlink) = person.and_then(|person| person.path.downlink()) else { return };
+        let sent = (downlink.sent_bytes() - before) as usize;
+        if padding && sent == 0 {
+            // Nothing leaves that could tell something.
+            return downlink.prober().end();
+        }
+        left = left.saturating_sub(sent);
     }
 }
 
-/// Sends a packet of padding on the retransmission stream of a slot. Says whether it left.
-fn pad<S: Sink>(turn: &mut Turn<'_, S>, person: &mut Person) -> bool {
+/// Sends a packet of padding on the retransmission stream of a slot.
+fn pad<S: Sink>(turn: &mut Turn<'_, S>, person: &mut Person) {
     let pads = |slot: &Slot| slot.is_video() && slot.resends();
-    let Some(at) = person.slots.iter().position(pads) else { return false };
+    let Some(at) = person.slots.iter().position(pads) else { return };
     let slot = &person.slots[at];
-    let Some(payload_type) = slot.line.rtx_payload_type else { return false };
+    let Some(payload_type) = slot.line.rtx_payload_type else { return };
     let padding = Outgoing::padding(payload_type, slot.last_timestamp.map_or(0, |(at, _)| at));
-    turn.stats.probed += 1;
-    deliver(turn, &padding, person, at).is_ok()
+    if deliver(turn, &padding, person, at).is_ok() {
+        turn.stats.probed += 1;
+    }
 }
 
 fn pacer(model: &mut Model, person: PersonIndex) -> Option<&mut Pacer> {

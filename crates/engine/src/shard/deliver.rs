@@ -164,9 +164,7 @@ fn seal<S: Sink>(
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
-    if numbered {
-        person.path.sent(turn.now.at, sealed, slot.is_video());
-    }
+    person.path.sent(turn.now.at, sealed, numbered, slot.is_video());
     if !again {
         slot.count(packet.payload.len(), out.timestamp, turn.now);
     }

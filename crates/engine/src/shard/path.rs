@@ -8,8 +8,8 @@
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
-use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, IP_UDP_BYTES};
-use bwe::{Downlink, Kind, Limits};
+use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS};
+use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::twcc::Feedback;
 use std::time::{Duration, Instant};
 
@@ -100,9 +100,7 @@ impl Path {
                 least_bps: DOWNLINK_LEAST_BPS,
                 most_bps: DOWNLINK_MOST_BPS,
             };
-            let mut downlink = Box::new(Downlink::new(now, limits));
-            downlink.open();
-            self.downlink = Some(downlink);
+            self.downlink = Some(Box::new(Downlink::new(now, limits)));
         }
     }
 
@@ -156,14 +154,17 @@ impl Path {
         if !self.look.is_some_and(|look| look.on) {
             return None;
         }
-        self.downlink.as_ref().filter(|_| self.numbers)?.next_number()
+        Some(self.downlink.as_ref().filter(|_| self.numbers)?.next_number())
     }
 
-    /// A packet left with that number.
+    /// A packet left, with that number if it is `numbered`.
     #[inline]
-    pub(super) fn sent(&mut self, now: Instant, bytes: usize, video: bool) {
-        if !video {
+    pub(super) fn sent(&mut self, now: Instant, bytes: usize, numbered: bool, video: bool) {
+        if self.numbers && !video {
             self.sound.count(now, bytes + IP_UDP_BYTES);
+        }
+        if !numbered {
+            return;
         }
         if let Some(downlink) = &mut self.downlink {
             downlink.sent(now, bytes, if video { Kind::Video } else { Kind::Audio });
