@@ -1,7 +1,7 @@
 // Does a run end with what it deserves? Five runs of scenarios/audio-450.yaml, whose load may be too much for the
 // lab: each must pass (0) or be inconclusive because of the generator (110, with the reason), and may never accuse
-// the server. One of scenarios/slow-downlink.yaml, a call with one participant behind a slow link whose pictures rest
-// by a threshold too long: it must fail (99) and name their link as the first bottleneck. A run of that
+// the server. One of scenarios/networks/one-layer.yaml, a call with one participant behind a slow link whose pictures
+// rest, with a threshold that none may: it must fail (99) and name their link as the first bottleneck. A run of that
 // one whose generator was at its limit says nothing and is made again, twice at most.
 //
 // Takes about 5 minutes and goes on where it stopped. `evidence-verdicts.sh crowd link` makes those parts alone.
@@ -42,7 +42,9 @@ for (let round = 1; round <= ROUNDS; round++)
   });
 
 await row("link", "a call of four, one behind 1.5 Mbit/s", async () => {
-  const run = await healthy(scenario("slow-downlink"), { most: 3 });
+  const none = 'paused_ratio: ["max < 0.5"]';
+  const text = scenario("networks/one-layer").replace(/paused_ratio: .*/, none);
+  const run = await healthy(text, { most: 3 });
   const found = said(run);
   const linked = found.first === "link" && found.person === SLOW;
   return {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes what the lab's bots send: media/speech-{1..8}.ogg and media/video-{360p,480p,1080p}.ivf.
+# Makes what the lab's bots send: media/speech-{1..8}.ogg and media/video-{180p,360p,480p,1080p}.ivf.
+# `scripts/media.sh FILE…` makes these alone, such as media/video-180p.ivf, and leaves the others as they are.
 # The speech is espeak-ng's, saying the sentences below; the pictures are ffmpeg's own generators.
 # Nothing is recorded and nothing is downloaded. The results are committed: run this only to
 # change them. The same versions of espeak-ng and ffmpeg make the same files.
@@ -7,8 +8,10 @@ set -euo pipefail
 export LC_ALL=C.UTF-8
 cd "$(dirname "$0")/.."
 
+only=("$@")
+wanted() { ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $1 "* ]]; }
 need=()
-command -v espeak-ng >/dev/null || need+=(espeak-ng)
+[[ ${#only[@]} -gt 0 && ${only[*]} != *speech* ]] || command -v espeak-ng >/dev/null || need+=(espeak-ng)
 { command -v ffmpeg && command -v ffprobe; } >/dev/null || need+=(ffmpeg)
 if ((${#need[@]})); then
   if [[ $(id -u) == 0 ]]; then
@@ -36,6 +39,7 @@ probe() { ffprobe -v error -show_entries "$2" -of default=nw=1:nk=1 "$1"; }
 speech() {
   local number=$1 variant=$2 speed=$3 pitch=$4 part=0
   local out=media/speech-$1.ogg inputs=() filter='' labels=''
+  wanted "$out" || return 0
   shift 4
   while (($#)); do
     espeak-ng -v "$1+$variant" -s "$speed" -p "$pitch" -w "$work/$number-$part.wav" "$2"
@@ -108,6 +112,7 @@ KEYFRAME_EVERY=2
 video() {
   local name=$1 size=$2 fps=$3 kbits=$4 graph=$5
   local out=media/video-$1.ivf
+  wanted "$out" || return 0
   # VP8 as a call sends it: one pass, no look-ahead, constant rate, keyframes of limited size.
   # A negative cpu-used is a fixed effort: a positive one follows the clock, and no two runs agree.
   run_ffmpeg -f lavfi -i "$graph" -t $SECONDS_OF_VIDEO -pix_fmt yuv420p \
@@ -133,6 +138,8 @@ video() {
   echo "$out  $frames frames  $rate kbit/s  keyframes at $keyframes"
 }
 
+# 180p, 360p and 480p are also the layers of a camera that is sent with simulcast.
+video 180p 320x180 20 130 "testsrc2=size=320x180:rate=20"
 video 360p 640x360 20 600 "testsrc2=size=640x360:rate=20"
 video 480p 848x480 25 1000 \
   "gradients=size=848x480:rate=25:speed=0.03:seed=7:nb_colors=4:c0=0x204060:c1=0xd08040:c2=0x60a080:c3=0xe0e0d0[bg];\
@@ -148,17 +155,23 @@ testsrc2=size=480x270:rate=30[box];[bg][deep]overlay=x=1320:y=120[both];\
 cat >media/LICENSE.md <<'TEXT'
 # The files in this folder
 
-All were made by `scripts/media.sh`, and nothing in them comes from anybody else: the sentences
+All media were made by `scripts/media.sh`, and nothing in them comes from anybody else: the sentences
 were written for moim and spoken by espeak-ng, and the pictures are those of ffmpeg's generators
 (`testsrc2`, `gradients`, `mandelbrot`). They are under the licence of moim itself (Apache-2.0).
 
 - `speech-N.ogg`: eight voices, 10 to 13 seconds with pauses, Opus in Ogg, 48 kHz mono, 20 ms frames.
-- `video-360p.ivf`, `video-480p.ivf`, `video-1080p.ivf`: VP8 in IVF, eight seconds, a keyframe
-  every two seconds; 0.6, 1.0 and 1.46 Mbit/s.
+- `video-180p.ivf`, `video-360p.ivf`, `video-480p.ivf`, `video-1080p.ivf`: VP8 in IVF, eight seconds, a
+  keyframe every two seconds; 0.13, 0.6, 1.0 and 1.46 Mbit/s.
 
-Each can be played round and round.
+- `chromium-camera.json`: no media, but how long the packets of Chromium's own fake camera were, frame
+  by frame, over ten seconds; noted by `scripts/record-camera.py`.
+
+Each of the others can be played round and round.
 TEXT
 
+for file in "${only[@]}"; do
+  [[ -f $file ]] || fail "$file is none of these files"
+done
 total=$(cat media/*.ogg media/*.ivf media/LICENSE.md | wc -c)
 ((total <= 4 * 1024 * 1024)) || fail "media/ is $total bytes"
 echo "media/  $total bytes"

@@ -122,6 +122,7 @@ impl Peer {
             kind,
             name: name_of(kind).into(),
             opaque: false,
+            layers: Vec::new(),
         });
         let offered =
             Offered { pending, sdp: offer.to_sdp_string(), tracks: tracks.collect(), slots };
@@ -207,6 +208,7 @@ impl Peer {
             kind: line.kind,
             name: name_of(line.kind).into(),
             opaque: false,
+            layers: Vec::new(),
         };
         lines.map(track).collect()
     }

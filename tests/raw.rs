@@ -64,8 +64,8 @@ impl Raw {
         let local = socket.local_addr().unwrap();
         let (shared, now) = (Shared::new().unwrap(), Instant::now());
         let mut transport = IceDtls::client(&shared, Some(VideoFormat::Vp8), local, now).unwrap();
-        let slot = |kind| OfferLine { kind, send: false };
-        let own = sends.iter().map(|kind| OfferLine { kind: *kind, send: true });
+        let slot = |kind| OfferLine { kind, send: false, layers: &[] };
+        let own = sends.iter().map(|kind| OfferLine { kind: *kind, send: true, layers: &[] });
         let lines: Vec<OfferLine> = own
             .chain(std::iter::repeat_n(slot(Kind::Audio), audio))
             .chain(std::iter::repeat_n(slot(Kind::Video), video))
@@ -76,6 +76,7 @@ impl Raw {
             kind: if *kind == Kind::Audio { MediaKind::Audio } else { MediaKind::Video },
             name: String::new(),
             opaque: false,
+            layers: Vec::new(),
         });
         let tracks: Vec<OfferedTrack> = tracks.collect();
         let answer = signaling.ask("room.offer", json!({ "sdp": offer.sdp, "tracks": tracks }));

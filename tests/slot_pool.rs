@@ -13,7 +13,7 @@ fn size(offer: &str, answer: &str) -> [(usize, usize); 2] {
 }
 
 fn pool() -> Vec<OfferLine> {
-    let line = |kind, send| OfferLine { kind, send };
+    let line = |kind, send| OfferLine { kind, send, layers: &[] };
     let mut lines = vec![line(Kind::Audio, true), line(Kind::Video, true)];
     lines.extend([line(Kind::Audio, false); 4]);
     lines.extend([line(Kind::Video, false); 12]);
@@ -26,6 +26,7 @@ fn published(negotiated: &rtp::negotiated::Negotiated, key: u64) -> Vec<Publishe
         mid: line.mid.clone(),
         name: String::new(),
         key: TrackKey(key + i as u64),
+        layers: Vec::new(),
         opaque: false,
     };
     sending.iter().enumerate().map(with_key).collect()
@@ -67,6 +68,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
             video: Codec::Vp8,
             send_audio: true,
             send_video: true,
+            layers: 1,
             audio_slots: 4,
             video_slots: 12,
         };

@@ -24,7 +24,7 @@ fn sdp(audio: usize, video: usize, bytes: usize) -> String {
     let local = "127.0.0.1:9".parse().unwrap();
     let mut client =
         IceDtls::client(&shared, Some(VideoFormat::Vp8), local, Instant::now()).unwrap();
-    let line = |kind| OfferLine { kind, send: false };
+    let line = |kind| OfferLine { kind, send: false, layers: &[] };
     let lines: Vec<OfferLine> = std::iter::repeat_n(line(Kind::Audio), audio)
         .chain(std::iter::repeat_n(line(Kind::Video), video))
         .collect();

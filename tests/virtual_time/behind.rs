@@ -6,7 +6,7 @@
 use super::hand::{Hand, LOUD, PACKET_TIME};
 use super::world::{Link, Made, Random, World};
 use engine::room::Topology;
-use engine::{Command, PersonKey, ShardIndex, TrackKey};
+use engine::{Command, PersonKey, ShardIndex, StreamKey, TrackKey};
 use rtp::negotiated::Kind;
 use rtp::stun::Responder;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,8 +132,11 @@ impl Run {
         }
         for person in room.people() {
             let shard = &self.world.shards[usize::from(person.shard.0)];
-            let slots: BTreeMap<_, _> =
-                shard.slots(person.key).map(|(mid, now, next)| (mid, (now, next))).collect();
+            let key = |stream: Option<StreamKey>| stream.map(|stream| stream.track);
+            let slots: BTreeMap<_, _> = shard
+                .slots(person.key)
+                .map(|(mid, now, next)| (mid, (key(now), key(next))))
+                .collect();
             for kind in [Kind::Audio, Kind::Video] {
                 for (mid, track) in person.slot_contents(kind) {
                     let (now, next) = slots[mid];

@@ -49,7 +49,7 @@ impl Call {
             client_events: Vec::new(),
             agent_events: Vec::new(),
         };
-        call.offer(&[OfferLine { kind: Kind::Audio, send: true }], false);
+        call.offer(&[OfferLine { kind: Kind::Audio, send: true, layers: &[] }], false);
         call
     }
 

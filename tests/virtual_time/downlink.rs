@@ -12,7 +12,7 @@ const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 
 /// A link of so many kbit/s, 300 ms of queue and 20 ms of delay.
-fn slow(rate_kbps: u32) -> LinkSpec {
+pub fn slow(rate_kbps: u32) -> LinkSpec {
     let rate_kbps = Some(rate_kbps);
     LinkSpec { delay: 20 * MS, rate_kbps, queue: 300 * MS, ..LinkSpec::default() }
 }
@@ -27,7 +27,7 @@ fn room(seed: u64, rate_kbps: u32) -> (World, Vec<PersonKey>) {
 }
 
 /// What a person's link did in each second of a span.
-fn seconds(world: &mut World, key: PersonKey, count: u64) -> Vec<Counts> {
+pub fn seconds(world: &mut World, key: PersonKey, count: u64) -> Vec<Counts> {
     let second = |_| {
         let before = world.downlink(key);
         world.run(S);
@@ -38,7 +38,7 @@ fn seconds(world: &mut World, key: PersonKey, count: u64) -> Vec<Counts> {
 
 /// The tracks of pictures of which packets came to a person in their samples since `from_ms`, and the worst transit of
 /// sound (95th percentile of a sample), in ms.
-fn received(world: &World, key: PersonKey, from_ms: u64) -> (BTreeSet<String>, f64) {
+pub fn received(world: &World, key: PersonKey, from_ms: u64) -> (BTreeSet<String>, f64) {
     let name = format!("bot-{}", key.0);
     let samples = world.samples.iter().filter(|s| s.person == name && s.t_ms >= from_ms);
     let rows = samples.flat_map(|sample| &sample.sample.received);

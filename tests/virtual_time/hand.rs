@@ -41,6 +41,8 @@ pub struct Hand {
     rtx: Option<(SealStream, u16)>,
     /// The line's mid goes with each packet, so that a new SSRC is found.
     names_mid: bool,
+    /// The RTP stream id of the layer, which goes with it.
+    rid: Option<String>,
     pub sequence: u16,
     pub timestamp: u32,
     /// Packets of sound said so far.
@@ -75,17 +77,38 @@ fn opus(sound: &[u8], id: &[u8]) -> Vec<u8> {
 impl Hand {
     /// The stream of a kind of a person who does not send it himself.
     pub fn new(world: &mut World, key: PersonKey, kind: Kind) -> Self {
+        Self::of(world, key, kind, None)
+    }
+
+    /// A layer of the picture of a person who does not send it himself.
+    pub fn layer(world: &mut World, key: PersonKey, layer: usize) -> Self {
+        Self::of(world, key, Kind::Video, Some(layer))
+    }
+
+    fn of(world: &mut World, key: PersonKey, kind: Kind, layer: Option<usize>) -> Self {
         let client = world.client(key);
         let sends = |line: &&Line| line.direction == Direction::Send && line.codec.kind() == kind;
         let line = client.negotiated.lines.iter().find(sends).expect("he may send it").clone();
         let mut sealer = Sealer::new(&client.keys.local);
-        let ssrc = line.local.expect("it has an SSRC").ssrc;
+        let layer = layer.map(|layer| &line.layers[layer]);
+        let ids = layer.map_or(line.local, |layer| layer.ids).expect("it has an SSRC");
+        let ssrc = ids.ssrc;
         let stream = sealer.stream(ssrc).expect("nobody else sends it");
-        let rtx = line.local.and_then(|ids| ids.rtx);
-        let rtx = rtx.map(|ssrc| (sealer.stream(ssrc).expect("nobody else sends it"), 1));
-        let (sequence, timestamp, said, names_mid) = (ssrc as u16 & 0x3FFF, ssrc, 0, false);
-        let sounds_like = &VOICE;
-        Self { key, line, sealer, stream, rtx, names_mid, sequence, timestamp, said, sounds_like }
+        let rtx = ids.rtx.map(|ssrc| (sealer.stream(ssrc).expect("nobody else sends it"), 1));
+        let (names_mid, rid) = (layer.is_some(), layer.map(|layer| layer.rid.clone()));
+        Self {
+            key,
+            sealer,
+            stream,
+            rtx,
+            names_mid,
+            rid,
+            sequence: ssrc as u16 & 0x3FFF,
+            timestamp: ssrc,
+            said: 0,
+            sounds_like: &VOICE,
+            line,
+        }
     }
 
     /// A new stream of the same line: another SSRC, sequence numbers and timestamps from elsewhere.
@@ -140,8 +163,9 @@ impl Hand {
         let level = self.line.extensions.audio_level.zip(level.as_ref());
         let mid = self.line.extensions.mid.filter(|_| self.names_mid);
         let mid = mid.map(|id| (id, self.line.mid.as_bytes()));
-        let extensions: Vec<(u8, &[u8])> =
-            level.iter().map(|(id, byte)| (*id, byte.as_slice())).chain(mid).collect();
+        let rid = self.line.extensions.rid.zip(self.rid.as_ref().map(|rid| rid.as_bytes()));
+        let level = level.iter().map(|(id, byte)| (*id, byte.as_slice()));
+        let extensions: Vec<(u8, &[u8])> = level.chain(mid).chain(rid).collect();
         let writer = HeaderWriter {
             marker,
             payload_type,

@@ -16,6 +16,7 @@ mod pressure;
 mod properties;
 mod reports;
 mod rooms;
+mod simulcast;
 mod sinks;
 mod speakers;
 mod strangers;

@@ -4,7 +4,7 @@ use super::world::Random;
 use engine::limits::MAX_DATAGRAM;
 use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
-use engine::{Command, PersonKey, Priority, ShardIndex, Sink, TrackKey};
+use engine::{Command, PersonKey, Priority, ShardIndex, Sink, StreamKey};
 use rtp::TransportAddress;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(super) enum Within {
     Command(Command),
     Mix(MixCommand),
-    Relayed { track: TrackKey, index: u64, content: RelayContent, bytes: Vec<u8> },
+    Relayed { stream: StreamKey, index: u64, content: RelayContent, bytes: Vec<u8> },
     Control(RelayControl),
     Peer(MixPeer),
 }
@@ -103,8 +103,8 @@ impl Sink for Outbox {
     }
 
     fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
-        let RelayPacket { track, index, content, bytes } = *packet;
-        self.within.push((to, Within::Relayed { track, index, content, bytes: bytes.to_vec() }));
+        let RelayPacket { stream, index, content, bytes } = *packet;
+        self.within.push((to, Within::Relayed { stream, index, content, bytes: bytes.to_vec() }));
         true
     }
 

@@ -32,7 +32,7 @@ fn address(port: u16) -> SocketAddr {
 fn expected(shared: &Shared, now: Instant) -> (IceDtls, Vec<u8>) {
     let mut client = IceDtls::client(shared, None, address(1), now).expect("a client");
     let mut agent = IceDtls::server(shared, None, &[address(2)], now).expect("an agent");
-    let line = OfferLine { kind: Kind::Audio, send: true };
+    let line = OfferLine { kind: Kind::Audio, send: true, layers: &[] };
     let offer = client.offer(&[line], false).expect("an offer");
     let (answer, _) = agent.accept_offer(&offer.sdp).expect("an answer");
     client.accept_answer(&answer).expect("agreed");

@@ -138,6 +138,8 @@ pub struct World {
     pub paused: BTreeSet<(PersonKey, String)>,
     /// Which tracks rest, as their publishers were told.
     pub resting: BTreeSet<TrackKey>,
+    /// The highest layers that are wanted, as their publishers were told.
+    pub wanted: BTreeMap<TrackKey, u8>,
     /// How much was handed over, by lane.
     handed_over: BTreeMap<u8, u64>,
     /// How often shards allocated memory while they took packets, where that is counted.
@@ -164,6 +166,8 @@ pub struct World {
     /// Whether those who come give transport-wide feedback.
     pub feedback: bool,
     pub opaque: bool,
+    /// In how many layers those who come send pictures.
+    pub layers: usize,
     /// What those who come with a camera show.
     pub clip: VideoSource,
     /// Datagrams that never arrive.
@@ -185,6 +189,9 @@ fn fixtures() -> Arc<Fixtures> {
 }
 
 const ROOM: &str = "garden";
+
+/// Pixels of the layers that those with simulcast send.
+pub const SIZES: [u32; 3] = [320 * 180, 640 * 360, 848 * 480];
 
 impl World {
     /// A room where everything is forwarded, on one shard.
@@ -222,6 +229,7 @@ impl World {
             told: BTreeMap::new(),
             paused: BTreeSet::new(),
             resting: BTreeSet::new(),
+            wanted: BTreeMap::new(),
             handed_over: BTreeMap::new(),
             allocations: None,
             batches: seed % 2 == 1,
@@ -238,6 +246,7 @@ impl World {
             red: false,
             feedback: true,
             opaque: false,
+            layers: 1,
             clip: VideoSource::P360,
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
@@ -299,6 +308,7 @@ impl World {
             video: Codec::Vp8,
             send_audio: !listens,
             send_video: video || films,
+            layers: self.layers,
             red: self.red,
             feedback: self.feedback,
             audio_slots: self.room.limits().audio_slots.min(4),
@@ -455,6 +465,13 @@ impl World {
         self.apply(effects);
     }
 
+    /// A person sees a slot at this size, in pixels.
+    pub fn show(&mut self, key: PersonKey, mid: &str, pixels: u32) {
+        let mut effects = Effects::default();
+        self.room.show(key, &[(mid.to_owned(), pixels)], &mut effects).unwrap();
+        self.apply(effects);
+    }
+
     /// The SSRC of a slot.
     pub fn slot_ssrc(&mut self, key: PersonKey, mid: &str) -> u32 {
         let server = self.person(key).session.pair().0;
@@ -475,6 +492,7 @@ impl World {
                 name: String::new(),
                 key: TrackKey(next_key + i as u64),
                 opaque,
+                layers: line.layers.iter().map(|layer| layer.rid.clone()).zip(SIZES).collect(),
             })
             .collect();
         let kinds: Vec<Kind> = published
@@ -532,6 +550,10 @@ impl World {
                     let session = &mut self.person(person).session;
                     (session.audio_slots, session.video_slots) = (audio, video);
                     self.negotiate(person);
+                }
+                Notice::Layers { person, track, layer } => {
+                    self.wanted.insert(track, layer);
+                    self.person(person).media.layers(&format!("t-{}", track.0), layer);
                 }
                 Notice::Paused { person, track, paused } => {
                     match paused {
@@ -782,8 +804,8 @@ impl World {
         match what {
             Within::Command(command) => shard.command(command, now),
             Within::Mix(command) => self.mixers[usize::from(to.0)].command(command),
-            Within::Relayed { track, index, content, bytes } => {
-                let packet = RelayPacket { track, index, content, bytes: &bytes };
+            Within::Relayed { stream, index, content, bytes } => {
+                let packet = RelayPacket { stream, index, content, bytes: &bytes };
                 shard.handle_relayed(now, &packet, &mut outbox);
                 shard.flush(now, &mut outbox);
             }
@@ -810,6 +832,11 @@ impl World {
     /// The counters of the only shard.
     pub fn stats(&self) -> &Stats {
         assert_eq!(self.shards.len(), 1);
+        self.shards[0].stats()
+    }
+
+    /// The counters of the shard where the first of the people is.
+    pub fn stats_in(&self) -> &Stats {
         self.shards[0].stats()
     }
 

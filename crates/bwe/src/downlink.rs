@@ -24,6 +24,8 @@ const PENDING_PACKETS: usize = 1024;
 const CLUSTERS: usize = 16;
 /// For so long it is remembered what the path carried before the estimate fell to less than a half.
 const REMEMBERED: Duration = Duration::from_secs(40);
+/// After a dip of the estimate, the queue that caused it is gone in this time.
+const DIP_PROBED_AFTER: Duration = Duration::from_millis(300);
 /// From one probe of our own to the next.
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 /// How long one lasts, in ms, and its least packets.
@@ -78,6 +80,8 @@ pub struct Downlink {
     /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
     lately_bps: [u64; 3],
     fell: Option<Fall>,
+    /// It dipped while little was sent, and was not probed since.
+    dip: Option<Fall>,
     /// When the present second began, the bytes that had left then, and the rate of the last one.
     second: (Instant, u64),
     last_second_bps: u64,
@@ -123,6 +127,7 @@ impl Downlink {
             probed_at: None,
             lately_bps: [0; 3],
             fell: None,
+            dip: None,
             second: (now, 0),
             last_second_bps: 0,
             asked_probes: 0,
@@ -269,7 +274,9 @@ impl Downlink {
 
     fn apply(&mut self, update: NetworkControlUpdate, now: Instant) {
         if let Some(target) = update.target_rate {
-            self.target_bps = target.target_rate.bps().max(0) as u64;
+            let from_bps =
+                std::mem::replace(&mut self.target_bps, target.target_rate.bps().max(0) as u64);
+            self.note_dip(from_bps, now);
         }
         if let Some(pacer) = update.pacer_config {
             self.pacing_bps = pacer.data_rate().bps().max(0) as u64;
@@ -281,10 +288,31 @@ impl Downlink {
         }
     }
 
+    /// The estimate fell from this rate. It falls to a share of what came lately, which says little if little was sent: a
+    /// keyframe's short queue is enough.
+    fn note_dip(&mut self, from_bps: u64, now: Instant) {
+        let idle = self.last_second_bps * 5 < from_bps * 4;
+        if idle && self.target_bps * 10 < from_bps * 7 {
+            self.dip = Some(Fall { from_bps, at: now });
+        }
+    }
+
+    /// The rate that is probed because the estimate dipped: near what it was, once, when the queue is gone.
+    fn dip_bps(&mut self, now: Instant) -> Option<u64> {
+        let over = |dip: &mut Fall| now.saturating_duration_since(dip.at) >= DIP_PROBED_AFTER;
+        let bps = self.dip.take_if(over)?.from_bps * 17 / 20;
+        Some(bps.min(self.wanted_bps)).filter(|bps| *bps > self.target_bps)
+    }
+
     /// While more is wanted than the path is known to carry, it is probed now and then: up to twice the estimate if less
     /// than that is sent, else up to what it carried before it fell. (The controller probes the first only if much less
     /// is sent, and the second once.)
     fn probe(&mut self, now: Instant) {
+        if self.prober.due().is_none()
+            && let Some(bps) = self.dip_bps(now)
+        {
+            return self.probe_at(bps, now);
+        }
         let idle = self.last_second_bps * 5 < self.target_bps * 4;
         let interval = if idle { PROBE_INTERVAL } else { 2 * PROBE_INTERVAL };
         let rests = |at| now.saturating_duration_since(at) < interval;
@@ -295,9 +323,13 @@ impl Downlink {
         let before = self.fell.filter(lately).map_or(0, |fell| fell.from_bps * 17 / 20);
         let most = if idle { 2 * self.target_bps } else { before };
         let bps = self.wanted_bps.min(most);
-        if bps <= self.target_bps {
-            return;
+        if bps > self.target_bps {
+            self.probe_at(bps, now);
         }
+    }
+
+    /// A probe of our own at this rate.
+    fn probe_at(&mut self, bps: u64, now: Instant) {
         self.probed_at = Some(now);
         self.asked_probes = (self.asked_probes + 1) % OWN_PROBES;
         let probe = ProbeClusterConfig {

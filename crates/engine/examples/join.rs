@@ -65,6 +65,7 @@ fn lines() -> Negotiated {
         extensions: Extensions::default(),
         local: Some(StreamIds { ssrc: 1, rtx: None }),
         remote: None,
+        layers: Vec::new(),
         nack: false,
         transport_cc: false,
     };
@@ -84,6 +85,7 @@ fn come(room: &mut Room, number: u64, effects: &mut Effects) {
         mid: mid.into(),
         name: String::new(),
         key: TrackKey(key),
+        layers: Vec::new(),
         opaque: false,
     };
     let tracks = [track("a", number * 10), track("v", number * 10 + 1)];

@@ -17,6 +17,27 @@ pub struct PersonKey(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TrackKey(pub u64);
 
+/// A stream of a track. With simulcast a track has several, its layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamKey {
+    /// The track.
+    pub track: TrackKey,
+    /// Which layer, from 0 for the smallest picture. 0 without simulcast.
+    pub layer: u8,
+}
+
+impl TrackKey {
+    /// The stream of one of its layers.
+    pub const fn layer(self, layer: u8) -> StreamKey {
+        StreamKey { track: self, layer }
+    }
+
+    /// Its only stream, or its smallest picture.
+    pub const fn stream(self) -> StreamKey {
+        self.layer(0)
+    }
+}
+
 /// A shard: a media thread and its mixer, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShardIndex(pub u16);
@@ -155,6 +176,15 @@ pub enum Command {
         /// The track, or none for an empty slot.
         track: Option<TrackKey>,
     },
+    /// At which size a slot's picture is shown. It gets no layer larger than that needs.
+    Show {
+        /// Whose slot.
+        person: PersonKey,
+        /// The slot's line.
+        mid: String,
+        /// How many pixels it has on the screen; 0 if it is not visible.
+        pixels: u32,
+    },
     /// A person is gone with their tracks and slots.
     Remove {
         /// Who.
@@ -190,6 +220,15 @@ pub enum Report {
         /// Whether it rests.
         rests: bool,
     },
+    /// The highest layer of a track that somebody wants, on any shard: its publisher need not send higher ones.
+    Layers {
+        /// In which room.
+        room: RoomKey,
+        /// The track.
+        track: TrackKey,
+        /// The layer.
+        layer: u8,
+    },
     /// Who speaks in a room, loudest first; at most 5 a second.
     Speakers {
         /// Which room.
@@ -206,6 +245,8 @@ pub enum Subject {
     Slot(PersonKey, String),
     /// Whether a slot rests: whose, and its line.
     Rests(PersonKey, String),
+    /// Which layers of a track are wanted.
+    Layers(TrackKey),
     /// Who speaks in a room.
     Speakers(RoomKey),
 }
@@ -216,6 +257,7 @@ impl Report {
         match self {
             Self::Switched { person, mid, .. } => Subject::Slot(*person, mid.clone()),
             Self::Rests { person, mid, .. } => Subject::Rests(*person, mid.clone()),
+            Self::Layers { track, .. } => Subject::Layers(*track),
             Self::Speakers { room, .. } => Subject::Speakers(*room),
         }
     }

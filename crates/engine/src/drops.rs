@@ -93,6 +93,8 @@ reasons! {
         CpuShort => "cpu_short",
         /// The path to the receiver does not carry it: its picture rests.
         Bandwidth => "bandwidth",
+        /// The receiver said that the slot is not visible.
+        Hidden => "hidden",
         /// Too much waits for the receiver's next burst.
         PacerFull => "pacer_full",
         /// While it waited for a burst, its slot took another track, or a moderator muted its track.

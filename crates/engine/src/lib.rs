@@ -19,7 +19,7 @@ mod sink;
 
 pub use bucket::Bucket;
 pub use clock::Now;
-pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, Subject, TrackKey};
+pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, StreamKey, Subject, TrackKey};
 pub use outbox::Outbox;
 pub use shard::{Handled, Shard};
 pub use sink::{Priority, Sink};

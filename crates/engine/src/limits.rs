@@ -106,7 +106,7 @@ pub const DOWNLINK_MOST_BPS: u64 = 400_000_000;
 /// It is never taken to carry less, in bits a second: sound fits.
 pub const DOWNLINK_LEAST_BPS: u64 = 100_000;
 /// On a path that carries little more than it is given, packets leave so many times as fast as it carries.
-pub const PACING_LIMITED: f64 = 1.5;
+pub const PACING_LIMITED: f64 = 1.2;
 /// What waits for a burst leaves within this time at that rate, or pictures stop.
 pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
 /// So many bytes may wait all the same: a keyframe must get through.
@@ -119,8 +119,25 @@ pub const REST_MOST: Duration = Duration::from_secs(32);
 pub const SETTLED: Duration = Duration::from_secs(10);
 /// A picture that rests flows again when the path carries so many times what it would then be given.
 pub const WAKING_HEADROOM: f64 = 1.05;
+/// One that rests waits no longer for that when the path carries so many times as much.
+pub const WAKING_AT_ONCE: f64 = 1.5;
+/// On a limited path a picture gets more so long after another one did, at the soonest.
+pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
+/// So long after that, a lower estimate does not count.
+pub const RISE_SETTLES: Duration = Duration::from_millis(1500);
+/// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
+/// queue while little flows.
+pub const REST_AFTER: Duration = Duration::from_millis(500);
 /// While pictures rest, probes look for so many times what all of them take.
 pub const PROBE_HEADROOM: f64 = 1.2;
+/// A layer that was never sent is taken to bring so many times what the layer below brings.
+pub const LAYER_GROWTH: u64 = 3;
+/// From one look at which layers of a track are wanted to the next.
+pub const LAYERS_INTERVAL: Duration = Duration::from_millis(200);
+/// Shards tell each other that often what they want of layers and what these bring.
+pub const LAYERS_TOLD_INTERVAL: Duration = Duration::from_secs(1);
+/// A layer that nobody wants any more is sent for so long all the same.
+pub const LAYER_KEPT: Duration = Duration::from_secs(3);
 /// Pictures that the path does not carry by less than a fifth rest only if that lasts so long: an estimate dips.
 pub const DIP: Duration = Duration::from_secs(2);
 /// What a packet of a publisher has more on its way to a subscriber: IP and UDP, header extensions and the cipher's tag.

@@ -1,12 +1,13 @@
 //! What shards tell each other: a media lane that may drop, counted, and a control lane that does not.
 
-use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use crate::command::{PersonKey, RoomKey, ShardIndex, StreamKey, TrackKey};
+use rtp::negotiated::MOST_LAYERS;
 
 /// A packet on the media lane.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayPacket<'a> {
-    /// Its track.
-    pub track: TrackKey,
+    /// Its stream.
+    pub stream: StreamKey,
     /// Its sequence number, unwrapped by the publisher's shard.
     pub index: u64,
     /// What it brings.
@@ -17,8 +18,8 @@ pub struct RelayPacket<'a> {
 
 impl<'a> RelayPacket<'a> {
     /// A number that brings nothing.
-    pub(crate) fn empty(track: TrackKey, index: u64, content: RelayContent) -> Self {
-        Self { track, index, content, bytes: &[] }
+    pub(crate) fn empty(stream: StreamKey, index: u64, content: RelayContent) -> Self {
+        Self { stream, index, content, bytes: &[] }
     }
 }
 
@@ -31,7 +32,7 @@ pub enum RelayContent {
     Repaired,
     /// Nothing but padding: the next packet takes its number.
     Padding,
-    /// Nothing that may be passed on: a moderator muted the track.
+    /// Nothing that may be passed on: a moderator muted the track, or a layer begins to cross anew. Its slots wait.
     Silenced,
 }
 
@@ -40,8 +41,26 @@ pub enum RelayContent {
 pub enum RelayControl {
     /// To the publisher's shard: somebody needs a keyframe.
     Keyframe {
-        /// Of which track.
+        /// Of which stream.
+        stream: StreamKey,
+    },
+    /// To the publisher's shard: which layers of a track are wanted here. It is told again each second.
+    Layers {
+        /// Which track.
         track: TrackKey,
+        /// By which shard.
+        to: ShardIndex,
+        /// The layers that slots carry or wait for: bit N for layer N. These cross.
+        carried: u8,
+        /// The highest layer that a slot would carry if it came.
+        wish: u8,
+    },
+    /// To shards that get a track: what each of its layers brings at the publisher's, in bits a second; 0 if it is not sent.
+    Rates {
+        /// Which track.
+        track: TrackKey,
+        /// By layer.
+        bps: [u32; MOST_LAYERS],
     },
     /// To the publisher's shard: a track of sound is known here and wanted.
     Wanted {
@@ -52,8 +71,8 @@ pub enum RelayControl {
     },
     /// To shards that get a track: its clock.
     Clock {
-        /// Which track.
-        track: TrackKey,
+        /// Which stream.
+        stream: StreamKey,
         /// A timestamp of it,
         rtp_timestamp: u32,
         /// and when that was on the server's wall clock, in nanoseconds since the Unix epoch.

@@ -229,10 +229,11 @@ const AUDIO_SOURCES: [(&str, AudioSource); 4] = [
     ("steady", AudioSource::Steady),
     ("none", AudioSource::None),
 ];
-const VIDEO_SOURCES: [(&str, VideoSource); 7] = [
+const VIDEO_SOURCES: [(&str, VideoSource); 8] = [
     ("360p", VideoSource::P360),
     ("480p", VideoSource::P480),
     ("1080p", VideoSource::P1080),
+    ("simulcast", VideoSource::Simulcast),
     ("singles", VideoSource::Singles),
     ("frames", VideoSource::Frames),
     ("chromium", VideoSource::Chromium),
@@ -381,6 +382,9 @@ fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
     }
     if scenario.protocol == Protocol::Tcp {
         refuse("media", "bots reach Janus by udp alone", "write udp");
+    }
+    if scenario.media.video == VideoSource::Simulcast {
+        refuse("media", "nobody chooses layers of a VideoRoom of Janus", "write 480p");
     }
 }
 

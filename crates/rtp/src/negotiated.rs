@@ -77,6 +77,10 @@ pub struct Extensions {
     pub orientation: Option<u8>,
     /// When it was captured, by its sender's clock (`abs-capture-time`).
     pub capture_time: Option<u8>,
+    /// RTP stream id: which layer of a line a packet is of (RFC 8852).
+    pub rid: Option<u8>,
+    /// Which layer a retransmission is of (RFC 8852).
+    pub repaired_rid: Option<u8>,
 }
 
 /// An outgoing or incoming stream: its SSRC and that of its retransmissions.
@@ -86,6 +90,20 @@ pub struct StreamIds {
     pub ssrc: u32,
     /// SSRC of its RTX stream (RFC 4588).
     pub rtx: Option<u32>,
+}
+
+/// The most layers of a line.
+pub const MOST_LAYERS: usize = 3;
+
+/// A layer of a line that is sent with simulcast (RFC 8853): a stream of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// Its RTP stream id (`a=rid`), which its packets carry.
+    pub rid: String,
+    /// Its SSRCs, if this side sends it; the other side's are known by their packets.
+    pub ids: Option<StreamIds>,
+    /// How many pixels its pictures have; 0 if that is not known.
+    pub pixels: u32,
 }
 
 /// A negotiated m-line.
@@ -105,10 +123,12 @@ pub struct Line {
     pub red_payload_type: Option<u8>,
     /// Header extension ids.
     pub extensions: Extensions,
-    /// What this side sends, where it does.
+    /// What this side sends, where it does; of a line with layers, none.
     pub local: Option<StreamIds>,
-    /// What the other side announced to send, where it did.
+    /// What the other side announced to send, where it did; of a line with layers, none.
     pub remote: Option<StreamIds>,
+    /// Its layers in the order of the SDP, the smallest picture first, at most [`MOST_LAYERS`]. Empty without simulcast.
+    pub layers: Vec<Layer>,
     /// Whether generic NACK (RFC 4585) was negotiated.
     pub nack: bool,
     /// Whether transport-wide feedback was negotiated.

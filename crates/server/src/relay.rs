@@ -6,7 +6,7 @@
 use engine::limits::MAX_PACKET;
 use engine::mix::{MixFrame, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
-use engine::{ShardIndex, TrackKey};
+use engine::{ShardIndex, StreamKey, TrackKey};
 use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
@@ -27,16 +27,17 @@ pub(crate) struct MixEnds {
     pub mixed: Consumer<MixedPacket>,
 }
 
-/// What goes before a packet's bytes on a media lane: track, number (8 bytes each), length (2) and
-/// content (1).
-const HEAD: usize = 19;
+/// What goes before a packet's bytes on a media lane: track, number (8 bytes each), length (2),
+/// content and layer (1 each).
+const HEAD: usize = 20;
 
 fn head(packet: &RelayPacket<'_>) -> [u8; HEAD] {
     let mut head = [0; HEAD];
-    head[..8].copy_from_slice(&packet.track.0.to_le_bytes());
+    head[..8].copy_from_slice(&packet.stream.track.0.to_le_bytes());
     head[8..16].copy_from_slice(&packet.index.to_le_bytes());
     head[16..18].copy_from_slice(&(packet.bytes.len() as u16).to_le_bytes());
     head[18] = packet.content as u8;
+    head[19] = packet.stream.layer;
     head
 }
 
@@ -50,7 +51,8 @@ fn packet<'a>(head: &[u8; HEAD], bytes: &'a [u8]) -> Option<RelayPacket<'a>> {
         of if of == RelayContent::Silenced as u8 => RelayContent::Silenced,
         _ => return None,
     };
-    Some(RelayPacket { track: TrackKey(number(0)?), index: number(8)?, content, bytes })
+    let stream = StreamKey { track: TrackKey(number(0)?), layer: head[19] };
+    Some(RelayPacket { stream, index: number(8)?, content, bytes })
 }
 
 /// Copies `from` to `at` of a ring's two pieces.
@@ -235,11 +237,11 @@ mod tests {
     #[test]
     fn control_is_never_lost_and_keeps_its_order_and_media_is_refused_when_full() {
         let (mut first, mut second) = one_way();
-        let message = |n| RelayControl::Keyframe { track: TrackKey(n) };
+        let message = |n| RelayControl::Keyframe { stream: TrackKey(n).stream() };
         let all = 3 * CONTROL_LANE as u64;
         (0..all).for_each(|n| first.control(ShardIndex(1), message(n)));
         let content = RelayContent::Original;
-        let packet = RelayPacket { track: TrackKey(1), index: 7, content, bytes: b"abc" };
+        let packet = RelayPacket { stream: TrackKey(1).stream(), index: 7, content, bytes: b"abc" };
         let fit = MEDIA_LANE / (HEAD + 3);
         let sent = (0..fit + 5).filter(|_| first.packet(ShardIndex(1), &packet)).count();
         assert_eq!(sent, fit);
@@ -272,7 +274,8 @@ mod tests {
         let packet = |index: u64| {
             let len = (index as usize * 37) % (MAX_PACKET + 1);
             let content = contents[index as usize % 4];
-            RelayPacket { track: TrackKey(index << 40), index, content, bytes: &bytes[..len] }
+            let stream = TrackKey(index << 40).layer(index as u8 % 3);
+            RelayPacket { stream, index, content, bytes: &bytes[..len] }
         };
         let mut next = 0;
         // Several times around the ring.
@@ -284,7 +287,7 @@ mod tests {
             second.take(|come| {
                 let Come::Packet(came) = come else { panic!("no message was sent") };
                 let sent = packet(next);
-                assert_eq!((came.track, came.index), (sent.track, sent.index));
+                assert_eq!((came.stream, came.index), (sent.stream, sent.index));
                 assert_eq!((came.content, came.bytes), (sent.content, sent.bytes));
                 next += 1;
             });

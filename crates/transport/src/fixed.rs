@@ -1,7 +1,10 @@
 //! A session made from a seed, without any handshake: for virtual time, and for cascades later.
 
-use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
+use rtp::negotiated::{Codec, Direction, Extensions, Layer, Line, Negotiated, StreamIds};
 use rtp::srtp::{KeyPair, Profile};
+
+/// RTP stream ids of layers, the smallest picture first.
+const RIDS: [&str; 3] = ["q", "h", "f"];
 
 /// One side of a [`Fixed`] session.
 #[derive(Debug, Clone)]
@@ -23,6 +26,8 @@ pub struct Fixed {
     pub send_audio: bool,
     /// Whether the client sends video.
     pub send_video: bool,
+    /// In how many layers it sends video (simulcast); 0 or 1 is a single stream.
+    pub layers: usize,
     /// Whether the client can do RED (RFC 2198).
     pub red: bool,
     /// Whether transport-wide feedback is given.
@@ -51,6 +56,7 @@ impl Fixed {
                 },
                 local: line.remote,
                 remote: line.local,
+                layers: self.own_layers(line),
                 ..line.clone()
             })
             .collect();
@@ -67,19 +73,33 @@ impl Fixed {
         )
     }
 
+    /// The SSRCs of a stream. They depend on seed and name alone, so that growing a pool changes no line.
+    fn ids(&self, name: &str, video: bool) -> StreamIds {
+        let mut random = SplitMix(name.bytes().fold(self.seed ^ 0x5eed, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        }));
+        let ssrc = random.next() as u32 | 1;
+        StreamIds { ssrc, rtx: video.then(|| random.next() as u32 & !1) }
+    }
+
+    /// The layers of a line, as the client that sends them sees them.
+    fn own_layers(&self, line: &Line) -> Vec<Layer> {
+        let own = |layer: &Layer| Layer {
+            ids: Some(self.ids(&format!("{}{}", line.mid, layer.rid), true)),
+            ..layer.clone()
+        };
+        line.layers.iter().map(own).collect()
+    }
+
     fn lines(&self) -> Vec<Line> {
         let (mut lines, red) = (Vec::new(), self.red);
         let mut add = |mid: String, codec: Codec, direction: Direction| {
-            // The SSRC depends on seed and mid alone, so that growing a pool changes no line.
-            let mut random = SplitMix(mid.bytes().fold(self.seed ^ 0x5eed, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            }));
             let video = codec != Codec::Opus;
-            let ids = Some(StreamIds {
-                ssrc: random.next() as u32 | 1,
-                rtx: video.then(|| random.next() as u32 & !1),
-            });
             let sends = direction == Direction::Send;
+            let rids = if video && !sends && self.layers > 1 { self.layers } else { 0 };
+            let layer = |rid: &&str| Layer { rid: (*rid).into(), ids: None, pixels: 0 };
+            let layers: Vec<Layer> = RIDS.iter().take(rids).map(layer).collect();
+            let ids = layers.is_empty().then(|| self.ids(&mid, video));
             lines.push(Line {
                 mid,
                 direction,
@@ -94,9 +114,12 @@ impl Fixed {
                     mid: Some(4),
                     orientation: None,
                     capture_time: (!video).then_some(6),
+                    rid: video.then_some(10),
+                    repaired_rid: video.then_some(11),
                 },
                 local: if sends { ids } else { None },
                 remote: if sends { None } else { ids },
+                layers,
                 nack: video,
                 transport_cc: self.feedback,
             });

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::config::DtlsCert;
 use str0m::crypto::CryptoProvider;
-use str0m::media::{Direction as StrDirection, MediaKind};
+use str0m::media::{Direction as StrDirection, MediaKind, Simulcast, SimulcastLayer};
 use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
 use str0m::rtp::Extension;
 use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
@@ -104,6 +104,13 @@ impl Shared {
     }
 }
 
+/// Simulcast with these layers, if there are any.
+fn simulcast(layers: &[&str]) -> Option<Simulcast> {
+    let mut simulcast = Simulcast::new();
+    layers.iter().for_each(|rid| simulcast.add_send_layer(SimulcastLayer::new(rid)));
+    (!layers.is_empty()).then_some(simulcast)
+}
+
 /// A line that a client offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfferLine {
@@ -111,6 +118,8 @@ pub struct OfferLine {
     pub kind: Kind,
     /// Whether the client sends on it; else it is a slot.
     pub send: bool,
+    /// The RTP stream ids of the layers that it is sent in (simulcast), the smallest picture first.
+    pub layers: &'static [&'static str],
 }
 
 /// A client's offer.
@@ -294,7 +303,7 @@ impl IceDtls {
     pub fn offer(&mut self, lines: &[OfferLine], restart: bool) -> Result<Offer, TransportError> {
         let lines = lines.iter().map(|line| {
             let direction = if line.send { StrDirection::SendOnly } else { StrDirection::RecvOnly };
-            (line.kind, direction)
+            (line.kind, direction, line.layers)
         });
         self.offer_lines(lines, restart)
     }
@@ -302,22 +311,22 @@ impl IceDtls {
     /// Makes an offer to an equal: a line for each kind, both ways. Errors: as
     /// [`IceDtls::offer`].
     pub fn offer_both_ways(&mut self, kinds: &[Kind]) -> Result<Offer, TransportError> {
-        self.offer_lines(kinds.iter().map(|kind| (*kind, StrDirection::SendRecv)), false)
+        self.offer_lines(kinds.iter().map(|kind| (*kind, StrDirection::SendRecv, &[][..])), false)
     }
 
     fn offer_lines(
         &mut self,
-        lines: impl Iterator<Item = (Kind, StrDirection)>,
+        lines: impl Iterator<Item = (Kind, StrDirection, &'static [&'static str])>,
         restart: bool,
     ) -> Result<Offer, TransportError> {
         let mut api = self.rtc.sdp_api();
         let mids = lines
-            .map(|(kind, direction)| {
+            .map(|(kind, direction, layers)| {
                 let kind = match kind {
                     Kind::Audio => MediaKind::Audio,
                     Kind::Video => MediaKind::Video,
                 };
-                api.add_media(kind, direction, None, None, None).to_string()
+                api.add_media(kind, direction, None, None, simulcast(layers)).to_string()
             })
             .collect();
         if restart {

@@ -3,7 +3,9 @@
 //! str0m parses, validates and answers; this reads the lines that media needs from the two texts,
 //! in the same way on both sides: everything agreed stands in the answer, SSRCs in both.
 
-use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
+use rtp::negotiated::{
+    Codec, Direction, Extensions, Layer, Line, MOST_LAYERS, Negotiated, StreamIds,
+};
 
 /// Longest SDP taken, in bytes: a pool of 200 slots in a browser's wordiest form is about 480 kB,
 /// ours is limited to one codec a line.
@@ -39,14 +41,18 @@ pub(crate) fn line_count(sdp: &str) -> usize {
     sdp.lines().filter(|line| line.starts_with("m=")).count()
 }
 
-/// What one side sends on a line: the first of its SSRCs, and its RTX by `ssrc-group:FID`.
+/// The streams with retransmissions that one side sends on a line, by `ssrc-group:FID`.
+fn repaired_streams<'a>(section: &'a [&'a str]) -> impl Iterator<Item = StreamIds> + 'a {
+    attributes(section, "ssrc-group").filter_map(|group| {
+        let (ssrc, rtx) = group.strip_prefix("FID ")?.split_once(' ')?;
+        Some(StreamIds { ssrc: ssrc.parse().ok()?, rtx: Some(rtx.trim().parse().ok()?) })
+    })
+}
+
+/// What one side sends on a line: the first of its SSRCs, and its RTX.
 fn stream_ids(section: &[&str]) -> Option<StreamIds> {
-    let fid = attribute(section, "ssrc-group")
-        .and_then(|group| group.strip_prefix("FID "))
-        .and_then(|pair| pair.split_once(' '))
-        .and_then(|(ssrc, rtx)| Some((ssrc.parse().ok()?, rtx.trim().parse().ok()?)));
-    if let Some((ssrc, rtx)) = fid {
-        return Some(StreamIds { ssrc, rtx: Some(rtx) });
+    if let Some(ids) = repaired_streams(section).next() {
+        return Some(ids);
     }
     let ssrc = attribute(section, "ssrc")?.split(' ').next()?.parse().ok()?;
     Some(StreamIds { ssrc, rtx: None })
@@ -140,11 +146,33 @@ fn extensions_of(section: &[&str]) -> Extensions {
             "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time" => {
                 &mut extensions.capture_time
             }
+            "urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id" => &mut extensions.rid,
+            "urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id" => {
+                &mut extensions.repaired_rid
+            }
             _ => continue,
         };
         *place = Some(id);
     }
     extensions
+}
+
+/// The layers that an answer's line takes (`a=simulcast:recv q;h;f`, RFC 8853). `sender`: the offer's line, if its SSRCs
+/// are this side's own. The other side's need not stand in the order of the layers.
+fn layers_of(section: &[&str], sender: Option<&[&str]>) -> Vec<Layer> {
+    let Some(simulcast) = attribute(section, "simulcast") else { return Vec::new() };
+    let mut words = simulcast.split_ascii_whitespace();
+    let Some(received) = words.find(|word| *word == "recv").and_then(|_| words.next()) else {
+        return Vec::new();
+    };
+    let mut ids = sender.map(repaired_streams).into_iter().flatten();
+    // Of several forms of a layer, the first counts; one that begins paused is a layer like any other.
+    let rid = |layer: &str| {
+        let first = layer.split(',').next().unwrap_or(layer);
+        first.trim_start_matches('~').to_owned()
+    };
+    let layers = received.split(';').take(MOST_LAYERS);
+    layers.map(|layer| Layer { rid: rid(layer), ids: ids.next(), pixels: 0 }).collect()
 }
 
 /// Direction of an answer's line, from the view of the side that answered.
@@ -182,7 +210,9 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
         if rejected {
             continue;
         }
-        let theirs = offered.get(index).and_then(|section| stream_ids(section));
+        let sender = offered.get(index).map(Vec::as_slice);
+        let layers = layers_of(section, sender.filter(|_| !we_answered));
+        let theirs = sender.filter(|_| layers.is_empty()).and_then(stream_ids);
         let ours = stream_ids(section);
         let answered = direction_of(section);
         let feedback = |name: &str| {
@@ -200,9 +230,37 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
             extensions: extensions_of(section),
             local: if we_answered { ours } else { theirs },
             remote: if we_answered { theirs } else { ours },
+            layers,
             nack: feedback("nack"),
             transport_cc: feedback("transport-cc"),
         });
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_those_that_the_answer_takes_and_only_own_ssrcs_are_told() {
+        let line = |direction: &str, ssrcs: &str| {
+            format!(
+                "v=0\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:1\r\na=rtpmap:96 VP8/90000\r\n\
+                 a=extmap:10 urn:ietf:params:rtp-hdrext:sdes:rtp-stream-id\r\n\
+                 a=simulcast:{direction} q;~h,x;f;d\r\n{ssrcs}"
+            )
+        };
+        let ssrcs = "a=ssrc-group:FID 1 2\r\na=ssrc-group:FID 3 4\r\na=ssrc-group:FID 5 6\r\n";
+        let (offer, answer) = (line("send", ssrcs), line("recv", ""));
+        let server = &negotiated(&offer, &answer, true).lines[0];
+        let rids: Vec<&str> = server.layers.iter().map(|layer| layer.rid.as_str()).collect();
+        assert_eq!((rids, server.remote), (vec!["q", "h", "f"], None));
+        assert!(server.layers.iter().all(|layer| layer.ids.is_none()));
+        assert_eq!(server.extensions.rid, Some(10));
+        let client = &negotiated(&offer, &answer, false).lines[0];
+        let third = StreamIds { ssrc: 5, rtx: Some(6) };
+        assert_eq!((client.layers[2].ids, client.local), (Some(third), None));
+        assert!(negotiated(&offer, &line("send", ""), true).lines[0].layers.is_empty());
+    }
 }

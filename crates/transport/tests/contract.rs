@@ -1,7 +1,7 @@
 //! The contract of the key tap, which gates every version bump of str0m: order of events, equal
 //! keys on both sides, nothing that looks like media, ICE restart, growth of the pool, bad offers.
 
-use rtp::negotiated::{Codec, Direction, Kind, Negotiated};
+use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
 use rtp::srtp::{Opener, Sealer};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,12 +23,12 @@ fn address(port: u16) -> SocketAddr {
 }
 
 const SEND_BOTH_AND_4_SLOTS: [OfferLine; 6] = [
-    OfferLine { kind: Kind::Audio, send: true },
-    OfferLine { kind: Kind::Video, send: true },
-    OfferLine { kind: Kind::Audio, send: false },
-    OfferLine { kind: Kind::Audio, send: false },
-    OfferLine { kind: Kind::Video, send: false },
-    OfferLine { kind: Kind::Video, send: false },
+    OfferLine { kind: Kind::Audio, send: true, layers: &[] },
+    OfferLine { kind: Kind::Video, send: true, layers: &[] },
+    OfferLine { kind: Kind::Audio, send: false, layers: &[] },
+    OfferLine { kind: Kind::Audio, send: false, layers: &[] },
+    OfferLine { kind: Kind::Video, send: false, layers: &[] },
+    OfferLine { kind: Kind::Video, send: false, layers: &[] },
 ];
 
 impl World {
@@ -151,6 +151,22 @@ fn h264_is_agreed_where_the_room_speaks_it() {
 }
 
 /// An offer as Chromium makes it with RED, before or after Opus.
+#[test]
+fn layers_are_agreed_where_they_are_offered() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let line = OfferLine { kind: Kind::Video, send: true, layers: &["q", "h", "f"] };
+    let (client_side, server_side, _) = world.negotiate(&[line], false);
+    let (ours, theirs) = (&client_side.lines[0], &server_side.lines[0]);
+    let rids = |line: &Line| line.layers.iter().map(|layer| layer.rid.clone()).collect::<Vec<_>>();
+    assert_eq!(rids(theirs), ["q", "h", "f"]);
+    assert_eq!(rids(ours), rids(theirs));
+    assert!(theirs.extensions.rid.is_some() && theirs.extensions.repaired_rid.is_some());
+    let ssrcs: std::collections::BTreeSet<u32> =
+        ours.layers.iter().filter_map(|layer| Some(layer.ids?.ssrc)).collect();
+    assert_eq!((ssrcs.len(), theirs.remote), (3, None), "packets tell the server which is which");
+    assert!(ours.layers.iter().all(|layer| layer.ids.is_some_and(|ids| ids.rtx.is_some())));
+}
+
 fn with_red(offer: &str, first: bool) -> String {
     let lines = offer.split_inclusive('\n').map(|line| match line {
         _ if line.starts_with("m=audio") && first => line.replace(" 111", " 63 111"),
@@ -193,7 +209,7 @@ fn the_pool_grows_and_ice_restarts_without_new_keys() {
     let (_, before, _) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
     world.run(Duration::from_secs(5));
     let old_fragment = world.server.local_ufrag();
-    let grow = [OfferLine { kind: Kind::Video, send: false }; 8];
+    let grow = [OfferLine { kind: Kind::Video, send: false, layers: &[] }; 8];
     let (_, grown, _) = world.negotiate(&grow, false);
     assert_eq!(grown.lines.len(), 14);
     assert_eq!(grown.lines[..6], before.lines[..], "what was agreed stays");

@@ -1,8 +1,8 @@
 //! What a room tells its people, numbered by `epoch`.
 //!
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
-//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`) carry the number of the last event
-//! of the room: they take none of their own, so no one else sees a gap.
+//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`) carry the number of the
+//! last event of the room: they take none of their own, so no one else sees a gap.
 
 use crate::room::{AnsweredTrack, ParticipantInfo, RoomInfo, TrackInfo};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,14 @@ pub enum Event {
         track: String,
         /// Whether it rests.
         paused: bool,
+    },
+    /// To the publisher of a track with layers: the highest layer that anybody wants, from 0 for the smallest picture.
+    /// Higher layers need not be sent. Before the first such event, all are wanted. No number.
+    TrackLayers {
+        /// Which of their tracks.
+        track: String,
+        /// The layer.
+        layer: u8,
     },
     /// The room was locked or opened, or its limits changed.
     RoomChanged {

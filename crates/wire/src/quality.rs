@@ -86,6 +86,9 @@ pub struct ReceivedTrack {
     pub packets_received: u64,
     /// Packets lost: max(0, Δlost) (RFC 3550 A.3).
     pub packets_lost: u64,
+    /// Packets that came as retransmissions, which `packets_received` leaves out (video).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmitted_packets_received: Option<u64>,
     /// Loss in percent of what was expected; null where nothing was expected.
     #[serde(default)]
     pub loss_pct: Option<f64>,
@@ -138,6 +141,9 @@ pub struct ReceivedTrack {
     /// Picture height, in pixels.
     #[serde(default)]
     pub frame_height: Option<u32>,
+    /// Changes of the picture's height, such as from one layer to another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_switches: Option<u64>,
     /// Share of the interval in which the picture was said to be paused (0 to 1): the path did not carry it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_ratio: Option<f64>,

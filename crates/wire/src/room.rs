@@ -309,6 +309,21 @@ pub struct OfferedTrack {
     /// nothing of them. What is mixed cannot be opaque.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opaque: bool,
+    /// With simulcast: the layers, by the names that the SDP gives them, the smallest picture first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<OfferedLayer>,
+}
+
+/// A layer of a track that is sent with simulcast (RFC 8853).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedLayer {
+    /// Its RTP stream id: the `a=rid` of the line.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
+    pub rid: String,
+    /// Width of its pictures, in pixels.
+    pub width: u32,
+    /// Height of its pictures, in pixels.
+    pub height: u32,
 }
 
 /// Answer to [`OFFER`].
@@ -338,7 +353,24 @@ pub struct AnsweredTrack {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {
     /// What is wanted where; slots left out stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub want: Vec<SlotWant>,
+    /// At which size slots are shown; slots left out stay as they are. This decides which layer flows there, not who
+    /// fills the slots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<SlotShown>,
+}
+
+/// The size that a slot's picture is shown at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotShown {
+    /// The slot: its line's `a=mid`.
+    #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
+    pub slot: String,
+    /// Width in pixels of the screen (not of the page); 0 if it is not visible.
+    pub width: u32,
+    /// Height in pixels of the screen; 0 if it is not visible.
+    pub height: u32,
 }
 
 /// One entry of [`Slots`].
@@ -350,10 +382,10 @@ pub struct SlotWant {
     /// The track to show, or null for an empty slot.
     #[serde(default, deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub track: Option<String>,
-    /// Width it is shown at, in pixels.
+    /// Width it is shown at, in pixels of the screen, as in [`SlotShown`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// Height it is shown at, in pixels.
+    /// Height it is shown at, in pixels of the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
 }

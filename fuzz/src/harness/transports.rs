@@ -27,9 +27,9 @@ fn server(now: Instant) -> IceDtls {
 }
 
 const LINES: [OfferLine; 3] = [
-    OfferLine { kind: Kind::Audio, send: true },
-    OfferLine { kind: Kind::Video, send: true },
-    OfferLine { kind: Kind::Video, send: false },
+    OfferLine { kind: Kind::Audio, send: true, layers: &[] },
+    OfferLine { kind: Kind::Video, send: true, layers: &[] },
+    OfferLine { kind: Kind::Video, send: false, layers: &[] },
 ];
 
 /// Both sides after offer and answer.

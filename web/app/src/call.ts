@@ -5,6 +5,7 @@ import {
   openCamera,
   openMicrophone,
   type Participant,
+  type QualitySample,
   type Room,
   type Subscription,
   type TrackInfo,
@@ -21,7 +22,7 @@ import { Tile, TileGrid } from "./tiles.ts";
 /** The call page of a joined room. */
 export class CallPage {
   readonly element: HTMLElement;
-  readonly grid = new TileGrid();
+  readonly grid = new TileGrid((tile) => this.#tellShown(tile));
   /** Resolves when the call is over. */
   readonly ended: Promise<string>;
   readonly #room: Room;
@@ -107,6 +108,8 @@ export class CallPage {
     });
     for (const name of ["track-added", "track-changed", "track-removed"] as const)
       room.on(name, ({ participant }) => {
+        const tile = this.grid.get(participant.id);
+        if (tile && name === "track-added") this.#tellShown(tile);
         this.#showMuted(participant);
         this.#people.update();
         this.#chooseVideos();
@@ -135,7 +138,7 @@ export class CallPage {
       for (const tile of this.grid.all()) tile.setSpeaking(speaking.has(tile.participant));
     });
     room.on("sample", (sample) => {
-      if (!this.#panel.element.hidden) this.#panel.update(sample, (id) => this.#nameOf(id));
+      if (!this.#panel.element.hidden) this.#showQuality(sample);
     });
     room.on("rejoined", () => {
       this.#notices.say("Back in the room");
@@ -181,6 +184,20 @@ export class CallPage {
   #nameOf(id: string): string {
     if (id === "") return "Everyone, mixed";
     return this.#room.participants.get(id)?.name ?? this.grid.get(id)?.name ?? "Someone who left";
+  }
+
+  /** The server sends each picture in the size that its tile needs, and none that nobody can see. */
+  #tellShown({ participant, shown }: Tile): void {
+    const tracks = this.#room.participants.get(participant)?.tracks.values() ?? [];
+    for (const { id, kind } of tracks) if (kind === "video" && shown) this.#room.setShown(id, shown);
+  }
+
+  #showQuality(sample: QualitySample): void {
+    this.#panel.update(sample, {
+      nameOf: (id) => this.#nameOf(id),
+      pauseReason: (track) => this.#room.pauseReason(track),
+      layers: this.#room.sentLayers(),
+    });
   }
 
   #showMuted(participant: Participant): void {
@@ -319,7 +336,7 @@ export class CallPage {
     }
     const sample = this.#room.lastSample();
     if (open && name === "people") this.#people.update();
-    if (open && name === "quality" && sample) this.#panel.update(sample, (id) => this.#nameOf(id));
+    if (open && name === "quality" && sample) this.#showQuality(sample);
     if (!open) this.#buttons[name].focus();
   }
 

@@ -1,4 +1,4 @@
-import { type JoinOptions, MoimError, type QualitySample, Room } from "@moim/sdk";
+import { type JoinOptions, MoimError, type QualitySample, Room, type ShownSize } from "@moim/sdk";
 import { CallPage } from "./call.ts";
 import { el } from "./dom.ts";
 import { type Choice, memory, openDevices, showLobby } from "./lobby.ts";
@@ -16,7 +16,8 @@ interface Automation {
   state(): {
     state: "lobby" | "connecting" | "connected" | "reconnecting" | "ended" | "failed";
     participants: { id: string; name: string; tracks: { id: string; kind: string; muted: boolean }[] }[];
-    tiles: { participant: string; name: string; hasVideo: boolean }[];
+    /** `shown`: the size of a tile in pixels of the screen, 0 × 0 where nobody can see it. */
+    tiles: { participant: string; name: string; hasVideo: boolean; shown: ShownSize | null }[];
     error: string | null;
   };
 }
@@ -50,10 +51,11 @@ window.moim = {
         name,
         tracks: [...tracks.values()].map((track) => ({ id: track.id, kind: track.kind, muted: track.muted })),
       })),
-      tiles: (page?.grid.all() ?? []).map(({ participant, name, hasVideo }) => ({
+      tiles: (page?.grid.all() ?? []).map(({ participant, name, hasVideo, shown }) => ({
         participant,
         name,
         hasVideo,
+        shown,
       })),
       error: lastError,
     };
@@ -101,6 +103,7 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
   };
   if (options.codec) join.videoCodec = options.codec;
   if (options.redundancy) join.redundancy = true;
+  if (!options.simulcast) join.simulcast = false;
   if (options.token) join.token = options.token;
   if (options.show !== null) join.videoSlots = Math.min(options.show, 12);
   let room: Room;

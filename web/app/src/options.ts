@@ -13,6 +13,8 @@ export interface PageOptions {
   codec: VideoCodec | null;
   /** Sound with redundancy (RED). */
   redundancy: boolean;
+  /** The camera in several sizes (simulcast). */
+  simulcast: boolean;
   /** What kind of room is made where there is none yet. */
   preset: Preset | null;
   audio: AudioTopology | null;
@@ -52,6 +54,7 @@ export function parseOptions(path: string, query: string, fragment = ""): PageOp
     show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
     codec: among("codec", "vp8", "h264"),
     redundancy: params.get("redundancy") === "1",
+    simulcast: params.get("simulcast") !== "0",
     preset: among("preset", "small_call", "mesh", "audio_room", "audio_mix_with_cameras"),
     audio: among("audio", "mesh", "sfu", "mcu"),
     video: among("video", "none", "mesh", "sfu"),

@@ -1,5 +1,7 @@
+import type { ShownSize } from "@moim/sdk";
 import { el, icon } from "./dom.ts";
 import { bestGrid } from "./layout.ts";
+import { Sight } from "./sight.ts";
 
 const GAP = 8;
 /** More tiles than this help nobody; the rest is counted. */
@@ -8,6 +10,8 @@ const MAX_TILES = 25;
 /** One person's picture. */
 export class Tile {
   readonly element: HTMLLIElement;
+  /** At which size it is seen, in pixels of the screen; null until that is known. */
+  shown: ShownSize | null = null;
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
@@ -126,9 +130,13 @@ export class TileGrid {
   readonly #tiles = new Map<string, Tile>();
   readonly #more = el("li", { class: "tile more" });
   readonly #observer = new ResizeObserver(() => this.#layout());
-  #shown = 0;
+  readonly #sight = new Sight();
+  readonly #onShown: (tile: Tile) => void;
+  #count = 0;
 
-  constructor() {
+  /** @param onShown hears of each tile that is seen at another size */
+  constructor(onShown: (tile: Tile) => void) {
+    this.#onShown = onShown;
     this.#observer.observe(this.element);
   }
 
@@ -143,11 +151,17 @@ export class TileGrid {
 
   add(tile: Tile): void {
     this.#tiles.set(tile.participant, tile);
+    this.#sight.watch(tile.element, (size) => {
+      tile.shown = size;
+      this.#onShown(tile);
+    });
     this.refresh();
   }
 
   remove(participant: string): void {
-    this.#tiles.get(participant)?.setMedia(null);
+    const tile = this.#tiles.get(participant);
+    if (tile) this.#sight.unwatch(tile.element);
+    tile?.setMedia(null);
     this.#tiles.delete(participant);
     this.refresh();
   }
@@ -159,6 +173,7 @@ export class TileGrid {
   end(): void {
     this.#observer.disconnect();
     this.clear();
+    this.#sight.end();
   }
 
   /** Puts the tiles in place; with too many people those with a picture go first. */
@@ -181,14 +196,14 @@ export class TileGrid {
       if (this.element.children[index] !== element)
         this.element.insertBefore(element, this.element.children[index] ?? null);
     });
-    this.#shown = wanted.length;
+    this.#count = wanted.length;
     this.#layout();
   }
 
   #layout(): void {
     const { clientWidth, clientHeight } = this.element;
-    if (clientWidth === 0 || this.#shown === 0) return;
-    const grid = bestGrid(this.#shown, clientWidth - 2 * GAP, clientHeight - 2 * GAP, GAP);
+    if (clientWidth === 0 || this.#count === 0) return;
+    const grid = bestGrid(this.#count, clientWidth - 2 * GAP, clientHeight - 2 * GAP, GAP);
     this.element.style.setProperty("--tile", `${grid.width}px`);
     this.element.style.setProperty("--gap", `${GAP}px`);
   }

@@ -6,10 +6,13 @@ import { bestGrid } from "../src/layout.ts";
 import { kindTitle, PRESETS, wantsVideo } from "../src/kinds.ts";
 import { explainEnd, explainRoomError } from "../src/notices.ts";
 import { kindOf, parseOptions, roomName } from "../src/options.ts";
+import { layerTitle, receivedTitle } from "../src/quality-panel.ts";
+import { shownSize } from "../src/sight.ts";
 
 describe("parseOptions", () => {
   it("reads what automation uses", () => {
-    const query = "?name=Ada&join=1&show=4&codec=h264&processing=off&audio=sfu&video=sfu&mic=0&camera=720p";
+    const query =
+      "?name=Ada&join=1&show=4&codec=h264&processing=off&audio=sfu&video=sfu&mic=0&camera=720p&simulcast=0";
     expect(parseOptions("/room/garden", query)).toEqual({
       room: "garden",
       name: "Ada",
@@ -17,6 +20,7 @@ describe("parseOptions", () => {
       show: 4,
       codec: "h264",
       redundancy: false,
+      simulcast: false,
       preset: null,
       audio: "sfu",
       video: "sfu",
@@ -44,6 +48,7 @@ describe("parseOptions", () => {
     expect(options.cameraSize).toEqual({ width: 640, height: 360 });
     expect(parseOptions("/room/%E0%A4%A", "").room).toBeNull();
     expect(parseOptions("/room/garden/", "?camera=off")).toMatchObject({ room: "garden", camera: false });
+    expect(parseOptions("/room/garden", "")).toMatchObject({ simulcast: true });
   });
 
   it("makes room names that the server takes", () => {
@@ -108,5 +113,34 @@ describe("bestGrid", () => {
         expect(grid.width).toBeGreaterThan(0);
       }),
     );
+  });
+});
+
+describe("what a tile asks for", () => {
+  const view = { width: 320.4, height: 180.2, inView: true, pageShown: true, ratio: 1 };
+  it("is its size in pixels of the screen, and nothing where nobody sees it", () => {
+    expect(shownSize(view)).toEqual({ width: 320, height: 180 });
+    expect(shownSize({ ...view, ratio: 2 })).toEqual({ width: 641, height: 360 });
+    for (const unseen of [{ inView: false }, { pageShown: false }])
+      expect(shownSize({ ...view, ...unseen })).toEqual({ width: 0, height: 0 });
+  });
+});
+
+describe("the quality panel", () => {
+  it("names each picture with its present size, and one that the server paused", () => {
+    const video = { kind: "video" as const, frame_width: 640, frame_height: 360 };
+    expect(receivedTitle(video, "Ada", null)).toBe("Ada, video 640×360");
+    expect(receivedTitle(video, "Ada", "bandwidth")).toBe("Ada, video 640×360, paused: bandwidth");
+    const sound = { kind: "audio" as const, frame_width: null, frame_height: null };
+    expect(receivedTitle(sound, "Ada", null)).toBe("Ada, audio");
+  });
+
+  it("names the sizes in which the own camera is sent, and what limits them", () => {
+    const layer = { track: "t", rid: "f", active: true, width: 1280, height: 720 };
+    const figures = { framesPerSecond: 30, kbps: 1500, limitedBy: "none" };
+    expect(layerTitle({ ...layer, ...figures })).toBe("camera f 1280×720");
+    expect(layerTitle({ ...layer, ...figures, limitedBy: "cpu" })).toBe("camera f 1280×720, limited by cpu");
+    expect(layerTitle({ ...layer, ...figures, active: false })).toBe("camera f, not sent");
+    expect(layerTitle({ ...layer, ...figures, rid: "", width: null })).toBe("camera");
   });
 });

@@ -6,6 +6,7 @@ const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "slots",
   "slots_wanted",
   "track_paused",
+  "track_layers",
   "peer_offer",
   "peer_answer",
   "peer_candidate",

@@ -13,10 +13,13 @@ export type {
   Subscription,
 } from "./room-types.ts";
 export { Room } from "./room.ts";
+export type { ShownSize } from "./shown.ts";
+export type { SentLayer } from "./stats.ts";
 export { MoimError } from "./signaling.ts";
 export type {
   AudioTopology,
   MediaKind,
+  PauseReason,
   Preset,
   Quality,
   QualitySample,

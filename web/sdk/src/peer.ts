@@ -1,4 +1,6 @@
 import { limitCodecs } from "./codecs.ts";
+import { encodingsOf, layersOf, type Wanted } from "./layers.ts";
+import { SendingLine } from "./sending.ts";
 import { MoimError } from "./signaling.ts";
 import type { Answer, IceServer, MediaKind, OfferedTrack, VideoCodec } from "./wire.ts";
 
@@ -24,16 +26,13 @@ export interface SentLine {
   name: string;
 }
 
-interface Sending {
-  transceiver: RTCRtpTransceiver;
-  kind: MediaKind;
-  name: string;
-  /** Whether a track is meant to flow; a stopped line is kept for the next track of its kind. */
-  active: boolean;
-  /** The id in the room, once answered. */
-  id: string | null;
-  /** The last change between sending and resting. */
-  resting: Promise<void>;
+/** How media is sent. */
+export interface SendOptions {
+  codec: VideoCodec;
+  /** Sound with copies of the packets before. */
+  redundancy: boolean;
+  /** Pictures of cameras in several sizes. */
+  simulcast: boolean;
 }
 
 const DISCONNECTED_MS = 2_000;
@@ -43,12 +42,11 @@ const TOO_FAST_MS = 1_000;
 /** The connection with the server: what is sent, the pool of slots, and one offer at a time. */
 export class Peer {
   readonly #pc: RTCPeerConnection;
-  readonly #codec: VideoCodec;
-  readonly #redundancy: boolean;
+  readonly #options: SendOptions;
   readonly #hooks: PeerHooks;
-  readonly #sending: Sending[] = [];
-  /** Own tracks that rest, known by an answer or not yet. */
-  readonly #paused = new Set<string>();
+  readonly #sending: SendingLine[] = [];
+  /** What others want of own tracks, known by an answer or not yet. */
+  readonly #demand = new Map<string, Wanted>();
   readonly #slots: { transceiver: RTCRtpTransceiver; kind: MediaKind; told: boolean }[] = [];
   #wanted = false;
   #restart = false;
@@ -56,9 +54,8 @@ export class Peer {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
 
-  constructor(iceServers: IceServer[], codec: VideoCodec, redundancy: boolean, hooks: PeerHooks) {
-    this.#codec = codec;
-    this.#redundancy = redundancy;
+  constructor(iceServers: IceServer[], options: SendOptions, hooks: PeerHooks) {
+    this.#options = options;
     this.#hooks = hooks;
     this.#pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle", rtcpMuxPolicy: "require" });
     this.#pc.onconnectionstatechange = () => this.#connectionChanged();
@@ -81,7 +78,7 @@ export class Peer {
   addSlots(kind: MediaKind, count: number): void {
     for (let i = 0; i < count; i++) {
       const transceiver = this.#pc.addTransceiver(kind, { direction: "recvonly" });
-      limitCodecs(transceiver, kind, this.#codec, this.#redundancy);
+      this.#limitCodecs(transceiver, kind);
       this.#slots.push({ transceiver, kind, told: false });
     }
   }
@@ -99,33 +96,42 @@ export class Peer {
   /** Sends a track on a free line of its kind, or on a new one; flows after the next offer. */
   async send(track: MediaStreamTrack, name: string): Promise<void> {
     const kind = track.kind as MediaKind;
-    const free = this.#sending.find((sending) => sending.kind === kind && !sending.active);
+    const layers = this.#options.simulcast ? layersOf(track) : [];
+    // How many layers a line has is settled when it begins.
+    const fits = (line: SendingLine) => line.most >= layers.length;
+    const free = this.#sending.find((line) => line.kind === kind && !line.active && fits(line));
     if (free) {
       free.active = true;
       free.name = name;
       free.transceiver.direction = "sendonly";
-      await free.transceiver.sender.replaceTrack(track);
+      await free.replace(track);
       return;
     }
-    const transceiver = this.#pc.addTransceiver(track, { direction: "sendonly" });
-    limitCodecs(transceiver, kind, this.#codec, this.#redundancy);
-    this.#sending.push({ transceiver, kind, name, active: true, id: null, resting: Promise.resolve() });
+    const init: RTCRtpTransceiverInit = { direction: "sendonly" };
+    if (layers.length > 0) init.sendEncodings = encodingsOf(layers);
+    const transceiver = this.#pc.addTransceiver(track, init);
+    this.#limitCodecs(transceiver, kind);
+    const demand = (id: string) => this.#demandFor(id);
+    this.#sending.push(new SendingLine(transceiver, track, name, layers.length, demand));
   }
 
   /** Stops sending the track of this name. */
   async stopSending(name: string): Promise<void> {
-    const sending = this.#find(name);
-    if (!sending) return;
-    sending.active = false;
-    if (sending.id !== null) this.#paused.delete(sending.id);
-    sending.id = null;
-    sending.transceiver.direction = "inactive";
-    await sending.transceiver.sender.replaceTrack(null);
+    const line = this.#find(name);
+    if (!line) return;
+    line.active = false;
+    if (line.id !== null) this.#demand.delete(line.id);
+    line.id = null;
+    line.transceiver.direction = "inactive";
+    await line.replace(null);
   }
 
-  /** Sends other media as the same track, without an offer. */
+  /** Sends other media as the same track; an offer follows where its layers have other sizes. */
   async replace(name: string, track: MediaStreamTrack | null): Promise<void> {
-    await this.#find(name)?.transceiver.sender.replaceTrack(track);
+    const line = this.#find(name);
+    if (!line) return;
+    await line.replace(track);
+    if (track && line.mid !== null && line.isNews) this.negotiate().catch(() => {});
   }
 
   /**
@@ -133,15 +139,18 @@ export class Peer {
    * begins with a keyframe. It may be told before the answer that names the track.
    */
   pause(id: string, paused: boolean): void {
-    if (paused) this.#paused.add(id);
-    else this.#paused.delete(id);
-    for (const sending of this.#sending) if (sending.id === id) this.#rest(sending);
+    this.#demanded(id, { ...this.#demandFor(id), rests: paused });
+  }
+
+  /** The highest layer of an own track that anybody wants: higher ones are not sent. Told as {@link pause} is. */
+  setLayer(id: string, layer: number): void {
+    this.#demanded(id, { ...this.#demandFor(id), layer });
   }
 
   /** The sent tracks that have an id in the room. */
   sentTracks(): SentLine[] {
-    return this.#sending.flatMap(({ transceiver, id, kind, name, active }) =>
-      active && id !== null && transceiver.mid !== null ? [{ mid: transceiver.mid, id, kind, name }] : [],
+    return this.#sending.flatMap(({ mid, id, kind, name, active }) =>
+      active && id !== null && mid !== null ? [{ mid, id, kind, name }] : [],
     );
   }
 
@@ -177,21 +186,21 @@ export class Peer {
     this.#pc.close();
   }
 
-  /** Sends or not, as is told for the track that flows on a line. Changes of one sender follow each other. */
-  #rest(sending: Sending): void {
-    const { sender } = sending.transceiver;
-    sending.resting = sending.resting.then(async () => {
-      const active = sending.id === null || !this.#paused.has(sending.id);
-      const parameters = sender.getParameters();
-      const wrong = parameters.encodings.filter((encoding) => (encoding.active ?? true) !== active);
-      if (this.#closed || wrong.length === 0) return;
-      for (const encoding of wrong) encoding.active = active;
-      await sender.setParameters(parameters).catch((error: unknown) => console.warn("pause left out", error));
-    });
+  #limitCodecs(transceiver: RTCRtpTransceiver, kind: MediaKind): void {
+    limitCodecs(transceiver, kind, this.#options.codec, this.#options.redundancy);
   }
 
-  #find(name: string): Sending | undefined {
-    return this.#sending.find((sending) => sending.name === name && sending.active);
+  #demandFor(id: string): Wanted {
+    return this.#demand.get(id) ?? { rests: false, layer: Number.POSITIVE_INFINITY };
+  }
+
+  #demanded(id: string, wanted: Wanted): void {
+    this.#demand.set(id, wanted);
+    for (const line of this.#sending) if (line.id === id) void line.update();
+  }
+
+  #find(name: string): SendingLine | undefined {
+    return this.#sending.find((line) => line.name === name && line.active);
   }
 
   async #run(): Promise<void> {
@@ -227,16 +236,16 @@ export class Peer {
       slot.told = true;
       this.#hooks.slotAdded(slot.transceiver.mid, slot.kind);
     }
-    const offered = this.#sending.filter((sending) => sending.active && sending.transceiver.mid !== null);
-    const tracks = offered.map(({ transceiver, kind, name }) => ({ mid: transceiver.mid!, kind, name }));
+    const offered = this.#sending.filter((line) => line.active && line.mid !== null);
+    const tracks = offered.map((line) => line.offered());
     const answer = await this.#hooks.offer(pc.localDescription!.sdp, tracks);
     if (this.#closed) return;
     await pc.setRemoteDescription({ type: "answer", sdp: answer.sdp });
     const ids = new Map(answer.tracks.map(({ mid, id }) => [mid, id]));
-    for (const sending of offered) {
-      if (!sending.active) continue;
-      sending.id = ids.get(sending.transceiver.mid!) ?? null;
-      this.#rest(sending);
+    for (const line of offered) {
+      if (!line.active) continue;
+      line.id = ids.get(line.mid!) ?? null;
+      void line.update();
     }
     this.#hooks.negotiated(this.sentTracks());
   }

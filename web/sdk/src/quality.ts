@@ -1,5 +1,5 @@
 import type { Stat } from "./paths.ts";
-import { type Mapping, type SentMapping, type Snapshot, StatsTracker } from "./stats.ts";
+import { type Mapping, type SentLayer, type SentMapping, type Snapshot, StatsTracker } from "./stats.ts";
 import { type MediaKind, type QualitySample, SAMPLE_INTERVAL_MS } from "./wire.ts";
 
 /** Where statistics come from. */
@@ -17,6 +17,8 @@ const FIRST_MEDIA_POLL_MS = 50;
 export class QualityMonitor {
   /** The latest periodic sample. */
   last: QualitySample | null = null;
+  /** The layers of own pictures in the interval of {@link last}: what a sample sums up. */
+  lastLayers: readonly SentLayer[] = [];
   readonly #joinMs: number;
   readonly #onSample: (sample: QualitySample) => void;
   #source: StatsSource | null = null;
@@ -45,10 +47,12 @@ export class QualityMonitor {
     this.#periodic = new StatsTracker(begin);
     this.#onDemand = new StatsTracker(begin);
     clearInterval(this.#timer);
+    const tracker = this.#periodic;
     this.#timer = setInterval(() => {
-      this.#take(this.#periodic).then(
+      this.#take(tracker).then(
         (sample) => {
           this.last = sample;
+          this.lastLayers = tracker.layers;
           this.#onSample(sample);
         },
         () => {}, // the peer was closed meanwhile

@@ -21,6 +21,11 @@ export interface JoinOptions {
    * are not heard. Who cannot do it gets the sound alone. Default: off.
    */
   redundancy?: boolean;
+  /**
+   * Send the camera in up to three sizes at once, so that everyone gets the one that they show and that their path
+   * carries (`layers.ts`); what nobody wants is not sent. In rooms whose video passes the server. Default: on.
+   */
+  simulcast?: boolean;
   /** A JWT with grants. */
   token?: string;
   /** Slots of video in the first offer; default 12. */

@@ -2,22 +2,15 @@ import { Emitter } from "./emitter.ts";
 import { Epochs } from "./epochs.ts";
 import { type CameraOptions, type MicrophoneOptions, openCamera, openMicrophone } from "./media.ts";
 import { QualityMonitor } from "./quality.ts";
+import { joinArgument, participantOf, type Published, published } from "./room-state.ts";
 import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
 import { linkName, Routes } from "./routes.ts";
+import { type ShownSize, ShownSizes } from "./shown.ts";
 import { MoimError, Signaling } from "./signaling.ts";
 import { FIRST_SLOTS, type SlotDiff, SlotTable } from "./slots.ts";
+import type { SentLayer } from "./stats.ts";
 import * as wire from "./wire.ts";
 
-interface Published {
-  track: MediaStreamTrack;
-  muted: boolean;
-  /** What the others were told. */
-  toldMuted: boolean;
-  /** A moderator muted it. */
-  silenced: boolean;
-}
-
-const FIRST_CONNECT_MS = 10_000;
 const RETRY_MS = 1_000;
 
 /** A room that one has joined. */
@@ -36,9 +29,12 @@ export class Room extends Emitter<RoomEvents> {
   #epochs = new Epochs(0);
   #held: wire.RoomEvent[] | null = [];
   #slots = new SlotTable();
+  readonly #shown = new ShownSizes({
+    mappings: () => this.#slots.mappings().filter(({ kind }) => kind === "video"),
+    tell: (shown) => this.#signaling.call(wire.call.slots, { shown }),
+  });
   #routes: Routes | null = null;
   #videos: string[] | null = null;
-  #openedFirst: (() => void) | null = null;
   #comingBack = false;
 
   private constructor(options: JoinOptions, shared?: Signaling) {
@@ -74,7 +70,7 @@ export class Room extends Emitter<RoomEvents> {
   static async join(options: JoinOptions, shared?: Signaling): Promise<Room> {
     const room = new Room(options, shared);
     try {
-      await room.#connect();
+      await room.#signaling.whenOpen();
       if (options.microphone) room.#published.set("audio", published(options.microphone));
       if (options.camera) room.#published.set("video", published(options.camera));
       await room.#enter();
@@ -112,6 +108,16 @@ export class Room extends Emitter<RoomEvents> {
   /** The latest periodic sample. */
   lastSample(): wire.QualitySample | null {
     return this.#quality.last;
+  }
+
+  /** The sizes in which the camera was sent in the interval of {@link lastSample}, the smallest first. */
+  sentLayers(): readonly SentLayer[] {
+    return this.#quality.lastLayers;
+  }
+
+  /** Why the picture of a remote track does not flow at the moment, or null. */
+  pauseReason(track: string): wire.PauseReason | null {
+    return this.#slots.pauseOf(track);
   }
 
   /** A sample of the time since the last such call (or since joining), apart from the periodic ones. */
@@ -248,6 +254,16 @@ export class Room extends Emitter<RoomEvents> {
     if (first || differs) await this.want(plan);
   }
 
+  /**
+   * Says at which size a remote track of video is shown, in pixels of the screen (CSS pixels × `devicePixelRatio`);
+   * 0 × 0 while it is not visible. It comes in the size that this needs, and not at all while it is not visible. May be
+   * called at each change of the page: the server hears of it a few times a second at most. Without a word the picture
+   * comes as large as it is. In a mesh it has no effect.
+   */
+  setShown(track: string, size: ShownSize): void {
+    if (this.info.video === "sfu") this.#shown.set(track, size);
+  }
+
   /** Leaves for good. */
   async leave(): Promise<void> {
     if (this.#state === "ended") return;
@@ -269,33 +285,11 @@ export class Room extends Emitter<RoomEvents> {
     this.#cleanup.push(() => target.removeEventListener(name, listener));
   }
 
-  #connect(): Promise<void> {
-    if (this.#signaling.isOpen) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () =>
-          reject(new MoimError("disconnected", "the server does not answer: is it running and reachable?")),
-        FIRST_CONNECT_MS,
-      );
-      this.#openedFirst = () => {
-        clearTimeout(timer);
-        this.#openedFirst = null;
-        resolve();
-      };
-    });
-  }
-
   /** Joins and negotiates, with a session and a peer of its own; the first time or after the server forgot us. */
   async #enter(): Promise<void> {
     this.#session = crypto.randomUUID();
     this.#held = [];
-    const { room, name, preset, audio, video, videoCodec, token } = this.#options;
-    const argument: wire.Join = { room, name, session: this.#session };
-    if (preset) argument.preset = preset;
-    if (audio) argument.audio = audio;
-    if (video) argument.video = video;
-    if (videoCodec) argument.video_codec = videoCodec;
-    if (token) argument.token = token;
+    const argument = joinArgument(this.#options, this.#session);
     const joined = wire.joined(await this.#signaling.call(wire.call.join, argument), "joined");
     const again = this.#joined !== null;
     this.#joined = joined;
@@ -303,6 +297,7 @@ export class Room extends Emitter<RoomEvents> {
     this.participants.clear();
     for (const info of joined.participants) this.participants.set(info.id, participantOf(info));
     this.#slots = new SlotTable();
+    this.#shown.again();
     this.#routes?.close();
     const routes = this.#newRoutes(joined);
     this.#routes = routes;
@@ -327,7 +322,9 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   #newRoutes(joined: wire.Joined): Routes {
-    return new Routes(joined, this.#session, this.#signaling, this.#options.redundancy ?? false, {
+    const { redundancy = false, simulcast = true } = this.#options;
+    const options = { redundancy, simulcast };
+    return new Routes(joined, this.#session, this.#signaling, options, {
       slotAdded: (slot, kind) => this.#slots.add(slot, kind),
       slots: (changes) => this.#slotsChanged(changes),
       sent: (tracks) => this.#quality.setSent(tracks),
@@ -344,8 +341,7 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   #opened(): void {
-    if (this.#openedFirst) this.#openedFirst();
-    else if (this.#joined) void this.#comeBack();
+    if (this.#joined) void this.#comeBack();
   }
 
   /** After a lost socket or a gap: asks for what was missed, or joins anew. The media path is left alone. */
@@ -367,6 +363,7 @@ export class Room extends Emitter<RoomEvents> {
       this.#comingBack = false;
       this.#release();
       this.#routes?.retry();
+      this.#shown.again();
       this.#updateState();
       this.#tellMuted().catch((error: unknown) => console.warn("mute was not told", error));
     } catch (error) {
@@ -457,6 +454,7 @@ export class Room extends Emitter<RoomEvents> {
         const track = participant?.tracks.get(event.track);
         if (!participant || !track) return;
         participant.tracks.delete(event.track);
+        this.#shown.forget(event.track);
         void this.#forgetSubscriptions(this.#slots.drop((content) => content.track === event.track));
         this.emit("track-removed", { participant, track });
         return;
@@ -472,6 +470,9 @@ export class Room extends Emitter<RoomEvents> {
         return;
       case "track_paused":
         this.#routes?.pause(event.track, event.paused);
+        return;
+      case "track_layers":
+        this.#routes?.setLayer(event.track, event.layer);
         return;
       case "room_changed":
         this.#answer.room = event.room;
@@ -497,6 +498,7 @@ export class Room extends Emitter<RoomEvents> {
     const participant = this.participants.get(id);
     if (!participant) return;
     this.participants.delete(id);
+    for (const track of participant.tracks.keys()) this.#shown.forget(track);
     this.#routes?.left(id);
     void this.#forgetSubscriptions(this.#slots.drop((content) => content.participant === id));
     this.#slots.forget(linkName(id));
@@ -526,7 +528,10 @@ export class Room extends Emitter<RoomEvents> {
   #slotsChanged(changes: wire.SlotChange[]): Promise<void> {
     const diff = this.#slots.apply(changes);
     const read = this.#forgetSubscriptions(diff);
-    if (diff.mapped.length > 0) this.#quality.mapped(diff.mapped);
+    if (diff.mapped.length > 0) {
+      this.#quality.mapped(diff.mapped);
+      this.#shown.changed();
+    }
     for (const mapping of diff.mapped) {
       const mediaTrack = this.#routes?.slotTrack(mapping.slot);
       if (mediaTrack) this.emit("track-subscribed", { ...mapping, mediaTrack });
@@ -582,6 +587,7 @@ export class Room extends Emitter<RoomEvents> {
     this.#state = "ended";
     for (const undo of this.#cleanup) undo();
     this.#quality.stop();
+    this.#shown.end();
     this.#routes?.close();
     if (this.#ownsSignaling) this.#signaling.close();
     if (!this.#joined) return;
@@ -589,12 +595,4 @@ export class Room extends Emitter<RoomEvents> {
     this.emit("state", "ended");
     this.emit("ended", { reason: reason ?? "ended" });
   }
-}
-
-function published(track: MediaStreamTrack): Published {
-  return { track, muted: false, toldMuted: false, silenced: false };
-}
-
-function participantOf(info: wire.ParticipantInfo): Participant {
-  return { id: info.id, name: info.name, tracks: new Map(info.tracks.map((track) => [track.id, track])) };
 }

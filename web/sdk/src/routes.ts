@@ -1,7 +1,7 @@
 import type { LinkLine } from "./link.ts";
 import { Mesh } from "./mesh.ts";
 import { mergeStats, type Stat } from "./paths.ts";
-import { Peer } from "./peer.ts";
+import { Peer, type SendOptions } from "./peer.ts";
 import { MoimError, type Signaling } from "./signaling.ts";
 import { FIRST_SLOTS, slotsToAdd } from "./slots.ts";
 import type { SentMapping } from "./stats.ts";
@@ -34,8 +34,7 @@ export class Routes {
   readonly #signaling: Signaling;
   readonly #hooks: RoutesHooks;
   readonly #kinds: readonly wire.MediaKind[];
-  /** Whether sound goes to the server with redundancy. */
-  readonly #redundancy: boolean;
+  readonly #options: Omit<SendOptions, "codec">;
   readonly #peer: Peer | null = null;
   readonly #mesh: Mesh | null = null;
   /** What comes in on the lines of a mesh, by `PARTICIPANT/MID`. */
@@ -45,11 +44,11 @@ export class Routes {
     joined: wire.Joined,
     session: string,
     signaling: Signaling,
-    redundancy: boolean,
+    options: Omit<SendOptions, "codec">,
     hooks: RoutesHooks,
   ) {
     const { room, ice_servers, participants } = joined;
-    this.#redundancy = redundancy;
+    this.#options = options;
     this.#room = room;
     this.#signaling = signaling;
     this.#hooks = hooks;
@@ -83,7 +82,7 @@ export class Routes {
     }
   }
 
-  /** Sends other media as the same track, without an offer. */
+  /** Sends other media as the same track. */
   async replace(kind: wire.MediaKind, track: MediaStreamTrack): Promise<void> {
     if (this.#isMesh(kind)) await this.#mesh?.replace(kind, track);
     else await this.#peer?.replace(SOURCE[kind], track);
@@ -92,6 +91,11 @@ export class Routes {
   /** An own track rests because nobody has it in a slot, or is wanted again. */
   pause(track: string, paused: boolean): void {
     this.#peer?.pause(track, paused);
+  }
+
+  /** The highest layer of an own track that anybody wants. */
+  setLayer(track: string, layer: number): void {
+    this.#peer?.setLayer(track, layer);
   }
 
   /** The id in the room of what is sent of a kind. */
@@ -207,14 +211,18 @@ export class Routes {
   }
 
   #newPeer(iceServers: wire.IceServer[], session: string): Peer {
-    return new Peer(iceServers, this.#room.video_codec, this.#redundancy, {
-      offer: async (sdp, tracks) =>
-        wire.answer(await this.#signaling.call(wire.call.offer, { sdp, tracks, session }), "answer"),
-      slotAdded: (mid, kind) => this.#hooks.slotAdded(mid, kind),
-      negotiated: () => this.#tellSent(),
-      connection: (state) => this.#hooks.connection(state),
-      failed: (error) => this.#hooks.failed(error),
-    });
+    return new Peer(
+      iceServers,
+      { ...this.#options, codec: this.#room.video_codec },
+      {
+        offer: async (sdp, tracks) =>
+          wire.answer(await this.#signaling.call(wire.call.offer, { sdp, tracks, session }), "answer"),
+        slotAdded: (mid, kind) => this.#hooks.slotAdded(mid, kind),
+        negotiated: () => this.#tellSent(),
+        connection: (state) => this.#hooks.connection(state),
+        failed: (error) => this.#hooks.failed(error),
+      },
+    );
   }
 
   #newMesh(iceServers: wire.IceServer[], kinds: wire.MediaKind[], others: string[]): Mesh {

@@ -27,12 +27,14 @@ export interface SignalingHooks {
 const ANSWER_TIMEOUT_MS = 10_000;
 const PROBE_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 8_000;
+const FIRST_CONNECT_MS = 10_000;
 
 /** The realtime socket: calls, the channels of rooms, and its own way of coming back. */
 export class Signaling {
   /** The socket itself, for what applications do with it. */
   readonly socket: AGClientSocket;
   readonly #rooms = new Map<string, SignalingHooks>();
+  readonly #waiting = new Set<() => void>();
   #attempt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
@@ -69,6 +71,7 @@ export class Signaling {
     };
     void this.#each(this.socket.listener("connect"), () => {
       this.#attempt = 0;
+      for (const open of [...this.#waiting]) open();
       if (!this.#ended) for (const hooks of [...this.#rooms.values()]) hooks.opened();
     });
     void this.#each(this.socket.listener("close"), () => this.#closed());
@@ -86,6 +89,23 @@ export class Signaling {
   /** Whether the socket is open. */
   get isOpen(): boolean {
     return this.socket.state === this.socket.OPEN;
+  }
+
+  /** Resolves when the socket is open, for the first time; rejects where the server does not answer. */
+  whenOpen(): Promise<void> {
+    if (this.isOpen) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const open = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(open);
+        resolve();
+      };
+      const timer = setTimeout(() => {
+        this.#waiting.delete(open);
+        reject(new MoimError("disconnected", "the server does not answer: is it running and reachable?"));
+      }, FIRST_CONNECT_MS);
+      this.#waiting.add(open);
+    });
   }
 
   /** Calls the server and awaits its answer. Rejects with {@link MoimError}. */

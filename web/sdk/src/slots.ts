@@ -73,6 +73,12 @@ export class SlotTable {
     return null;
   }
 
+  /** Why the picture of a track does not flow, or null. */
+  pauseOf(track: string): PauseReason | null {
+    const slot = this.slotOf(track);
+    return slot === null ? null : (this.#slots.get(slot)?.paused ?? null);
+  }
+
   /** Applies a `slots` event. Slots that are not ours are left out: an old event may name a replaced peer's. */
   apply(changes: readonly SlotChange[]): SlotDiff {
     const diff: SlotDiff = { unmapped: [], mapped: [], paused: [] };

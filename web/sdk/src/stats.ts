@@ -5,6 +5,7 @@
  * Definitions: W3C webrtc-stats for the browser's counters, RFC 3550 A.3 for interval loss. A value that nobody
  * measured is null, never 0.
  */
+import { RIDS } from "./layers.ts";
 import { mosCq, mosLq, mosSdk, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "./mos.ts";
 import { connectionOf, oneWayMs, overall, type PathFigures, pathsOf, type Stat } from "./paths.ts";
 import type { MediaKind, QualitySample, ReceivedTrack, SentTrack } from "./wire.ts";
@@ -31,6 +32,26 @@ export interface SentMapping {
   kind: MediaKind;
 }
 
+/** One size in which an own picture was sent in an interval; `rid` is "" without simulcast. */
+export interface SentLayer {
+  track: string;
+  rid: string;
+  /** Whether it is sent at all: what nobody wants is not. */
+  active: boolean;
+  width: number | null;
+  height: number | null;
+  framesPerSecond: number | null;
+  kbps: number;
+  /** Why the browser sends it worse than it could: `cpu`, `bandwidth`, `other`; `none` if it does not. */
+  limitedBy: string | null;
+}
+
+/** A moment of a sent line: when, and its `outbound-rtp` then, one a layer. */
+interface SentMark {
+  atMs: number;
+  stats: readonly Stat[];
+}
+
 /** A moment of a slot: when, and its `inbound-rtp` then (null before the first packet). */
 interface Mark {
   atMs: number;
@@ -53,10 +74,12 @@ interface Receiving extends Mapping {
 
 /** Follows the counters of the peer connections and cuts them into intervals. */
 export class StatsTracker {
+  /** The layers of what is sent to the server, in the interval that ended last, the smallest picture first. */
+  layers: readonly SentLayer[] = [];
   readonly #receiving = new Map<string, Receiving>();
   #finished: { slot: string; row: ReceivedTrack }[] = [];
   #sent: SentMapping[] = [];
-  #sentFrom = new Map<string, Mark>();
+  #sentFrom = new Map<string, SentMark>();
   #fromMs: number;
 
   /** @param startMs when the first interval begins */
@@ -115,10 +138,7 @@ export class StatsTracker {
     this.#sentFrom = new Map(
       sent.map((mapping) => [
         sentKey(mapping),
-        known.get(sentKey(mapping)) ?? {
-          atMs: snapshot.atMs,
-          stat: find(snapshot, "outbound-rtp", mapping.mid),
-        },
+        known.get(sentKey(mapping)) ?? { atMs: snapshot.atMs, stats: outbound(snapshot, mapping.mid) },
       ]),
     );
   }
@@ -152,14 +172,12 @@ export class StatsTracker {
       if (receiving.pausedSinceMs !== null) receiving.pausedSinceMs = snapshot.atMs;
     }
     for (const { slot, row } of rows) addScores(row, connectionOf(slot), paths);
-    const lines = this.#sent.map((mapping) =>
-      sentRow(mapping, this.#sentFrom.get(sentKey(mapping))!, snapshot),
-    );
+    const from = (mapping: SentMapping) => this.#sentFrom.get(sentKey(mapping))!;
+    const lines = this.#sent.map((mapping) => sentRow(mapping, from(mapping), snapshot));
+    const pictures = this.#sent.filter(({ kind, mid }) => kind === "video" && connectionOf(mid) === "");
+    this.layers = pictures.flatMap((mapping) => sentLayers(mapping, from(mapping), snapshot));
     for (const mapping of this.#sent)
-      this.#sentFrom.set(sentKey(mapping), {
-        atMs: snapshot.atMs,
-        stat: find(snapshot, "outbound-rtp", mapping.mid),
-      });
+      this.#sentFrom.set(sentKey(mapping), { atMs: snapshot.atMs, stats: outbound(snapshot, mapping.mid) });
     const sample: QualitySample = {
       participant,
       at_ms: Math.max(0, Math.round(snapshot.atMs - joinMs)),
@@ -277,24 +295,56 @@ function sentKey({ mid, id }: SentMapping): string {
   return `${mid} ${id}`;
 }
 
-function sentRow(mapping: SentMapping, from: Mark, snapshot: Snapshot): SentTrack {
-  const now = find(snapshot, "outbound-rtp", mapping.mid);
+/**
+ * A row a line. With simulcast the browser counts each layer for itself, and a sample has one row for the track: its
+ * packets, bits and keyframe requests are the sum of the layers. Its frames a second are those of the layer that has
+ * most: each layer is the same picture once more. Its loss is the worst that was reported of a layer that was sent in
+ * the interval, as in a mesh of all its members: what is reported of the others is old.
+ */
+function sentRow(mapping: SentMapping, from: SentMark, snapshot: Snapshot): SentTrack {
+  const now = outbound(snapshot, mapping.mid);
   const seconds = (snapshot.atMs - from.atMs) / 1000;
-  const d = (key: string) => delta(now, from.stat, key);
+  const moved = (key: string) => now.map((stat) => delta(stat, before(from, stat), key));
+  const total = (key: string) => moved(key).reduce(sum, null);
+  const frames = most(moved("framesEncoded"));
+  const sent = now.filter((stat) => (delta(stat, before(from, stat), "packetsSent") ?? 0) > 0);
+  const lost = (sent.length > 0 ? sent : now).map((stat) =>
+    value(snapshot.stats.get(String(stat.remoteId)) ?? null, "fractionLost"),
+  );
   const video = mapping.kind === "video";
-  const remote = now ? snapshot.stats.get(String(now.remoteId)) : undefined;
-  const frames = d("framesEncoded");
   return {
     track: mapping.id,
     kind: mapping.kind,
-    codec: codecOf(now, snapshot),
-    packets_sent: Math.max(0, d("packetsSent") ?? 0),
-    retransmitted_packets_sent: d("retransmittedPacketsSent"),
-    bitrate_kbps: kbps(d("bytesSent"), seconds),
-    remote_loss_pct: scale(value(remote ?? null, "fractionLost"), 100),
+    codec: codecOf(sent[0] ?? now[0] ?? null, snapshot),
+    packets_sent: Math.max(0, total("packetsSent") ?? 0),
+    retransmitted_packets_sent: total("retransmittedPacketsSent"),
+    bitrate_kbps: kbps(total("bytesSent"), seconds),
+    remote_loss_pct: scale(most(lost), 100),
     frames_per_second: video && frames !== null && seconds > 0 ? frames / seconds : null,
-    keyframe_requests: video ? sum(d("pliCount"), d("firCount")) : null,
+    keyframe_requests: video ? sum(total("pliCount"), total("firCount")) : null,
   };
+}
+
+/** What became of each layer of an own picture. */
+function sentLayers(mapping: SentMapping, from: SentMark, snapshot: Snapshot): SentLayer[] {
+  const seconds = (snapshot.atMs - from.atMs) / 1000;
+  const layers = outbound(snapshot, mapping.mid).map((stat) => {
+    const moved = (key: string) => delta(stat, before(from, stat), key);
+    const frames = moved("framesEncoded");
+    const words = (key: string) => (typeof stat[key] === "string" ? (stat[key] as string) : null);
+    return {
+      track: mapping.id,
+      rid: words("rid") ?? "",
+      active: stat.active !== false,
+      width: value(stat, "frameWidth"),
+      height: value(stat, "frameHeight"),
+      framesPerSecond: frames !== null && seconds > 0 ? frames / seconds : null,
+      kbps: kbps(moved("bytesSent"), seconds),
+      limitedBy: words("qualityLimitationReason"),
+    };
+  });
+  const order = ({ rid }: SentLayer) => RIDS.findIndex((known) => known === rid);
+  return layers.sort((a, b) => order(a) - order(b));
 }
 
 /** A row a track: in a mesh a track is sent once to each other member, and what it costs is the sum. */
@@ -322,6 +372,15 @@ function sumTracks(lines: readonly SentTrack[]): SentTrack[] {
 
 function inbound(snapshot: Snapshot, mid: string): Stat | null {
   return find(snapshot, "inbound-rtp", mid);
+}
+
+function outbound(snapshot: Snapshot, mid: string): Stat[] {
+  return [...snapshot.stats.values()].filter((stat) => stat.type === "outbound-rtp" && stat.mid === mid);
+}
+
+/** The same stream at an earlier moment. */
+function before(mark: SentMark, now: Stat): Stat | null {
+  return mark.stats.find((stat) => stat.id === now.id) ?? null;
 }
 
 function find(snapshot: Snapshot, type: string, mid: string): Stat | null {
@@ -356,6 +415,11 @@ function ratio(part: number | null, whole: number | null, factor: number): numbe
 
 function sum(a: number | null, b: number | null): number | null {
   return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
+}
+
+function most(figures: readonly (number | null)[]): number | null {
+  const known = figures.filter((figure): figure is number => figure !== null);
+  return known.length > 0 ? Math.max(...known) : null;
 }
 
 function kbps(bytes: number | null, seconds: number): number {

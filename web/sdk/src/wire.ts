@@ -135,12 +135,18 @@ export const joined = object({
 });
 export type Joined = Infer<typeof joined>;
 
+/** A layer of a track that is sent with simulcast: its RTP stream id, and the size of its pictures in pixels. */
+export const offeredLayer = object({ rid: text, width: count, height: count });
+export type OfferedLayer = Infer<typeof offeredLayer>;
+
 export const offeredTrack = object({
   mid: text,
   kind: mediaKind,
   name: optional(text),
   /** Encrypted end to end: the server passes its payloads on byte for byte. */
   opaque: optional(bool),
+  /** With simulcast: the layers, the smallest picture first. */
+  layers: optional(list(offeredLayer)),
 });
 export type OfferedTrack = Infer<typeof offeredTrack>;
 /** Argument of `room.offer`. */
@@ -161,8 +167,11 @@ export const slotWant = object({
   height: optional(count),
 });
 export type SlotWant = Infer<typeof slotWant>;
-/** Argument of `room.slots`. */
-export const slots = object({ want: list(slotWant) });
+/** The size that a slot's picture is shown at, in pixels of the screen; 0 × 0 if it is not visible. */
+export const slotShown = object({ slot: text, width: count, height: count });
+export type SlotShown = Infer<typeof slotShown>;
+/** Argument of `room.slots`. `shown` decides which layer flows, and not who fills the slots. */
+export const slots = object({ want: optional(list(slotWant)), shown: optional(list(slotShown)) });
 
 /** Argument of `room.mute`. */
 export const mute = object({ track: text, muted: bool });
@@ -240,6 +249,8 @@ const events = {
   slots_wanted: object({ epoch: count, type: oneOf("slots_wanted"), audio: count, video: count }),
   /** To the publisher of a track of pictures: whether it rests because nobody has it in a slot. */
   track_paused: object({ epoch: count, type: oneOf("track_paused"), track: text, paused: bool }),
+  /** To the publisher of a track with layers: the highest that anybody wants, from 0 for the smallest picture. */
+  track_layers: object({ epoch: count, type: oneOf("track_layers"), track: text, layer: count }),
   room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),
   peer_offer: object({
     epoch: count,

@@ -6,6 +6,14 @@ interface Description {
   sdp: string;
 }
 
+/** As much of an encoding's parameters as the SDK uses. */
+export interface FakeEncoding {
+  rid?: string;
+  active?: boolean;
+  scaleResolutionDownBy?: number;
+  maxBitrate?: number;
+}
+
 /** As much of a transceiver as the SDK uses. */
 export class FakeTransceiver {
   mid: string | null = null;
@@ -14,8 +22,11 @@ export class FakeTransceiver {
   readonly receiver;
   readonly sender;
   sent: unknown = null;
-  /** Whether its encoder runs. */
-  active = true;
+  /** What of it is encoded. */
+  encodings: FakeEncoding[];
+  /** How often the encodings were changed, and whether the next change fails. */
+  changes = 0;
+  failsNext = false;
 
   constructor(
     readonly kind: string,
@@ -23,8 +34,12 @@ export class FakeTransceiver {
     readonly fromRemote: boolean,
     owner: string,
     sent: unknown,
+    sendEncodings: FakeEncoding[] = [{}],
   ) {
     this.sent = sent;
+    this.encodings = sendEncodings.map((encoding) => ({ active: true, ...encoding }));
+    // As in browsers: parameters count once, and only the last that were read.
+    let read: object | null = null;
     this.receiver = {
       track: { id: owner, kind },
       getSynchronizationSources: () => (this.level === null ? [] : [{ audioLevel: this.level }]),
@@ -34,11 +49,31 @@ export class FakeTransceiver {
         this.sent = track;
       },
       setStreams: () => {},
-      getParameters: () => ({ encodings: [{ active: this.active }] }),
-      setParameters: async ({ encodings }: { encodings: { active: boolean }[] }) => {
-        this.active = encodings[0]!.active;
+      getParameters: () => {
+        const parameters = { encodings: this.encodings.map((encoding) => ({ ...encoding })) };
+        read = parameters;
+        return parameters;
+      },
+      setParameters: async (parameters: { encodings: FakeEncoding[] }) => {
+        if (read !== parameters) throw new Error("parameters are not those that were read last");
+        read = null;
+        await Promise.resolve();
+        if (this.failsNext) {
+          this.failsNext = false;
+          throw new Error("the encoder refuses");
+        }
+        this.changes++;
+        this.encodings = parameters.encodings;
       },
     };
+  }
+  /** Whether its encoder runs. */
+  get active(): boolean {
+    return this.encodings.some((encoding) => encoding.active);
+  }
+  /** The encodings that are sent, by their names. */
+  get rids(): string {
+    return this.encodings.map(({ rid, active }) => (active ? rid : "")).join("");
   }
   level: number | null = null;
   setCodecPreferences(): void {}
@@ -53,6 +88,8 @@ export class FakeTransceiver {
  */
 export class FakePeerConnection {
   static all: FakePeerConnection[] = [];
+  /** Answers take the first layer alone. */
+  static refusesSimulcast = false;
   connectionState: RTCPeerConnectionState = "new";
   signalingState: RTCSignalingState = "stable";
   onconnectionstatechange: (() => void) | null = null;
@@ -72,9 +109,13 @@ export class FakePeerConnection {
   getTransceivers(): FakeTransceiver[] {
     return this.transceivers.filter((transceiver) => !transceiver.stopped);
   }
-  addTransceiver(what: string | { kind: string }, { direction }: { direction: Direction }) {
+  addTransceiver(
+    what: string | { kind: string },
+    init: { direction: Direction; sendEncodings?: FakeEncoding[] },
+  ) {
     const kind = typeof what === "string" ? what : what.kind;
-    return this.#add(kind, direction, false, typeof what === "string" ? null : what);
+    const sent = typeof what === "string" ? null : what;
+    return this.#add(kind, init.direction, false, sent, init.sendEncodings);
   }
   async createOffer({ iceRestart }: { iceRestart?: boolean }): Promise<Description> {
     if (iceRestart) this.restarts++;
@@ -129,9 +170,15 @@ export class FakePeerConnection {
     this.connectionState = "closed";
   }
 
-  #add(kind: string, direction: Direction, fromRemote: boolean, sent: unknown): FakeTransceiver {
+  #add(
+    kind: string,
+    direction: Direction,
+    fromRemote: boolean,
+    sent: unknown,
+    encodings?: FakeEncoding[],
+  ): FakeTransceiver {
     const owner = `${this.#name}-${this.transceivers.length}`;
-    const transceiver = new FakeTransceiver(kind, direction, fromRemote, owner, sent);
+    const transceiver = new FakeTransceiver(kind, direction, fromRemote, owner, sent, encodings);
     this.transceivers.push(transceiver);
     return transceiver;
   }
@@ -139,6 +186,7 @@ export class FakePeerConnection {
   #settle(remote: Description): void {
     const theirs = new Map(described(remote.sdp).map((line) => [line.mid, line.direction]));
     for (const line of this.#lines) {
+      if (FakePeerConnection.refusesSimulcast) line.encodings = line.encodings.slice(0, 1);
       const there = theirs.get(line.mid!) ?? "sendrecv";
       const sends = line.direction.startsWith("send") && (there === "sendrecv" || there === "recvonly");
       const receives = /recv/.test(line.direction) && there.startsWith("send");
@@ -171,6 +219,7 @@ function described(sdp: string): { mid: string; kind: string; direction: Directi
 /** Puts the browser's globals in place. */
 export function installBrowser(): EventTarget {
   FakePeerConnection.all = [];
+  FakePeerConnection.refusesSimulcast = false;
   const window = new EventTarget();
   const codecs = [{ mimeType: "audio/opus" }, { mimeType: "video/VP8" }, { mimeType: "video/rtx" }];
   vi.stubGlobal("window", window);
@@ -180,7 +229,8 @@ export function installBrowser(): EventTarget {
   return window;
 }
 
-/** A local track. */
-export function fakeTrack(kind: "audio" | "video"): MediaStreamTrack {
-  return { kind, enabled: true, stop: () => {} } as unknown as MediaStreamTrack;
+/** A local track; without settings, of a camera that does not say its size. */
+export function fakeTrack(kind: "audio" | "video", settings: MediaTrackSettings = {}): MediaStreamTrack {
+  const track = { kind, enabled: true, contentHint: "", stop: () => {}, getSettings: () => settings };
+  return track as unknown as MediaStreamTrack;
 }

@@ -27,6 +27,7 @@ describe("Epochs", () => {
     expect(epochs.take({ epoch: 9, type: "slots", slots: [] })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "slots_wanted", audio: 1, video: 1 })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "active_speakers", speakers: [] })).toBe("apply");
+    expect(epochs.take({ epoch: 4, type: "track_layers", track: "t", layer: 0 })).toBe("apply");
     expect(epochs.seen).toBe(4);
   });
 });

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Client } from "../src/client.ts";
+import type { JoinOptions } from "../src/room-types.ts";
 import { Room } from "../src/room.ts";
 import type { MoimError } from "../src/signaling.ts";
-import type { AnsweredTrack, OfferedTrack, Resume, RoomEvent, SlotWant } from "../src/wire.ts";
+import type { AnsweredTrack, OfferedTrack, Resume, RoomEvent, SlotShown, SlotWant } from "../src/wire.ts";
 import { FakePeerConnection, fakeTrack, installBrowser } from "./fake-browser.ts";
 import { FakeServer, Refusal } from "./fake-server.ts";
 
@@ -80,13 +81,14 @@ afterEach(async () => {
   vi.unstubAllGlobals();
 });
 
-async function join(state = "connected"): Promise<Room> {
+async function join(state = "connected", more: Partial<JoinOptions> = {}): Promise<Room> {
   room = await Room.join({
     url: server.url,
     room: "garden",
     name: "Me",
     microphone: fakeTrack("audio"),
     camera: fakeTrack("video"),
+    ...more,
   });
   await until(() => expect(room!.state).toBe(state));
   return room;
@@ -353,6 +355,59 @@ describe("Room", () => {
     await until(() => expect(camera().active).toBe(true));
     server.push(paused("my-camera", true));
     await until(() => expect(camera().active).toBe(false));
+  });
+
+  it("sends a camera in the sizes that are wanted, where the server passes it on", async () => {
+    const camera = fakeTrack("video", { width: 640, height: 360 });
+    const line = () => FakePeerConnection.all.at(-1)!.transceivers[1]!;
+    const offered = () => server.last<{ tracks: OfferedTrack[] }>("room.offer").tracks[1]!.layers;
+    await join("connected", { camera });
+    expect(offered()?.map(({ rid }) => rid)).toEqual(["h", "f"]);
+    server.push({ epoch: 4, type: "track_layers", track: "my-camera", layer: 0 });
+    await until(() => expect(line().rids).toBe("h"));
+    server.push({ epoch: 4, type: "track_layers", track: "my-camera", layer: 1 });
+    await until(() => expect(line().rids).toBe("hf"));
+    await room!.leave();
+    await join("connected", { camera, simulcast: false });
+    expect(offered()).toBeUndefined();
+    await room!.leave();
+    topologies("mesh", "mesh");
+    await join("connecting", { camera });
+    await until(() => expect(server.count("room.peer_offer")).toBe(1));
+    expect(line().encodings).toEqual([{ active: true }]);
+  });
+
+  it("tells at which sizes pictures are shown, and again after coming back and joining anew", async () => {
+    const joined = await join();
+    const shown = () => server.calls.filter(({ event }) => event === "room.slots").map(({ data }) => data);
+    const size = (slot: string): { shown: SlotShown[] } => ({ shown: [{ slot, width: 640, height: 360 }] });
+    joined.setShown("a-cam", { width: 640, height: 360 });
+    server.push({ epoch: 4, type: "slots", slots: [slot("2", "a", "mic"), slot("6", "a", "cam")] });
+    await until(() => expect(shown()).toEqual([size("6")]));
+    server.handlers.set("room.resume", () => ({ epoch: 4, events: [] }));
+    server.cut();
+    await until(() => expect(shown()).toEqual([size("6"), size("6")]));
+    server.handlers.set("room.resume", () => {
+      throw new Refusal("gone");
+    });
+    server.cut();
+    await until(() => expect(joined.me).toBe("me-2"));
+    await until(() => expect(joined.state).toBe("connected"));
+    server.push({ epoch: 4, type: "slots", slots: [slot("7", "a", "cam")] });
+    await until(() => expect(shown().at(-1)).toEqual(size("7")));
+    expect(shown()).toHaveLength(3);
+  });
+
+  it("says why a picture does not flow", async () => {
+    const joined = await join();
+    const told: (string | null)[] = [];
+    joined.on("track-paused", ({ reason }) => told.push(reason));
+    server.push({ epoch: 4, type: "slots", slots: [{ ...slot("6", "a", "cam"), paused: "bandwidth" }] });
+    await until(() => expect(told).toEqual(["bandwidth"]));
+    expect(joined.pauseReason("a-cam")).toBe("bandwidth");
+    server.push({ epoch: 4, type: "slots", slots: [slot("6", "a", "cam")] });
+    await until(() => expect(told).toEqual(["bandwidth", null]));
+    expect(joined.pauseReason("a-cam")).toBeNull();
   });
 
   it("moderates by the calls of the contract, and ends when it is put out", async () => {

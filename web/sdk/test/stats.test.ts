@@ -207,6 +207,81 @@ describe("StatsTracker", () => {
     ]);
   });
 
+  describe("of a camera in several sizes", () => {
+    const layer = (rid: string, packets: number, frames: number, more: Record<string, unknown> = {}) => ({
+      id: `out-${rid}`,
+      type: "outbound-rtp",
+      mid: "1",
+      rid,
+      remoteId: `remote-${rid}`,
+      active: true,
+      packetsSent: packets,
+      retransmittedPacketsSent: packets / 100,
+      bytesSent: packets * 1000,
+      framesEncoded: frames,
+      frameWidth: rid === "f" ? 1280 : 320,
+      frameHeight: rid === "f" ? 720 : 180,
+      qualityLimitationReason: "none",
+      pliCount: 1,
+      ...more,
+    });
+    const remote = (rid: string, fractionLost: number) => ({
+      id: `remote-${rid}`,
+      type: "remote-inbound-rtp",
+      fractionLost,
+    });
+    const sent = [{ mid: "1", id: "mine", kind: "video" as const }];
+
+    it("has one row, with the sum of its layers", () => {
+      const tracker = new StatsTracker(0);
+      tracker.setSent(sent, snapshot(0));
+      const loss = [remote("f", 0.02), remote("q", 0.01), remote("h", 0.5)];
+      tracker.sample("me", 0, snapshot(3000, layer("f", 1000, 60), layer("q", 100, 60), layer("h", 0, 0)));
+      const now = [layer("f", 1500, 90), layer("q", 200, 105), layer("h", 0, 0, { active: false })];
+      const sample = tracker.sample("me", 0, snapshot(6000, ...now, ...loss));
+      expect(qualitySample(sample, "sample")).toEqual(sample);
+      expect(sample.sent).toEqual([
+        {
+          track: "mine",
+          kind: "video",
+          codec: null,
+          packets_sent: 600,
+          retransmitted_packets_sent: 6,
+          bitrate_kbps: 1600,
+          remote_loss_pct: 2,
+          frames_per_second: 15,
+          keyframe_requests: 0,
+        },
+      ]);
+    });
+
+    it("says beside the sample what became of each layer, the smallest first", () => {
+      const tracker = new StatsTracker(0);
+      tracker.setSent([...sent, { mid: "p-1/0", id: "mine", kind: "video" }], snapshot(0));
+      const limited = { qualityLimitationReason: "bandwidth" };
+      const off = layer("h", 0, 0, { active: false, frameWidth: undefined, frameHeight: undefined });
+      const elsewhere = { ...layer("", 10, 1), mid: "p-1/0" };
+      tracker.sample(
+        "me",
+        0,
+        snapshot(2000, layer("f", 250, 30, limited), layer("q", 25, 40), off, elsewhere),
+      );
+      expect(tracker.layers).toMatchObject([
+        { track: "mine", rid: "q", active: true, width: 320, height: 180, framesPerSecond: 20, kbps: 100 },
+        { rid: "h", active: false, width: null, height: null, framesPerSecond: 0, kbps: 0 },
+        { rid: "f", active: true, width: 1280, kbps: 1000, limitedBy: "bandwidth" },
+      ]);
+      expect(tracker.layers).toHaveLength(3);
+    });
+
+    it("begins at 0 with a layer that was not there before", () => {
+      const tracker = new StatsTracker(0);
+      tracker.setSent(sent, snapshot(0, layer("q", 100, 50)));
+      const [row] = tracker.sample("me", 0, snapshot(1000, layer("q", 120, 70), layer("f", 50, 10))).sent;
+      expect(row).toMatchObject({ packets_sent: 70, frames_per_second: 20 });
+    });
+  });
+
   it("finds the first media only in what came since the mapping", () => {
     const tracker = new StatsTracker(0);
     tracker.mapped([VIDEO], snapshot(0, video(300, 60)));

@@ -39,6 +39,15 @@ pub enum Notice {
         /// Whether it rests.
         paused: bool,
     },
+    /// One participant: the highest layer of a track of theirs that somebody wants.
+    Layers {
+        /// Whose track.
+        person: PersonKey,
+        /// Which.
+        track: TrackKey,
+        /// The layer, from 0 for the smallest picture.
+        layer: u8,
+    },
     /// One participant: the room has more tracks than they have slots.
     SlotsWanted {
         /// Who.

@@ -5,11 +5,12 @@
 //! mixers, in order, and notices for people. A call costs what it changes: the same in a room of ten
 //! and of thousands.
 //!
-//! `publish` checks what people want to send, `pool` is what one participant's slots carry, `index`
+//! `publish` checks what people want to send, `layers` in which sizes, `pool` is what one participant's slots carry, `index`
 //! what follows from all of them, `spread` what crosses from shard to shard for it.
 
 mod effects;
 mod index;
+mod layers;
 mod person;
 mod pool;
 mod publish;
@@ -180,6 +181,11 @@ impl Room {
                     effects.tell_slots(key, vec![change]);
                 }
             }
+            Report::Layers { track, layer, .. } => {
+                let owner = self.index.owner(track).and_then(|owner| self.people.get_mut(&owner));
+                let notice = owner.and_then(|owner| layers::wanted(owner, track, layer));
+                effects.notices.extend(notice);
+            }
             Report::Speakers { mut speakers, .. } => {
                 speakers.retain(|(person, _)| self.people.contains_key(person));
                 self.speaker_reports += 1;
@@ -212,7 +218,8 @@ impl Room {
         let (room, setup) = (self.key, self.setup);
         let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         let shard = person.shard;
-        let negotiated = publish::within(negotiated, setup.limits);
+        let mut negotiated = publish::within(negotiated, setup.limits);
+        layers::sizes(&mut negotiated, published);
         let Agreed { keys, added, gone } =
             publish::offered(person, &setup, &negotiated, published)?;
         for line in &negotiated.lines {
@@ -360,6 +367,29 @@ impl Room {
         effects.tell_slots(key, changes);
         self.refresh(key);
         self.settle(mark, effects);
+        Ok(())
+    }
+
+    /// Someone says at which size they see slots: (line of the slot, pixels; 0 if it is not visible).
+    ///
+    /// # Errors
+    /// No such slot; nothing is changed then.
+    pub fn show(
+        &mut self,
+        key: PersonKey,
+        shown: &[(String, u32)],
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let has = |kind, mid: &str| person.slot_contents(kind).any(|(slot, _)| slot == mid);
+        if !shown.iter().all(|(mid, _)| KINDS.iter().any(|kind| has(*kind, mid))) {
+            return Err(Refusal::UnknownSlot);
+        }
+        // Sound has no size.
+        for (mid, pixels) in shown.iter().filter(|(mid, _)| has(Kind::Video, mid)) {
+            let command = Command::Show { person: key, mid: mid.clone(), pixels: *pixels };
+            effects.commands.push((person.shard, command));
+        }
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub struct Published {
     pub name: String,
     /// Its payloads are encrypted end to end: nothing in them may be read or changed.
     pub opaque: bool,
+    /// With simulcast, its layers: the RTP stream id, and how many pixels the pictures have.
+    pub layers: Vec<(String, u32)>,
     /// The key that it gets if it is new.
     pub key: TrackKey,
 }
@@ -31,6 +33,7 @@ impl Published {
             muted: false,
             silenced: false,
             paused: false,
+            layer: None,
             opaque: self.opaque,
         }
     }

@@ -3,13 +3,22 @@
 mod whole;
 
 use super::*;
-use rtp::negotiated::{Codec, Extensions, StreamIds};
+use rtp::negotiated::{Codec, Extensions, Layer, StreamIds};
 use std::fmt::Debug;
 use whole::Whole;
 
-/// A person's lines: sound and picture sent, and some slots of each.
-fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
-    let line = |mid: String, codec: Codec, direction| Line {
+/// A line with these layers.
+pub(super) fn line_with(layers: Vec<Layer>) -> Line {
+    Line { layers, ..line("v".into(), Codec::Vp8, Direction::Receive) }
+}
+
+/// A track on a line.
+pub(super) fn published(mid: &str, key: TrackKey) -> Published {
+    Published { mid: mid.into(), name: String::new(), key, opaque: false, layers: Vec::new() }
+}
+
+fn line(mid: String, codec: Codec, direction: Direction) -> Line {
+    Line {
         mid,
         direction,
         codec,
@@ -19,9 +28,14 @@ fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
         extensions: Extensions::default(),
         local: Some(StreamIds { ssrc: 1, rtx: None }),
         remote: None,
+        layers: Vec::new(),
         nack: false,
         transport_cc: false,
-    };
+    }
+}
+
+/// A person's lines: sound and picture sent, and some slots of each.
+fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
     let mut lines = vec![
         line("a".into(), Codec::Opus, Direction::Receive),
         line("v".into(), Codec::Vp8, Direction::Receive),
@@ -42,12 +56,7 @@ fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) 
     for number in 1..=people {
         let person = PersonKey(number);
         room.join(person, String::new(), ShardIndex(0), &mut effects).unwrap();
-        let track = |mid: &str, key| Published {
-            mid: mid.into(),
-            name: String::new(),
-            key: TrackKey(key),
-            opaque: false,
-        };
+        let track = |mid: &str, key| published(mid, TrackKey(key));
         let tracks = [track("a", number * 10), track("v", number * 10 + 1)];
         let lines = lines(audio_slots, video_slots);
         room.negotiated(person, &lines, &tracks, &mut effects).unwrap();
@@ -244,7 +253,7 @@ impl Both {
         let mut published = Vec::new();
         for mid in mids.into_iter().filter(|_| self.random.below(5) > 0).collect::<Vec<_>>() {
             let key = TrackKey(self.key());
-            published.push(Published { mid, name: String::new(), key, opaque: false });
+            published.push(self::published(&mid, key));
         }
         let agreed = self.room.negotiated(key, &lines, &published, &mut effects[0]);
         assert_eq!(agreed, self.whole.negotiated(key, &lines, &published, &mut effects[1]));

@@ -20,6 +20,8 @@ pub struct Track {
     pub silenced: bool,
     /// Whether its publisher was told that nobody has it in a slot.
     pub paused: bool,
+    /// The highest layer that somebody wants, as its publisher was told; None: all are.
+    pub layer: Option<u8>,
     /// Its payloads are encrypted end to end: nothing in them is read or changed.
     pub opaque: bool,
 }

@@ -10,7 +10,7 @@ use super::person::Person;
 use super::resend::send_again;
 use super::slot::Slot;
 use super::turn::Turn;
-use crate::command::TrackKey;
+use crate::command::StreamKey;
 use crate::drops::OutDrop;
 use crate::sink::{Priority, Sink};
 use std::ops::Range;
@@ -118,7 +118,7 @@ pub(super) fn begin_with_kept<S: Sink>(
 fn begin_slot<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
-    (index, track): (TrackIndex, TrackKey),
+    (index, track): (TrackIndex, StreamKey),
     to: Subscription,
     numbers: Range<u64>,
 ) {

@@ -3,7 +3,7 @@
 //! speakers.
 
 use super::speaker::Voice;
-use crate::command::TrackKey;
+use crate::command::StreamKey;
 use crate::limits::{CLAIM_DOUBTED, CLAIM_TOLERANCE_DB};
 use audio::opus::{Decoder, MAX_PACKET_SAMPLES};
 use audio::{Channels, level_dbov};
@@ -26,7 +26,7 @@ pub(crate) struct Sampler {
 
 /// A sample under way.
 struct Sample {
-    track: TrackKey,
+    track: StreamKey,
     began: Instant,
     packets: u32,
     /// The loudest claim, in −dBov.
@@ -47,7 +47,7 @@ impl Sampler {
     pub(crate) fn hear(
         &mut self,
         at: Instant,
-        track: TrackKey,
+        track: StreamKey,
         voice: &mut Voice,
         claimed: u8,
         opus: &[u8],

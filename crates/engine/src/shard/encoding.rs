@@ -10,7 +10,7 @@ use super::reception::Reception;
 use super::rewrite::Counters;
 use super::speaker::Voice;
 use crate::clock::Now;
-use crate::command::TrackKey;
+use crate::command::StreamKey;
 use crate::drops::InDrop;
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
@@ -43,7 +43,7 @@ pub(super) enum Arrived {
 
 /// A stream that comes in, from a publisher or from another shard.
 pub(super) struct Encoding {
-    key: TrackKey,
+    key: StreamKey,
     pub line: Line,
     /// Its payloads are encrypted end to end: nothing in them is read.
     pub opaque: bool,
@@ -69,7 +69,7 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    pub(super) fn new(key: TrackKey, line: Line, opaque: bool, here: bool) -> Self {
+    pub(super) fn new(key: StreamKey, line: Line, opaque: bool, here: bool) -> Self {
         Self {
             key,
             opaque,
@@ -328,11 +328,12 @@ fn primary_of(payload: &Range<usize>, plain: &[u8]) -> Range<usize> {
 mod tests {
     use super::super::track::voice_line;
     use super::*;
+    use crate::command::TrackKey;
 
     #[test]
     fn a_picture_of_h264_begins_once() {
         let line = Line { codec: Codec::H264, ..voice_line() };
-        let mut encoding = Encoding::new(TrackKey(1), line, false, true);
+        let mut encoding = Encoding::new(TrackKey(1).stream(), line, false, true);
         let (sps, first, later) = ([0x67, 0x42], [0x65, 0x88], [0x65, 0x48]);
         let mut begins = |payload: &[u8], timestamp| {
             let begins = encoding.begins_h264(payload, timestamp);

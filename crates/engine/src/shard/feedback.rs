@@ -65,8 +65,8 @@ pub(super) fn ask_publisher<S: Sink>(
         Origin::Relay(shard) => {
             let keyframe = &mut track.encoding.keyframe;
             if keyframe.ask(turn.now.at, waits) {
-                let track = track.key;
-                turn.sink.relay_control(shard, RelayControl::Keyframe { track });
+                let stream = track.key;
+                turn.sink.relay_control(shard, RelayControl::Keyframe { stream });
             }
             keyframe.is_wanted()
         }
@@ -87,6 +87,8 @@ fn ask_person<S: Sink>(
         return false;
     }
     let wanted = track.is_wanted();
+    // A layer that is not sent begins with a keyframe by itself.
+    let sent = !track.is_layered() || track.is_alive(turn.now);
     let Track { encoding, silenced, .. } = track;
     let Scratch { rtcp, sequences, .. } = scratch;
     rtcp.clear();
@@ -104,14 +106,14 @@ fn ask_person<S: Sink>(
             encoding.keyframe.want();
         }
     }
-    if !*silenced && encoding.keyframe.ask(turn.now.at, waits) {
+    if !*silenced && sent && encoding.keyframe.ask(turn.now.at, waits) {
         rtcp::pli(rtcp, CONTROL_SSRC, ids.ssrc);
         turn.stats.keyframes_asked += 1;
     }
     if !rtcp.is_empty() {
         turn.send_rtcp(person, rtcp);
     }
-    let keyframe = encoding.keyframe.is_wanted() && !*silenced;
+    let keyframe = encoding.keyframe.is_wanted() && sent && !*silenced;
     keyframe || missing.missing_count() > 0
 }
 

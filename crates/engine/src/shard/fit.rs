@@ -1,19 +1,24 @@
-//! Which pictures fit a participant's path. Sound always does; of the pictures, those that come last in order rest first.
+//! Which pictures fit a participant's path, and in which layer. Sound always does.
 //!
-//! A picture rests at once. It flows again when the estimate, which a probe may have raised, leaves room for it, and not
-//! before it has rested for a while: longer each time that it had to rest again soon.
+//! When the path carries less than what flows, the largest layers fall first. If all pictures flow in their smallest
+//! layer, those that come last in order rest. Pictures that rest flow again before others rise. Both wait until the
+//! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
+//! to fall again soon.
+//!
+//! A slot has a wish: the highest layer that it may carry. It carries the highest layer up to that which its publisher
+//! sends.
 
 use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::model::Model;
-use super::person::Person;
-use super::slot::Slot;
-use super::track::Track;
 use super::turn::Turn;
-use crate::limits::WAKING_HEADROOM;
+use crate::clock::Now;
+use crate::command::TrackKey;
+use crate::limits::{LAYER_GROWTH, REST_AFTER, WAKING_AT_ONCE, WAKING_HEADROOM};
 use crate::sink::Sink;
-use std::time::Instant;
+use rtp::negotiated::{Line, MOST_LAYERS};
+use std::cmp::Reverse;
 
-/// Makes a new estimate of a participant's path, and lets pictures rest or flow by it.
+/// Makes a new estimate of a participant's path, and lets pictures fall, rest or rise by it.
 pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex) {
     let now = turn.now.at;
     let Some(person) = model.people[index].as_mut() else { return };
@@ -27,54 +32,161 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
     }
     person.wake_empty(turn.reports);
     let sound = person.path.sound_bps(now);
-    let room = person.path.estimate_bps().map(|bps| bps.saturating_sub(sound));
-    let pictures = pictures(person, &model.tracks, now);
-    let all: u64 = pictures.iter().map(|picture| picture.bps).sum();
-    let resting: u64 = pictures.iter().filter(|p| p.rests).map(|picture| picture.bps).sum();
-    let mut flow = all - resting;
-    let next = pictures.iter().find(|picture| picture.rests);
-    if room.is_some_and(|room| person.path.is_over(now, flow, room)) {
-        for picture in pictures.iter().rev().filter(|picture| !picture.rests) {
-            if room.is_some_and(|room| flow > room) {
-                flow -= picture.bps;
-                rest(model, turn, (index, picture));
-            }
+    let room = person.path.estimate_bps(now).map(|bps| bps.saturating_sub(sound));
+    let mut pictures = pictures(model, index, turn.now);
+    let flows = flow(&pictures);
+    let Some(person) = model.people[index].as_mut() else { return };
+    match room {
+        Some(room) if person.path.is_over(now, flows, room) => {
+            let rests = person.path.is_over_for(now, REST_AFTER);
+            while flow(&pictures) > room && fall(model, turn, (index, rests), &mut pictures) {}
         }
-    } else if let Some(next) = next {
-        flow += wake(model, turn, (index, next), (flow, room));
+        _ => rise(model, turn, index, &mut pictures, room),
+    }
+    for picture in &pictures {
+        aim(model, turn, index, picture);
     }
     let Some(person) = model.people[index].as_mut() else { return };
-    person.pace(now, sound + flow, sound + all);
+    let all: u64 = pictures.iter().map(Picture::most_bps).sum();
+    person.pace(now, sound + flow(&pictures), sound + all);
     list_probe(model, index);
 }
 
 /// A picture in a slot.
+#[derive(Debug, Clone)]
 struct Picture {
     slot: usize,
-    track: TrackIndex,
-    bps: u64,
     rests: bool,
+    /// The highest layer that the slot may carry, and the highest that it needs.
+    wish: usize,
+    most: usize,
+    may_rise: bool,
+    /// Its layers, the smallest first.
+    layers: [Layer; MOST_LAYERS],
+    count: usize,
 }
 
-/// The pictures of a participant's slots, what comes first in order first.
-fn pictures(person: &Person, tracks: &[Option<Track>], now: Instant) -> Vec<Picture> {
-    let picture = |(at, slot): (usize, &Slot)| {
-        let track = slot.pending.or(slot.current).filter(|_| slot.is_video())?;
-        let bps = tracks[track].as_ref()?.encoding.rate.bps(now);
-        Some(Picture { slot: at, track, bps, rests: slot.rests.is_some() })
+/// A layer of a picture.
+#[derive(Debug, Clone, Copy, Default)]
+struct Layer {
+    stream: TrackIndex,
+    /// What it takes of the path, or would take.
+    bps: u64,
+    alive: bool,
+}
+
+impl Picture {
+    /// The layer that it carries with this wish: the highest that is sent.
+    fn carried(&self, wish: usize) -> Layer {
+        let up_to = &self.layers[..=wish.min(self.count - 1)];
+        up_to.iter().rev().find(|layer| layer.alive).copied().unwrap_or(self.layers[0])
+    }
+
+    /// What it takes of the path, in bits a second.
+    fn bps(&self) -> u64 {
+        if self.rests { 0 } else { self.carried(self.wish).bps }
+    }
+
+    /// What the largest picture that it needs would take.
+    fn most_bps(&self) -> u64 {
+        self.layers[self.most].bps
+    }
+
+    /// The next step up: the layer, and what it takes.
+    fn next(&self) -> Option<(usize, u64)> {
+        let next = if self.rests { 0 } else { self.wish + 1 };
+        (next <= self.most).then(|| (next, self.layers[next].bps))
+    }
+}
+
+/// What all pictures take of the path, in bits a second.
+fn flow(pictures: &[Picture]) -> u64 {
+    pictures.iter().map(Picture::bps).sum()
+}
+
+/// The pictures of a participant's slots, what comes first in order first: what is shown large, then by slot.
+fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
+    let Some(person) = model.people[index].as_ref() else { return Vec::new() };
+    let carried = person.slots.iter().enumerate().filter_map(|(at, slot)| {
+        let stream = slot.pending.or(slot.current)?;
+        (slot.is_video() && !slot.is_hidden()).then_some((Reverse(slot.shown), at, stream))
+    });
+    let mut carried: Vec<_> = carried.collect();
+    carried.sort_unstable();
+    let described = carried.into_iter().filter_map(|(_, at, stream)| {
+        let track = model.tracks[stream].as_ref()?.key.track;
+        let (layers, count) = layers(model, (track, stream), now)?;
+        let slot = &model.people[index].as_ref()?.slots[at];
+        let line = &model.tracks[stream].as_ref()?.encoding.line;
+        let most = needed(line, slot.shown).min(count - 1);
+        let wish = usize::from(slot.wish).min(most);
+        let (rests, may_rise) = (slot.rests, slot.may_rise(now.at));
+        Some(Picture { slot: at, rests, wish, most, may_rise, layers, count })
+    });
+    described.collect()
+}
+
+/// The layers of a track, and how many there are.
+fn layers(
+    model: &mut Model,
+    (track, carried): (TrackKey, TrackIndex),
+    now: Now,
+) -> Option<([Layer; MOST_LAYERS], usize)> {
+    let mut layers = [Layer::default(); MOST_LAYERS];
+    let (mut count, mut below) = (0, 0);
+    let only = model.tracks[carried].as_mut().filter(|track| !track.is_layered());
+    if let Some(only) = only {
+        layers[0] = Layer { stream: carried, bps: only.bps(now), alive: true };
+        return Some((layers, 1));
+    }
+    while let Some(stream) = model.track_by_key.get(&track.layer(count as u8)).copied()
+        && count < MOST_LAYERS
+    {
+        let layer = model.tracks[stream].as_mut()?;
+        // What was never sent is taken to be some times as much as the layer below.
+        let known = Some(layer.bps(now)).filter(|bps| *bps > 0);
+        below = known.unwrap_or(below * LAYER_GROWTH);
+        layers[count] = Layer { stream, bps: below, alive: layer.is_alive(now) };
+        count += 1;
+    }
+    (count > 0).then_some((layers, count))
+}
+
+/// The layer that a picture of so many pixels needs: the smallest that is not enlarged by more than a fifth each way.
+fn needed(line: &Line, shown: Option<u32>) -> usize {
+    let Some(shown) = shown else { return line.layers.len().saturating_sub(1) };
+    let fits = |layer: &rtp::negotiated::Layer| {
+        layer.pixels == 0 || u64::from(layer.pixels) * 3 >= u64::from(shown) * 2
     };
-    person.slots.iter().enumerate().filter_map(picture).collect()
+    line.layers.iter().position(fits).unwrap_or(line.layers.len().saturating_sub(1))
 }
 
-/// A picture rests from now on.
-fn rest<S: Sink>(
+/// The largest picture falls by a layer. If all are smallest, the last one in order rests, if it may. Says whether one
+/// did.
+fn fall<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
-    (index, picture): (PersonIndex, &Picture),
-) {
-    let Some(person) = model.people[index].as_mut() else { return };
+    (index, rests): (PersonIndex, bool),
+    pictures: &mut [Picture],
+) -> bool {
+    let layer = |picture: &Picture| {
+        let carried = picture.carried(picture.wish).stream;
+        picture.layers.iter().position(|layer| layer.stream == carried).unwrap_or(0)
+    };
+    let flowing = pictures.iter_mut().filter(|picture| !picture.rests);
+    // Of several, the last in order.
+    let Some(picture) = flowing.max_by_key(|picture| layer(picture)) else { return false };
+    let to = layer(picture).checked_sub(1);
+    if to.is_none() && !rests {
+        return false;
+    }
+    let Some(person) = model.people[index].as_mut() else { return false };
     let slot = &mut person.slots[picture.slot];
-    slot.rest(turn.now.at);
+    slot.fall(to.map(|to| to as u8), turn.now.at);
+    (picture.rests, picture.wish) = (slot.rests, usize::from(slot.wish));
+    if !picture.rests {
+        return true;
+    }
     turn.stats.rested += 1;
     let flowed = slot.current;
     let given_up = flowed.is_some() && !slot.hold();
@@ -82,32 +194,66 @@ fn rest<S: Sink>(
     if given_up {
         model.unsubscribe(flowed, Subscription { person: index, slot: picture.slot });
     }
+    true
 }
 
-/// A picture that rests flows again, if there is room for it. Returns what it adds, in bits
-/// a second.
-fn wake<S: Sink>(
+/// The smallest picture that needs more gets its next layer if there is room; those that rest come first. On a path that
+/// is not known, or that carries all with ease, all get what they need.
+fn rise<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
-    (index, picture): (PersonIndex, &Picture),
-    (flow, room): (u64, Option<u64>),
-) -> u64 {
-    let now = turn.now.at;
-    let Some(person) = model.people[index].as_mut() else { return 0 };
-    let slot = &mut person.slots[picture.slot];
-    if slot.rests.is_some_and(|rest| now < rest.until) {
-        return 0;
-    }
-    let need = ((flow + picture.bps) as f64 * WAKING_HEADROOM) as u64;
-    if room.is_none_or(|room| need <= room) {
-        slot.wake(now);
-        turn.reports.push(person.rests(picture.slot, false));
-        if let Some(track) = model.tracks[picture.track].as_mut() {
-            track.encoding.keyframe.wait();
+    index: PersonIndex,
+    pictures: &mut [Picture],
+    room: Option<u64>,
+) {
+    let all: u64 = pictures.iter().map(Picture::most_bps).sum();
+    let ample = room.is_none_or(|room| room >= 2 * all);
+    loop {
+        let flow = flow(pictures);
+        // On a path that does not carry all with ease, who must wait makes those after them wait too.
+        let able =
+            |picture: &&mut Picture| picture.next().is_some() && (picture.may_rise || !ample);
+        let able = pictures.iter_mut().filter(able);
+        let step = |picture: &Picture| (!picture.rests, picture.wish);
+        let Some(picture) = able.min_by_key(|picture| step(picture)) else { return };
+        let Some((layer, bps)) = picture.next() else { return };
+        let need = (flow - picture.bps() + bps) as f64;
+        let fits = |times: f64| room.is_none_or(|room| need * times <= room as f64);
+        // Each step brings a keyframe: the estimate must see what it does.
+        let Some(person) = model.people[index].as_mut() else { return };
+        let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
+        if !may || !fits(WAKING_HEADROOM) || !(ample || person.path.may_rise(turn.now.at)) {
+            return;
         }
-        return picture.bps;
+        person.slots[picture.slot].rise(layer as u8, turn.now.at);
+        let woke = std::mem::take(&mut picture.rests);
+        picture.wish = layer;
+        if woke {
+            turn.reports.push(person.rests(picture.slot, false));
+            if let Some(track) = model.tracks[picture.carried(layer).stream].as_mut() {
+                track.encoding.keyframe.wait();
+            }
+        }
+        if !ample {
+            return;
+        }
     }
-    0
+}
+
+/// A slot switches to the layer that it is to carry.
+fn aim<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex, picture: &Picture) {
+    if picture.count == 1 {
+        return;
+    }
+    let stream = picture.carried(picture.wish).stream;
+    let Some(person) = model.people[index].as_mut() else { return };
+    let slot = &mut person.slots[picture.slot];
+    // It wants no more than it needs.
+    slot.wish = picture.wish as u8;
+    if slot.pending.or(slot.current) != Some(stream) {
+        turn.stats.layer_switches += 1;
+        model.aim(Subscription { person: index, slot: picture.slot }, stream);
+    }
 }
 
 /// A probe that is planned leaves with the bursts.

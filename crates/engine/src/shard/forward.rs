@@ -205,7 +205,7 @@ fn switch<S: Sink>(
         person: person.key,
         room: person.room,
         mid: slot.line.mid.clone(),
-        track: track.key,
+        track: track.key.track,
         // As the subscriber sees it.
         rtp_timestamp: first.wrapping_add(slot.rewrite.timestamp_offset()),
     });

@@ -108,7 +108,7 @@ fn pass_on<S: Sink>(
     }
     let content = if opened.repaired { RelayContent::Repaired } else { RelayContent::Original };
     let bytes = &plain[..opened.payload.end];
-    relay(track, turn, &RelayPacket { track: track.key, index: number, content, bytes });
+    relay(track, turn, &RelayPacket { stream: track.key, index: number, content, bytes });
     Ok(())
 }
 
@@ -143,8 +143,8 @@ fn open<'a>(
     Ok((source.track(), Arrival { number, header, payload, plain, passed, repaired, at }))
 }
 
-/// Finds the line of an SSRC that is not known by the packet's mid (RFC 8843 §9.2), after
-/// authentication: the line announced none, or its publisher changed it.
+/// Finds the line of an SSRC that is not known by the packet's mid (RFC 8843 §9.2), and the layer by the packet's RTP
+/// stream id (RFC 8852), after authentication: the line announced none, or its publisher changed it.
 fn adopt(
     person: &mut Person,
     tracks: &mut [Option<Track>],
@@ -155,11 +155,18 @@ fn adopt(
     let found = person.tracks.iter().copied().find(|track| {
         let Some(track) = tracks[*track].as_ref() else { return false };
         let line = &track.encoding.line;
-        let mid = line.extensions.mid.and_then(|id| header.find_extension(plain, id));
+        let text = |id: Option<u8>| {
+            id.and_then(|id| header.find_extension(plain, id)).and_then(header::text)
+        };
         let reception = track.encoding.reception.as_ref();
         let late = reception.is_some_and(|reception| reception.is_retired(header.ssrc));
+        let ids = line.extensions;
+        let layer = track
+            .rid()
+            .is_none_or(|rid| text(ids.rid) == Some(rid) || text(ids.repaired_rid) == Some(rid));
         track.publisher() == Some(index)
-            && mid.and_then(header::text) == Some(line.mid.as_str())
+            && text(ids.mid) == Some(line.mid.as_str())
+            && layer
             && !late
     })?;
     let encoding = &mut tracks[found].as_mut()?.encoding;

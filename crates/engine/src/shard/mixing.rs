@@ -29,7 +29,7 @@ pub(super) fn hand_to_mixer<S: Sink>(
         return Err(InDrop::Malformed);
     }
     let frame = MixFrame {
-        track: track.key,
+        track: track.key.track,
         index: opened.counters.index,
         timestamp: opened.counters.timestamp,
         arrival,

@@ -8,6 +8,8 @@
 //!    retransmissions and padding alike.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
 //!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
+//!    [`path`] estimates what the way to a participant carries, [`fit`] chooses pictures and their layers by it, and
+//!    [`layers`] tells publishers which layers anybody wants.
 //!    [`pacer`] limits how much of pictures leaves at once, [`bursts`] sends what waited, and [`shortage`] stops pictures
 //!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
 //!    packets to the listeners. [`relay`] is the way to and from the other shards.
@@ -37,6 +39,7 @@ mod incoming;
 mod index;
 mod keyframe;
 mod lately;
+mod layers;
 mod level;
 mod mixing;
 mod model;
@@ -64,7 +67,7 @@ pub use datagram::{Datagram, Handled};
 pub use stats::Stats;
 
 use crate::clock::Now;
-use crate::command::{Command, PersonKey, Report, ShardIndex, TrackKey};
+use crate::command::{Command, PersonKey, Report, ShardIndex, StreamKey};
 use crate::drops::InDrop;
 use crate::limits::{FEEDBACK_TICKS, TICK, TICK_CALM};
 use crate::mix::MixedPacket;
@@ -156,11 +159,11 @@ impl Shard {
         self.model.person_by_key.keys().copied()
     }
 
-    /// What the slots of a person carry: the line, the track that flows, and the track that the slot waits for.
+    /// What the slots of a person carry: the line, the stream that flows, and the stream that the slot waits for.
     pub fn slots(
         &self,
         person: PersonKey,
-    ) -> impl Iterator<Item = (&str, Option<TrackKey>, Option<TrackKey>)> {
+    ) -> impl Iterator<Item = (&str, Option<StreamKey>, Option<StreamKey>)> {
         let index = self.model.person_by_key.get(&person);
         let slots = index.and_then(|index| self.model.people[*index].as_ref());
         let key = |track: usize| self.model.tracks[track].as_ref().map(|track| track.key);
@@ -185,8 +188,8 @@ impl Shard {
     }
 
     /// What the path to a person is estimated to carry, in bits a second. None if that is not known.
-    pub fn estimate_bps(&self, person: PersonKey) -> Option<u64> {
-        self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.path.estimate_bps()
+    pub fn estimate_bps(&self, person: PersonKey, now: Instant) -> Option<u64> {
+        self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.path.estimate_bps(now)
     }
 
     /// A batch of datagrams came in.
@@ -317,19 +320,23 @@ impl Shard {
     /// A message came over the control lane.
     pub fn handle_relay_control(&mut self, message: RelayControl) {
         match message {
-            RelayControl::Keyframe { track } => {
-                if let Some(track) = self.model.track(track) {
+            RelayControl::Keyframe { stream } => {
+                if let Some(track) = self.model.track(stream) {
                     track.encoding.keyframe.want();
                     self.ticks.hurry();
                 }
             }
             RelayControl::Wanted { track, to } => {
-                if let Some(track) = self.model.track(track) {
+                if let Some(track) = self.model.track(track.stream()) {
                     track.asked_by(to);
                 }
             }
-            RelayControl::Clock { track, rtp_timestamp, at_ns } => {
-                if let Some(track) = self.model.track(track) {
+            RelayControl::Layers { track, to, carried, wish } => {
+                layers::wanted_there(&mut self.model, track, to, (carried, wish));
+            }
+            RelayControl::Rates { track, bps } => layers::told(&mut self.model, track, bps),
+            RelayControl::Clock { stream, rtp_timestamp, at_ns } => {
+                if let Some(track) = self.model.track(stream) {
                     track.encoding.reference = Some((rtp_timestamp, at_ns));
                 }
             }
@@ -355,6 +362,7 @@ impl Shard {
         }
         self.ticks.last = Some(now.at);
         self.ticks.count = self.ticks.count.wrapping_add(1);
+        layers::settle(model, turn, self.index);
         let calm = !feedback::ask_publishers(model, turn, &mut self.scratch);
         self.ticks.next = Some(now.at + if calm { TICK_CALM } else { TICK });
         // Calm ticks are few: if there are pictures, each tick serves everybody.
@@ -412,11 +420,14 @@ impl Shard {
                 Some(())
             }
             Command::Export { track, to, on } => {
-                model.track(track)?.export(to, on);
-                Some(())
+                let streams: Vec<_> = model.layers(track).collect();
+                for index in &streams {
+                    model.tracks[*index].as_mut()?.export(to, on);
+                }
+                (!streams.is_empty()).then_some(())
             }
             Command::Keep { track, on } => {
-                model.track(track)?.encoding.keep_lately(on);
+                model.track(track.stream())?.encoding.keep_lately(on);
                 Some(())
             }
             Command::Silence { track, on } => model.silence(track, on),
@@ -426,6 +437,7 @@ impl Shard {
                 model.remove_track(track)
             }
             Command::Map { person, mid, track } => model.map_slot(person, &mid, track),
+            Command::Show { person, mid, pixels } => model.show(person, &mid, pixels),
             Command::Remove { person } => model.remove_person(person),
         }
     }

@@ -6,10 +6,10 @@ use super::person::{Person, Source};
 use super::queue::Queue;
 use super::track::{Origin, Track};
 use crate::clock::Now;
-use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
+use crate::command::{PersonKey, RoomKey, ShardIndex, StreamKey, TrackKey};
 use foldhash::HashMap;
 use rtp::TransportAddress;
-use rtp::negotiated::Line;
+use rtp::negotiated::{Line, MOST_LAYERS};
 use rtp::srtp::KeyPair;
 use rtp::stun::Responder;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(super) struct Model {
     // Looked up, never iterated over: a seed must repeat byte for byte.
     pub person_by_key: HashMap<PersonKey, PersonIndex>,
     pub person_by_address: HashMap<TransportAddress, PersonIndex>,
-    pub track_by_key: HashMap<TrackKey, TrackIndex>,
+    pub track_by_key: HashMap<StreamKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
     /// Tracks of pictures: only these are asked for keyframes and for missing packets.
@@ -55,8 +55,14 @@ impl Model {
         self.people[*self.person_by_key.get(&key)?].as_mut()
     }
 
-    pub(super) fn track(&mut self, key: TrackKey) -> Option<&mut Track> {
+    pub(super) fn track(&mut self, key: StreamKey) -> Option<&mut Track> {
         self.tracks[*self.track_by_key.get(&key)?].as_mut()
+    }
+
+    /// The layers of a track, the smallest first. Without simulcast, its only stream.
+    pub(super) fn layers(&self, track: TrackKey) -> impl Iterator<Item = TrackIndex> + use<'_> {
+        let of = move |layer| self.track_by_key.get(&track.layer(layer)).copied();
+        (0..MOST_LAYERS as u8).map_while(of)
     }
 
     /// How much is kept, by name: all is 0 once everybody has left.
@@ -154,8 +160,9 @@ impl Model {
         let index = *self.person_by_key.get(&key)?;
         let tracks = self.people[index].as_ref()?.tracks.clone();
         for track in tracks {
-            let key = self.tracks[track].as_ref()?.key;
-            self.remove_track(key);
+            if let Some(key) = self.tracks[track].as_ref().map(|track| track.key) {
+                self.remove_stream(key);
+            }
         }
         let person = self.people[index].take()?;
         for (slot_index, slot) in person.slots.iter().enumerate() {
@@ -192,22 +199,29 @@ impl Model {
         let person = self.people[publisher].as_mut()?;
         let line = person.sending.iter().find(|line| line.mid == mid)?.clone();
         let ids = line.remote;
-        let mut track = Track::new(key, Origin::Person(publisher), line, opaque);
-        track.mixed = mixed;
-        let index = self.place_track(track);
-        let person = self.people[publisher].as_mut()?;
-        person.tracks.push(index);
-        if let Some(ids) = ids {
-            person.sources.push((ids.ssrc, Source::Media(index)));
-            person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
+        for layer in layers_of(&line) {
+            let origin = Origin::Person(publisher);
+            let mut track = Track::new(key.layer(layer), origin, line.clone(), opaque);
+            track.mixed = mixed;
+            let index = self.place_track(track);
+            let person = self.people[publisher].as_mut()?;
+            person.tracks.push(index);
+            if let Some(ids) = ids {
+                person.sources.push((ids.ssrc, Source::Media(index)));
+                person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
+            }
         }
         Some(())
     }
 
     /// Adds a track of another shard.
     pub(super) fn import(&mut self, key: TrackKey, from: ShardIndex, line: Line, opaque: bool) {
-        if !self.track_by_key.contains_key(&key) {
-            self.place_track(Track::new(key, Origin::Relay(from), line, opaque));
+        if self.track_by_key.contains_key(&key.stream()) {
+            return;
+        }
+        for layer in layers_of(&line) {
+            let origin = Origin::Relay(from);
+            self.place_track(Track::new(key.layer(layer), origin, line.clone(), opaque));
         }
     }
 
@@ -230,7 +244,14 @@ impl Model {
         index
     }
 
+    /// A track is gone with all its layers.
     pub(super) fn remove_track(&mut self, key: TrackKey) -> Option<()> {
+        let streams: Vec<TrackIndex> = self.layers(key).collect();
+        (0..streams.len() as u8).for_each(|layer| _ = self.remove_stream(key.layer(layer)));
+        (!streams.is_empty()).then_some(())
+    }
+
+    fn remove_stream(&mut self, key: StreamKey) -> Option<()> {
         let index = self.track_by_key.remove(&key)?;
         let track = self.tracks[index].take()?;
         self.free_tracks.push(index);
@@ -251,18 +272,20 @@ impl Model {
 
     /// A moderator mutes a track, or releases it. (A track that its publisher mutes is only marked in the room.)
     pub(super) fn silence(&mut self, key: TrackKey, on: bool) -> Option<()> {
-        let index = *self.track_by_key.get(&key)?;
-        self.tracks[index].as_mut()?.silenced = on;
-        if on {
-            self.suspend(index);
-        } else {
-            let encoding = &mut self.tracks[index].as_mut()?.encoding;
+        let streams: Vec<TrackIndex> = self.layers(key).collect();
+        for index in &streams {
+            self.tracks[*index].as_mut()?.silenced = on;
+            if on {
+                self.suspend(*index);
+                continue;
+            }
+            let encoding = &mut self.tracks[*index].as_mut()?.encoding;
             encoding.suspend();
             if encoding.is_video() {
                 encoding.keyframe.want();
             }
         }
-        Some(())
+        (!streams.is_empty()).then_some(())
     }
 
     /// Stops a track in all slots that it flows in. They wait for its next packet, or keyframe, and then go on as
@@ -323,41 +346,84 @@ impl Model {
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         let slot_index = self.people[index].as_ref()?.slot(mid)?;
-        let wanted = match track {
-            Some(key) => Some(*self.track_by_key.get(&key)?),
-            None => None,
-        };
         let subscription = Subscription { person: index, slot: slot_index };
+        let Some(wanted) = track else {
+            let slot = &mut self.people[index].as_mut()?.slots[slot_index];
+            let (current, pending) = (slot.current.take(), slot.pending.take());
+            self.unsubscribe(current, subscription);
+            self.unsubscribe(pending, subscription);
+            return Some(());
+        };
+        let first = *self.track_by_key.get(&wanted.stream())?;
+        let tracks = &self.tracks;
+        let carries = |stream: Option<TrackIndex>| {
+            let stream = stream.and_then(|stream| tracks[stream].as_ref());
+            stream.is_some_and(|stream| stream.key.track == wanted)
+        };
         let slot = &mut self.people[index].as_mut()?.slots[slot_index];
-        if wanted.is_some() && (slot.pending == wanted || slot.current == wanted) {
-            // The slot stays with what flows: a pending switch is called off.
-            if slot.current == wanted {
-                let called_off = slot.pending.take();
-                self.unsubscribe(called_off, subscription);
-            }
+        if carries(slot.pending) {
             return Some(());
         }
-        let video = slot.is_video();
-        let (mut dropped, current) = (slot.pending.take(), slot.current);
-        match wanted {
-            None => {
-                slot.current = None;
-                self.unsubscribe(current, subscription);
-            }
-            // Make before break: the old picture flows until the new one can be decoded. Sound
-            // needs no keyframe: its first packet switches.
-            Some(new) => {
-                slot.pending = Some(new);
-                let track = self.tracks[new].as_mut()?;
-                debug_assert_ne!(track.publisher(), Some(index), "nobody receives themselves");
-                track.subscriptions.push(subscription);
-                if video {
-                    track.encoding.keyframe.wait();
-                }
-                dropped = dropped.filter(|old| *old != new);
-            }
+        if carries(slot.current) {
+            // The slot stays with what flows: a pending switch is called off.
+            let called_off = slot.pending.take();
+            self.unsubscribe(called_off, subscription);
+            return Some(());
         }
+        slot.wish = 0;
+        self.people[index].as_mut()?.path.reconsider();
+        self.aim(subscription, first);
+        Some(())
+    }
+
+    /// A slot switches to this stream as soon as it can.
+    ///
+    /// Make before break: the old picture flows until the new one can be decoded. Sound needs no keyframe: its first
+    /// packet switches.
+    pub(super) fn aim(&mut self, subscription: Subscription, stream: TrackIndex) {
+        let Some(person) = self.people[subscription.person].as_mut() else { return };
+        let slot = &mut person.slots[subscription.slot];
+        if slot.current == Some(stream) {
+            let called_off = slot.pending.take();
+            return self.unsubscribe(called_off, subscription);
+        }
+        if slot.pending == Some(stream) {
+            return;
+        }
+        let dropped = slot.pending.replace(stream);
         self.unsubscribe(dropped, subscription);
+        let Some(track) = self.tracks[stream].as_mut() else { return };
+        debug_assert_ne!(
+            track.publisher(),
+            Some(subscription.person),
+            "nobody receives themselves"
+        );
+        track.subscriptions.push(subscription);
+        if track.is_video() {
+            track.encoding.keyframe.wait();
+        }
+    }
+
+    /// At which size a slot is shown.
+    pub(super) fn show(&mut self, person: PersonKey, mid: &str, pixels: u32) -> Option<()> {
+        let index = *self.person_by_key.get(&person)?;
+        let person = self.people[index].as_mut()?;
+        let slot_index = person.slot(mid)?;
+        person.path.reconsider();
+        let slot = &mut person.slots[slot_index];
+        let was_hidden = slot.is_hidden();
+        slot.shown = Some(pixels);
+        if slot.is_hidden() == was_hidden {
+            return Some(());
+        }
+        let stream = slot.current.or(slot.pending);
+        if was_hidden {
+            if let Some(track) = stream.and_then(|stream| self.tracks[stream].as_mut()) {
+                track.encoding.keyframe.wait();
+            }
+        } else if slot.current.is_some() && !slot.hold() {
+            self.unsubscribe(stream, Subscription { person: index, slot: slot_index });
+        }
         Some(())
     }
 
@@ -376,4 +442,9 @@ impl Model {
         };
         bursts.due = bursts.waiting.iter().filter_map(due).min();
     }
+}
+
+/// The layers of a line: 0 alone without simulcast.
+fn layers_of(line: &Line) -> std::ops::Range<u8> {
+    0..line.layers.len().clamp(1, MOST_LAYERS) as u8
 }

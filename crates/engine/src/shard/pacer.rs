@@ -6,7 +6,7 @@
 //! rate of the last second, as in libwebrtc's pacer, and never less than [`LEAST_BURST_BYTES`].
 //! Pictures that come evenly never wait; a keyframe is spread.
 
-use crate::command::TrackKey;
+use crate::command::StreamKey;
 use crate::limits::{
     BURST_INTERVAL, BURSTS_AT_MOST, LEAST_BURST_BYTES, PACED_AT_MOST, PACED_LEAST_BYTES,
     PACED_PACKETS, PACING_FACTOR, PACING_WINDOW,
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What waits for the receiver's next burst.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    pub track: TrackKey,
+    pub track: StreamKey,
     pub slot: usize,
     /// Its number, as its publisher counts.
     pub index: u64,
@@ -39,7 +39,7 @@ pub(super) enum Brings {
 
 impl Waiting {
     /// A number that brings nothing.
-    pub(super) fn nothing(track: TrackKey, slot: usize, index: u64) -> Self {
+    pub(super) fn nothing(track: StreamKey, slot: usize, index: u64) -> Self {
         Self { track, slot, index, brings: Brings::Nothing }
     }
 
@@ -202,7 +202,7 @@ impl Pacer {
     }
 
     /// Whether the packet that a slot begins this track with waits here.
-    pub(super) fn begins(&self, slot: usize, track: TrackKey) -> bool {
+    pub(super) fn begins(&self, slot: usize, track: StreamKey) -> bool {
         let begins = |brings| matches!(brings, Brings::Packet(p) if p.begins && !p.repaired);
         self.waiting.iter().any(|w| (w.slot, w.track) == (slot, track) && begins(w.brings))
     }
@@ -229,7 +229,7 @@ impl Pacer {
     }
 
     /// Nothing that waits of a track leaves.
-    pub(super) fn withdraw(&mut self, track: TrackKey) {
+    pub(super) fn withdraw(&mut self, track: StreamKey) {
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.track == track) {
             waiting.brings = Brings::Withdrawn;
         }
@@ -245,10 +245,11 @@ fn bytes(bps: u64, time: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::TrackKey;
 
     fn waiting(index: u64, len: usize) -> Waiting {
         let packet = WaitingPacket { begins: false, repaired: false, padding: 0, len };
-        Waiting { track: TrackKey(1), slot: 0, index, brings: Brings::Packet(packet) }
+        Waiting { track: TrackKey(1).stream(), slot: 0, index, brings: Brings::Packet(packet) }
     }
 
     /// What leaves in each of the bursts after the first until nothing waits.
@@ -324,9 +325,9 @@ mod tests {
             assert!(pacer.wait(waiting(index, 10)));
         }
         assert!(!pacer.wait(waiting(7, 10)), "full");
-        pacer.withdraw(TrackKey(2));
+        pacer.withdraw(TrackKey(2).stream());
         assert_eq!(pacer.waiting_bytes, 10 * PACED_PACKETS);
-        pacer.withdraw(TrackKey(1));
+        pacer.withdraw(TrackKey(1).stream());
         assert_eq!((pacer.is_waiting(), pacer.waiting_bytes), (true, 0));
         assert!(pacer.turn(pacer.began + BURST_INTERVAL));
         let left = std::iter::from_fn(|| pacer.next());

@@ -8,7 +8,7 @@
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
-use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS};
+use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, RISE_INTERVAL, RISE_SETTLES};
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::twcc::Feedback;
 use std::time::{Duration, Instant};
@@ -73,6 +73,8 @@ pub(super) struct Path {
     sound: Rate,
     /// Since when more flows than the path is estimated to carry.
     over: Option<Instant>,
+    /// When a picture got more on a limited path, and the estimate then.
+    rose: Option<(Instant, u64)>,
     look: Option<Look>,
     /// When the path is thought about next.
     due: Option<Instant>,
@@ -108,6 +110,11 @@ impl Path {
     #[inline]
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.is_none_or(|due| now >= due)
+    }
+
+    /// Something else is to flow: it is thought about at once.
+    pub(super) fn reconsider(&mut self) {
+        self.due = None;
     }
 
     /// There is nothing to estimate: it is thought about again in a while.
@@ -194,14 +201,33 @@ impl Path {
         5 * flow > 6 * room || now.saturating_duration_since(since) >= DIP
     }
 
+    /// Whether more has flowed than the path carries for so long.
+    pub(super) fn is_over_for(&self, now: Instant, span: Duration) -> bool {
+        self.over.is_some_and(|since| now.saturating_duration_since(since) >= span)
+    }
+
+    /// Whether a picture may get more on a limited path: not right after another one did.
+    pub(super) fn may_rise(&mut self, now: Instant) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < RISE_INTERVAL;
+        let may = !self.rose.is_some_and(|(at, _)| lately(at));
+        if may {
+            self.rose = Some((now, self.estimate_bps(now).unwrap_or(0)));
+        }
+        may
+    }
+
     /// What sound takes, in bits a second.
     pub(super) fn sound_bps(&self, now: Instant) -> u64 {
         self.sound.bps(now)
     }
 
-    /// What the path carries, in bits a second; None if that is not known.
-    pub(super) fn estimate_bps(&self) -> Option<u64> {
-        self.downlink.as_ref().filter(|_| self.numbers).map(|downlink| downlink.estimate_bps())
+    /// What the path carries, in bits a second; None if that is not known. Right after a picture got more, it carries what
+    /// it did before: its keyframe makes a short queue, at which the estimate dips.
+    pub(super) fn estimate_bps(&self, now: Instant) -> Option<u64> {
+        let estimate = self.downlink.as_ref().filter(|_| self.numbers)?.estimate_bps();
+        let lately = |at: Instant| now.saturating_duration_since(at) < RISE_SETTLES;
+        let before = self.rose.filter(|(at, _)| lately(*at)).map_or(0, |(_, before)| before);
+        Some(estimate.max(before))
     }
 
     /// When the next packets of a probe are due.

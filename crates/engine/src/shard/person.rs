@@ -159,7 +159,7 @@ impl Person {
         };
         let wanted = (all as f64 * PROBE_HEADROOM) as u64;
         downlink.want(now, if flow < all { wanted } else { 0 });
-        let estimate = downlink.estimate_bps();
+        let estimate = self.path.estimate_bps(now).unwrap_or(0);
         // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
         let limited = flow < all || estimate < 2 * flow;
         self.path.look(now, !limited);
@@ -168,9 +168,9 @@ impl Person {
 
     /// A slot that carries nothing does not rest.
     pub(super) fn wake_empty(&mut self, reports: &mut Vec<Report>) {
-        let idle = |slot: &Slot| slot.rests.is_some() && slot.current.or(slot.pending).is_none();
+        let idle = |slot: &Slot| slot.rests && slot.current.or(slot.pending).is_none();
         while let Some(at) = self.slots.iter().position(idle) {
-            self.slots[at].rests = None;
+            self.slots[at].rests = false;
             reports.push(self.rests(at, false));
         }
     }

@@ -49,7 +49,7 @@ impl Imports {
         due: bool,
     ) {
         self.0.retain_mut(|one| {
-            let Some(track) = model.track(one.key) else { return false };
+            let Some(track) = model.track(one.key.stream()) else { return false };
             let waits = track.encoding.newest.is_none();
             if !one.asked || (due && waits) {
                 one.asked = true;
@@ -63,16 +63,21 @@ impl Imports {
 /// Sends a packet of a track to the shards that want it.
 pub(super) fn relay<S: Sink>(track: &mut Track, turn: &mut Turn<'_, S>, packet: &RelayPacket<'_>) {
     for at in 0..track.exports.len() {
-        let Export { to, begun, replay } = track.exports[at];
+        let Export { to, begun, replay, .. } = track.exports[at];
         if !begun {
             continue;
         }
         if replay {
             track.exports[at].replay = false;
+            if track.is_layered() {
+                // What crossed before ended somewhere: nothing may begin with it, or go on from it.
+                let content = RelayContent::Silenced;
+                cross(turn, to, &RelayPacket::empty(packet.stream, packet.index, content));
+            }
             for past in track.encoding.speech().filter(|past| past.index != packet.index) {
                 let content = RelayContent::Original;
                 let Past { index, bytes, .. } = past;
-                let missed = RelayPacket { track: packet.track, index, content, bytes };
+                let missed = RelayPacket { stream: packet.stream, index, content, bytes };
                 cross(turn, to, &missed);
             }
         }
@@ -104,7 +109,7 @@ pub(super) fn take_relayed<S: Sink>(
         flush(model, turn);
     }
     // Nobody here wants it any more, or its end overtook it.
-    let index = *model.track_by_key.get(&packet.track).ok_or(InDrop::NotWanted)?;
+    let index = *model.track_by_key.get(&packet.stream).ok_or(InDrop::NotWanted)?;
     match packet.content {
         RelayContent::Original | RelayContent::Repaired => {}
         RelayContent::Padding => {

@@ -98,7 +98,7 @@ fn sender_report<S: Sink>(
         let (rtp_timestamp, at_ns) = (report.info.rtp_timestamp, theirs.as_nanos() as i128 + least);
         encoding.reference = Some((rtp_timestamp, at_ns));
         for export in &track.exports {
-            let clock = RelayControl::Clock { track: track.key, rtp_timestamp, at_ns };
+            let clock = RelayControl::Clock { stream: track.key, rtp_timestamp, at_ns };
             turn.sink.relay_control(export.to, clock);
         }
     }

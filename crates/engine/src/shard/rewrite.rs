@@ -4,7 +4,7 @@
 //! A ring notes what left with each of the last numbers. Packets that come late, requests for retransmission and frames
 //! that are left out all read this ring.
 
-use crate::command::TrackKey;
+use crate::command::StreamKey;
 use crate::drops::OutDrop;
 use crate::limits::{HISTORY_PACKETS, PAST_CONTENTS, SOUND_PLACES};
 use rtp::extended::ANOTHER_STREAM;
@@ -44,7 +44,7 @@ pub(super) struct Rewritten {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Left {
     /// Its track.
-    pub track: TrackKey,
+    pub track: StreamKey,
     /// Its number there.
     pub index: u64,
     timestamp: u32,
@@ -73,7 +73,7 @@ fn rewritten(packet: Counters, sequence: u16, timestamp: u32, offsets: (u16, u8)
 #[derive(Debug, Clone, Copy)]
 struct Content {
     /// None if it is a room's mix.
-    track: Option<TrackKey>,
+    track: Option<StreamKey>,
     /// The publisher's number of its first packet.
     first: u64,
     /// How many numbers of the slot were used before.
@@ -140,7 +140,7 @@ impl Rewrite {
     }
 
     /// The content changes: `first` is its first packet, and follows what left last.
-    pub(super) fn switch(&mut self, first: Counters, track: Option<TrackKey>, now: Instant) {
+    pub(super) fn switch(&mut self, first: Counters, track: Option<StreamKey>, now: Instant) {
         if self.used > self.content.since {
             if self.past.len() == PAST_CONTENTS {
                 self.past.pop_front();
@@ -314,9 +314,10 @@ impl Rewrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::TrackKey;
     use std::time::Duration;
 
-    const FIRST: Option<TrackKey> = Some(TrackKey(1));
+    const FIRST: Option<StreamKey> = Some(TrackKey(1).stream());
 
     fn packet(index: u64, timestamp: u32, picture_id: u16) -> Counters {
         Counters { index, timestamp, picture_id: Some(picture_id), tl0: Some(picture_id as u8) }
@@ -332,7 +333,7 @@ mod tests {
         assert_eq!(rewrite.apply(packet(70_001, 5, 9), start).unwrap().sequence, 101);
 
         let later = start + Duration::from_millis(500);
-        rewrite.switch(packet(3, 4_000_000_000, 0x7FFF), Some(TrackKey(2)), later);
+        rewrite.switch(packet(3, 4_000_000_000, 0x7FFF), Some(TrackKey(2).stream()), later);
         let out = rewrite.apply(packet(3, 4_000_000_000, 0x7FFF), later).unwrap();
         assert_eq!((out.sequence, out.timestamp), (102, 5 + 45_000));
         assert_eq!((out.picture_id, out.tl0), (Some(10), Some(10)));
@@ -362,7 +363,7 @@ mod tests {
         let mut rewrite = Rewrite::new(90_000, 65_500);
         assert_eq!(rewrite.left(65_500), None);
         let mut left = Vec::new();
-        let mut send = |rewrite: &mut Rewrite, track: Option<TrackKey>, index: u64| {
+        let mut send = |rewrite: &mut Rewrite, track: Option<StreamKey>, index: u64| {
             let (timestamp, id) = (index as u32 * 3000, index as u16 & 0x7FFF);
             let out = rewrite.apply(packet(index, timestamp, id), now).unwrap();
             left.push((track.unwrap(), index, timestamp, id, out));
@@ -377,7 +378,7 @@ mod tests {
         rewrite.skip(40_113);
         send(&mut rewrite, FIRST, 40_114);
         send(&mut rewrite, FIRST, 40_111);
-        let second = Some(TrackKey(2));
+        let second = Some(TrackKey(2).stream());
         rewrite.switch(packet(7, 21_000, 7), second, now);
         (7..107).for_each(|index| send(&mut rewrite, second, index));
         let mut numbers: Vec<u16> = left.iter().map(|(.., out)| out.sequence).collect();

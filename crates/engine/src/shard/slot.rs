@@ -10,18 +10,33 @@ use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
 use std::time::{Duration, Instant};
 
-/// A slot whose picture rests, because the path does not carry it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Rest {
-    /// It may flow again from then on.
-    pub until: Instant,
+/// How long a slot waits until it gets more again, after the path did not carry what it had: longer each time that it
+/// got more and had to fall again soon.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    /// How long it waited last, and until when.
+    last: Option<(Duration, Instant)>,
+    /// When it got more.
+    rose: Option<Instant>,
 }
 
-/// How a slot's picture rested before.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rested {
-    /// How long it rested last, and when it flowed again.
-    last: Option<(Duration, Instant)>,
+impl Patience {
+    fn fell(&mut self, now: Instant) {
+        let soon = |at: Instant| now.saturating_duration_since(at) < SETTLED;
+        let failed = self.rose.take().is_some_and(soon);
+        let wait = match self.last {
+            Some((last, _)) if failed => 2 * last,
+            // One fall goes over several steps.
+            Some((last, until)) if now < until => last,
+            _ => REST_LEAST,
+        };
+        let wait = wait.min(REST_MOST);
+        self.last = Some((wait, now + wait));
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.last.is_none_or(|(_, until)| now >= until)
+    }
 }
 
 /// A slot of a participant.
@@ -37,8 +52,12 @@ pub(super) struct Slot {
     /// The track that is to flow from its next keyframe on; from its next packet on if it is sound.
     pub pending: Option<TrackIndex>,
     /// The path does not carry its picture at the moment.
-    pub rests: Option<Rest>,
-    pub rested: Rested,
+    pub rests: bool,
+    /// The highest layer that it carries if it comes.
+    pub wish: u8,
+    /// How many pixels it has on the screen; None if that was not told.
+    pub shown: Option<u32>,
+    patience: Patience,
     pub rewrite: Rewrite,
     /// What was sent again lately.
     pub sent_again: SentAgain,
@@ -64,8 +83,10 @@ impl Slot {
             rtx_sequence: first,
             current: None,
             pending: None,
-            rests: None,
-            rested: Rested::default(),
+            rests: false,
+            wish: 0,
+            shown: None,
+            patience: Patience::default(),
             sent_again: SentAgain::default(),
             wished: None,
             packets: 0,
@@ -123,19 +144,27 @@ impl Slot {
         self.line.nack && self.rtx_stream.is_some()
     }
 
-    /// Its picture rests from now on: the path does not carry it.
-    pub(super) fn rest(&mut self, now: Instant) {
-        let soon = |(_, at): &(Duration, Instant)| now.saturating_duration_since(*at) < SETTLED;
-        let again = self.rested.last.filter(soon).map(|(last, _)| 2 * last);
-        let rest = again.unwrap_or(REST_LEAST).min(REST_MOST);
-        self.rests = Some(Rest { until: now + rest });
-        self.rested.last = Some((rest, now));
+    /// Nobody sees it at the moment.
+    #[inline]
+    pub(super) fn is_hidden(&self) -> bool {
+        self.shown == Some(0)
     }
 
-    /// Its picture flows again.
-    pub(super) fn wake(&mut self, now: Instant) {
-        self.rests = None;
-        self.rested.last.iter_mut().for_each(|(_, at)| *at = now);
+    /// The path does not carry what it has: it gets a lower layer, or rests.
+    pub(super) fn fall(&mut self, to: Option<u8>, now: Instant) {
+        (self.rests, self.wish) = (to.is_none(), to.unwrap_or(0));
+        self.patience.fell(now);
+    }
+
+    /// Whether it may get more again.
+    pub(super) fn may_rise(&self, now: Instant) -> bool {
+        self.patience.is_over(now)
+    }
+
+    /// It gets this layer. If it rested, its picture flows again.
+    pub(super) fn rise(&mut self, to: u8, now: Instant) {
+        (self.rests, self.wish) = (false, to);
+        self.patience.rose = Some(now);
     }
 
     /// Whether a keyframe request of the receiver counts. One that comes too soon after the last does not.

@@ -34,6 +34,8 @@ pub struct Stats {
     pub probed: u64,
     /// Pictures that began to rest, because a path did not carry them.
     pub rested: u64,
+    /// Times that a slot was to carry another layer of its picture.
+    pub layer_switches: u64,
     /// Packets of speech that came before the slot switched to it; part of `copies`.
     pub replayed: u64,
     /// Packets asked of publishers again.

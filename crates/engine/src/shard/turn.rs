@@ -31,8 +31,11 @@ impl<S: Sink> Turn<'_, S> {
         if priority == Priority::Low && self.shortage.holds(index) {
             return Some(OutDrop::CpuShort);
         }
-        if slot.rests.is_some() {
+        if slot.rests {
             return Some(OutDrop::Bandwidth);
+        }
+        if slot.is_hidden() {
+            return Some(OutDrop::Hidden);
         }
         let tcp = secure.remote.is_tcp();
         let behind = !self.sink.has_room(secure.remote, priority);

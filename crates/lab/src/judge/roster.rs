@@ -105,6 +105,7 @@ impl Roster {
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
+            | Event::TrackLayers { .. }
             | Event::RoomChanged { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
@@ -205,6 +206,7 @@ pub fn numbered(event: &Event) -> bool {
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
+            | Event::TrackLayers { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
             | Event::PeerCandidate { .. }
@@ -305,6 +307,17 @@ mod tests {
         ];
         assert_eq!(expected.tracks[0].on_air, spans);
         assert_eq!(expected.listeners[0].present.until_ms, Some(9_000));
+    }
+
+    #[test]
+    fn what_one_participant_alone_is_told_has_no_number() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 1, vec![]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 10));
+        roster.event("r", &event(2, Event::TrackLayers { track: "t".into(), layer: 1 }), 400);
+        let added = Event::TrackAdded { participant: "p1".into(), track: track("t", false) };
+        roster.event("r", &event(2, added), 500);
+        assert_eq!(roster.expected(30_000).tracks.len(), 1);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! `p50 … max` are over all values (one per received track and window). `user_pN` reduces within
 //! each person first and then takes the percentile over people: a p95 over all samples hides ten
 //! broken people. Within a person, *shares* are weighted (`loss_pct` is all lost over all
-//! expected; `freeze_ratio` and `concealed_pct` are the mean over windows, because a median would
+//! expected, `retransmitted_pct` what came as retransmission over all packets of pictures that came; `freeze_ratio`,
+//! `concealed_pct` and `switches_per_minute` are the mean over windows, because a median would
 //! hide a fault that fills less than half of them) and everything else is the median.
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
@@ -18,13 +19,14 @@ use wire::quality::ReceivedTrack;
 /// How values are reduced within one person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Within {
-    LostOverExpected,
+    /// All that is counted over all that it is counted of.
+    Share,
     Mean,
     Median,
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 19] = [
     "loss_pct",
     "jitter_ms",
     "rtt_ms",
@@ -36,6 +38,9 @@ pub const NAMES: [&str; 16] = [
     "freeze_ratio",
     "paused_ratio",
     "frames_per_second",
+    "frame_height",
+    "switches_per_minute",
+    "retransmitted_pct",
     "concealed_pct",
     "jitter_buffer_ms",
     "join_to_connected_ms",
@@ -49,8 +54,8 @@ pub const REDUCTIONS: [&str; 8] =
 
 fn within(name: &str) -> Within {
     match name {
-        "loss_pct" => Within::LostOverExpected,
-        "freeze_ratio" | "paused_ratio" | "concealed_pct" => Within::Mean,
+        "loss_pct" | "retransmitted_pct" => Within::Share,
+        "freeze_ratio" | "paused_ratio" | "concealed_pct" | "switches_per_minute" => Within::Mean,
         _ => Within::Median,
     }
 }
@@ -109,16 +114,14 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
 #[derive(Debug, Default, Clone)]
 struct PersonValues {
     values: Vec<f64>,
-    lost: u64,
-    expected: u64,
+    /// Of a share: what is counted, and of how many.
+    share: (u64, u64),
 }
 
 impl PersonValues {
     fn reduce(&self, within: Within) -> Option<f64> {
         match within {
-            Within::LostOverExpected => {
-                (self.expected > 0).then(|| 100.0 * self.lost as f64 / self.expected as f64)
-            }
+            Within::Share => pct(self.share),
             Within::Mean => mean(self.values.iter().copied()),
             Within::Median => percentile(&sorted(self.values.clone()), 50.0),
         }
@@ -138,7 +141,21 @@ pub struct Collector {
     only: Option<Vec<&'static str>>,
 }
 
-fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 12] {
+/// A share in percent; None of nothing.
+fn pct((part, whole): (u64, u64)) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+/// Packets that came as retransmissions, of all packets of a picture; None where nobody counts them.
+fn retransmitted(row: &ReceivedTrack) -> Option<(u64, u64)> {
+    let again = row.retransmitted_packets_received?;
+    Some((again, row.packets_received + again))
+}
+
+/// The values of a row of a sample's interval of this length, in milliseconds.
+fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f64>); 15] {
+    let minutes = interval_ms as f64 / 60_000.0;
+    let switches = row.resolution_switches.filter(|_| interval_ms > 0);
     [
         ("loss_pct", row.loss_pct),
         ("jitter_ms", row.jitter_ms),
@@ -148,6 +165,9 @@ fn row_values(row: &ReceivedTrack) -> [(&'static str, Option<f64>); 12] {
         ("freeze_ratio", row.freeze_ratio),
         ("paused_ratio", row.paused_ratio),
         ("frames_per_second", row.frames_per_second),
+        ("frame_height", row.frame_height.map(f64::from)),
+        ("switches_per_minute", switches.map(|count| count as f64 / minutes)),
+        ("retransmitted_pct", retransmitted(row).and_then(pct)),
         ("concealed_pct", row.concealed_pct),
         ("jitter_buffer_ms", row.jitter_buffer_ms),
         ("transit_ms", row.transit_ms),
@@ -172,17 +192,26 @@ impl Collector {
         }
         self.value(person, "rtt_ms", sample.rtt_ms);
         for row in &sample.received {
-            for (name, value) in row_values(row) {
+            for (name, value) in row_values(row, sample.interval_ms) {
                 self.value(person, name, value);
             }
             self.estimated |= row.mos_cq.is_some() && row.mouth_to_ear_ms.is_none();
-            if row.loss_pct.is_some() && self.only.as_ref().is_none_or(|o| o.contains(&"loss_pct"))
-            {
-                let of = self.of(person, "loss_pct");
-                of.lost += row.packets_lost;
-                of.expected += row.packets_lost + row.packets_received;
-            }
+            let expected = row.packets_lost + row.packets_received;
+            let lost = row.loss_pct.map(|_| (row.packets_lost, expected));
+            self.share(person, "loss_pct", lost);
+            self.share(person, "retransmitted_pct", retransmitted(row));
         }
+    }
+
+    /// Takes a share of a person: what is counted, and of how many.
+    fn share(&mut self, person: &str, name: &'static str, share: Option<(u64, u64)>) {
+        let Some((part, whole)) = share.filter(|_| self.wants(name)) else { return };
+        let of = &mut self.of(person, name).share;
+        *of = (of.0 + part, of.1 + whole);
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&name))
     }
 
     /// Takes a sample of a person whose first one was taken elsewhere: nothing is warm-up.
@@ -198,10 +227,7 @@ impl Collector {
 
     /// Takes a single value of a person, of a metric of [`NAMES`].
     pub fn value(&mut self, person: &str, name: &'static str, value: Option<f64>) {
-        if self.only.as_ref().is_some_and(|only| !only.contains(&name)) {
-            return;
-        }
-        if let Some(value) = value.filter(|v| v.is_finite()) {
+        if let Some(value) = value.filter(|v| v.is_finite() && self.wants(name)) {
             self.of(person, name).values.push(value);
         }
     }
@@ -326,6 +352,34 @@ mod tests {
         let (all, some) = (all.reduce(), some.reduce());
         assert!(all["loss_pct"].is_some() && all["rtt_ms"].is_some());
         assert_eq!(some, BTreeMap::from([("rtt_ms".to_owned(), all["rtt_ms"].clone())]));
+    }
+
+    #[test]
+    fn what_a_picture_was_and_how_it_came() {
+        let mut collector = Collector::default();
+        let window = |height, switches, packets, again| {
+            let mut row = video_row("p", "t", packets);
+            row.frame_height = Some(height);
+            row.resolution_switches = Some(switches);
+            row.retransmitted_packets_received = Some(again);
+            QualitySample { interval_ms: 3000, ..sample(vec![row]) }
+        };
+        collector.add("a", &window(180, 9, 1, 9));
+        for (height, switches, packets, again) in
+            [(180, 0, 100, 0), (360, 1, 200, 50), (360, 0, 600, 50), (480, 2, 0, 0)]
+        {
+            collector.add("a", &window(height, switches, packets, again));
+        }
+        // Sound has no picture, and nothing comes again of it.
+        collector.add("a", &sample(vec![audio_row("p", "s", 100)]));
+        let metrics = collector.reduce();
+        let of = |name: &str| metrics[name].clone().expect("measured");
+        let (height, switches) = (of("frame_height"), of("switches_per_minute"));
+        assert_eq!((height.p50, height.max, height.user_p5), (360.0, 480.0, 360.0));
+        assert_eq!((switches.p50, switches.max, switches.user_p95), (0.0, 40.0, 15.0));
+        let again = of("retransmitted_pct");
+        assert_eq!((again.n, again.max), (3, 20.0), "of nothing there is no share");
+        assert_eq!(again.user_p95, 10.0, "100 of 1000 packets");
     }
 
     #[test]

@@ -5,3 +5,4 @@ pub mod metrics;
 pub mod monitor;
 pub mod mos;
 pub mod proc;
+pub mod rows;

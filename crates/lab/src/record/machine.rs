@@ -68,7 +68,7 @@ pub struct PersonLinkUsage {
     pub packets: u64,
     /// Packets of these that it lost, or dropped for a full queue.
     pub dropped: u64,
-    /// What it sent on, in Mbit/s.
+    /// What it sent on, in Mbit/s; by a link that several people share, of all of them.
     pub mbit_per_s: f64,
     /// What it may send at most; null if it has no limit.
     pub limit_mbit_per_s: Option<f64>,

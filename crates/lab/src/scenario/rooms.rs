@@ -162,6 +162,11 @@ pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Durat
             root.fault("rooms", what, format!("write at most {MAX_MESH} people a mesh"));
         }
     }
+    let meshed = rooms.iter().any(|room| room.video == VideoTopology::Mesh);
+    if media.video == VideoSource::Simulcast && meshed {
+        let cure = "write 480p for rooms whose video is a mesh";
+        root.fault("media", "members of a mesh send to one receiver each, in one layer", cure);
+    }
     let tones = media.audio == AudioSource::Tone;
     if tones && rooms.iter().any(|room| !room.roles.is_empty()) {
         let cure = "leave out the roles, or write `media: { audio: speech }`";

@@ -95,6 +95,10 @@ rooms:
     for (text, part) in [
         ("rooms: []", "rooms"),
         ("rooms: [{ audio: mesh, people: { bot: 17 } }]", "a mesh of 17 people"),
+        (
+            "media: { video: simulcast }\nrooms: [{ video: mesh, people: { bot: 2 } }]",
+            "in one layer",
+        ),
         ("rooms: [{ churn: {}, people: { chromium: 1 } }]", "do not come and go"),
         ("sockets: [{}]", "connections: the key is missing"),
     ] {
@@ -126,7 +130,7 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
         (5, ["rooms[0].video: ", "none, mesh or sfu"]),
         (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
         (5, ["rooms[0].people: nobody comes", "bot: 8"]),
-        (6, ["media.video: ", "1080p, singles, frames, chromium or none"]),
+        (6, ["media.video: ", "1080p, simulcast, singles, frames, chromium or none"]),
         (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
         (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
         (10, ["events[0].bot: 0 is out of range", "from 1"]),
@@ -181,6 +185,7 @@ fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused(
         ),
         (&format!("{sfu}sockets: [{{ connections: 3 }}]"), "no realtime sockets"),
         (&format!("{sfu}media: {{ transport: tcp }}"), "by udp alone"),
+        (&format!("{sfu}media: {{ video: simulcast }}"), "nobody chooses layers"),
     ] {
         let problems = problems(&format!("{janus}{rest}\n"));
         assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");

@@ -74,6 +74,7 @@ impl BotHandle for FakeBot {
             kind,
             name: String::new(),
             opaque: false,
+            layers: Vec::new(),
         };
         let mut tracks = vec![track("0", MediaKind::Audio), track("1", MediaKind::Video)];
         let media = self.spec.media;
@@ -98,6 +99,8 @@ impl BotHandle for FakeBot {
     }
 
     fn pause(&self, _track: String, _paused: bool) {}
+
+    fn layers(&self, _track: String, _layer: u8) {}
 
     fn slots(&self, changes: Vec<SlotChange>) {
         let mut state = self.state.lock().expect("state");

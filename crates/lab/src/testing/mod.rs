@@ -42,6 +42,8 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         mos_cq: None,
         mos_sdk: None,
         paused_ratio: None,
+        resolution_switches: None,
+        retransmitted_packets_received: None,
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) struct Counts {
     paced: Counter,
     probed: Counter,
     rested: Counter,
+    layer_switches: Counter,
     replayed: Counter,
     nacked: Counter,
     keyframes: Counter,
@@ -84,6 +85,10 @@ impl Counts {
             rested: counter(
                 "moim_media_rested_total",
                 "Pictures that began to rest because the path to their receiver did not carry them",
+            ),
+            layer_switches: counter(
+                "moim_media_layer_switches_total",
+                "Times that a slot was to carry another layer of its picture.",
             ),
             paced: counter(
                 "moim_media_paced_total",
@@ -145,6 +150,7 @@ impl Counts {
         self.paced.add(stats.paced - old.paced);
         self.probed.add(stats.probed - old.probed);
         self.rested.add(stats.rested - old.rested);
+        self.layer_switches.add(stats.layer_switches - old.layer_switches);
         self.replayed.add(stats.replayed - old.replayed);
         self.nacked.add(stats.nacked - old.nacked);
         self.keyframes.add(stats.keyframes_asked - old.keyframes_asked);

@@ -20,8 +20,8 @@ use std::time::Instant;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, OfferedTrack,
-    Permissions, Preset, Resume, Resumed, Slots, VideoTopology,
+    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, OfferedLayer,
+    OfferedTrack, Permissions, Preset, Resume, Resumed, Slots, VideoTopology,
 };
 use wire::{ErrorCode, RoomError};
 
@@ -216,6 +216,15 @@ pub(super) fn check_tracks(
     }
 }
 
+/// A layer as the room knows it.
+fn layer(layer: &OfferedLayer) -> (String, u32) {
+    (layer.rid.clone(), pixels(layer.width, layer.height))
+}
+
+fn pixels(width: u32, height: u32) -> u32 {
+    width.saturating_mul(height)
+}
+
 /// Whether each track is of the kind that its line has: a token allows tracks by kind.
 fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), RoomError> {
     let differs = |track: &&OfferedTrack| {
@@ -381,6 +390,7 @@ impl Rooms {
                 name: track.name.chars().take(64).collect(),
                 key: TrackKey(self.key()),
                 opaque: track.opaque,
+                layers: track.layers.iter().map(layer).collect(),
             })
             .collect();
         let mut state = locked(&cell.state);
@@ -398,7 +408,12 @@ impl Rooms {
     fn slots(&self, socket: &Arc<Socket>, slots: &Slots) -> Answered {
         let seat = seat(socket)?;
         let mut want = Vec::with_capacity(slots.want.len());
+        let mut shown = Vec::with_capacity(slots.shown.len());
+        shown.extend(slots.shown.iter().map(|at| (at.slot.clone(), pixels(at.width, at.height))));
         for entry in &slots.want {
+            if let (Some(width), Some(height)) = (entry.width, entry.height) {
+                shown.push((entry.slot.clone(), pixels(width, height)));
+            }
             let track = match &entry.track {
                 None => None,
                 Some(id) => Some(track_key(id).ok_or(refused(Refusal::UnknownTrack))?),
@@ -407,6 +422,7 @@ impl Rooms {
         }
         let mut state = locked(&seat.cell.state);
         let mut effects = Effects::default();
+        state.room.show(seat.person, &shown, &mut effects).map_err(refused)?;
         state.room.want(seat.person, &want, &mut effects).map_err(refused)?;
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)

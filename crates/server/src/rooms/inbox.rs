@@ -70,6 +70,7 @@ impl Rooms {
         let key = match &report {
             Report::Switched { room, .. }
             | Report::Rests { room, .. }
+            | Report::Layers { room, .. }
             | Report::Speakers { room, .. } => *room,
         };
         let cell = locked(&self.table).by_key.get(&key).cloned();

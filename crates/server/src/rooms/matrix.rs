@@ -207,11 +207,13 @@ fn publish(rooms: &Rooms, socket: &Arc<Socket>) -> String {
         extensions: Extensions::default(),
         local: None,
         remote: None,
+        layers: Vec::new(),
         nack: false,
         transport_cc: false,
     };
     let key = TrackKey(rooms.key());
-    let published = Published { mid: "0".into(), name: String::new(), key, opaque: false };
+    let published =
+        Published { mid: "0".into(), name: String::new(), key, opaque: false, layers: Vec::new() };
     let negotiated = Negotiated { lines: vec![line] };
     let mut effects = Effects::default();
     let mut state = locked(&seat.cell.state);

@@ -35,6 +35,7 @@ impl Rooms {
                     mid: track.mid.chars().take(64).collect(),
                     name: track.name.chars().take(64).collect(),
                     key: TrackKey(self.key()),
+                    layers: Vec::new(),
                     opaque: false,
                 };
                 (published, kind)

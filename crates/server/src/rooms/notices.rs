@@ -123,6 +123,10 @@ impl Cell {
                     let event = Event::TrackPaused { track: track_id(track), paused };
                     self.tell_one(state, person, event);
                 }
+                Notice::Layers { person, track, layer } => {
+                    let event = Event::TrackLayers { track: track_id(track), layer };
+                    self.tell_one(state, person, event);
+                }
                 Notice::SlotsWanted { person, audio, video } => {
                     self.tell_one(state, person, Event::SlotsWanted { audio, video });
                 }
@@ -158,7 +162,8 @@ impl Cell {
         fits
     }
 
-    /// Tells a participant who resumed which of their own pictures rest, because nobody has them in a slot.
+    /// Tells a participant who resumed which of their own pictures rest, because nobody has them in a slot, and which
+    /// layers are wanted.
     pub(super) fn tell_paused(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
         if state.room.topology(Kind::Video) != Topology::Sfu {
@@ -167,6 +172,10 @@ impl Cell {
         for track in known.tracks.iter().filter(|track| track.kind == Kind::Video) {
             let event = Event::TrackPaused { track: track_id(track.key), paused: track.paused };
             self.tell_one(state, person, event);
+            if let Some(layer) = track.layer {
+                let event = Event::TrackLayers { track: track_id(track.key), layer };
+                self.tell_one(state, person, event);
+            }
         }
     }
 

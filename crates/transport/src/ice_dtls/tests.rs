@@ -12,7 +12,7 @@ fn pair(theirs: &Shared, now: Instant) -> (IceDtls, IceDtls) {
     let ours = Shared::new().expect("a certificate");
     let mut client = IceDtls::client(&ours, None, address(1), now).expect("a client");
     let mut server = IceDtls::server(theirs, None, &[address(2)], now).expect("a server");
-    let line = OfferLine { kind: Kind::Audio, send: true };
+    let line = OfferLine { kind: Kind::Audio, send: true, layers: &[] };
     let offer = client.offer(&[line], false).expect("an offer");
     let (answer, _) = server.accept_offer(&offer.sdp).expect("an answer");
     client.accept_answer(&answer).expect("agreed");

@@ -286,6 +286,10 @@ impl BotHandle for Handle {
         self.tell(Command::Pause { bot: self.bot, track, paused });
     }
 
+    fn layers(&self, track: String, layer: u8) {
+        self.tell(Command::Layers { bot: self.bot, track, layer });
+    }
+
     fn slots(&self, changes: Vec<SlotChange>) {
         self.tell(Command::Slots { bot: self.bot, changes });
     }

@@ -31,8 +31,12 @@ const VOICES: [(&str, &[u8]); 8] = [
     embedded!("speech-7.ogg"),
     embedded!("speech-8.ogg"),
 ];
-const CLIPS: [(&str, &[u8]); 3] =
-    [embedded!("video-360p.ivf"), embedded!("video-480p.ivf"), embedded!("video-1080p.ivf")];
+const CLIPS: [(&str, &[u8]); 4] = [
+    embedded!("video-360p.ivf"),
+    embedded!("video-480p.ivf"),
+    embedded!("video-1080p.ivf"),
+    embedded!("video-180p.ivf"),
+];
 /// Sizes of a camera's packets in Chromium, by frame; see scripts/record-camera.py.
 const CAMERA: &str = include_str!("../../../../../media/chromium-camera.json");
 
@@ -97,6 +101,8 @@ pub struct Clip {
     pub burst: u32,
     /// Longest payload of a packet, VP8's descriptor included, in bytes.
     pub max_payload: usize,
+    /// What is shown in the lower layers of a line with simulcast, the smallest picture first.
+    pub smaller: Vec<Arc<Clip>>,
 }
 
 /// Bytes of a steady packet's Opus: on the wire 92, with header, level, capture time and tag.
@@ -158,7 +164,13 @@ impl Clip {
         };
         let frames = (0..).zip(lens).map(frame).collect();
         let rate = (per_second, 1);
-        Self { frames, rate, width, height, burst: BURST, max_payload: MAX_PAYLOAD }
+        let (burst, max_payload) = (BURST, MAX_PAYLOAD);
+        Self { frames, rate, width, height, burst, max_payload, smaller: Vec::new() }
+    }
+
+    /// What is shown in the layers of a line with simulcast, the smallest picture first: at last the clip itself.
+    pub fn layers(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        self.smaller.iter().chain([self])
     }
 
     /// Index of the first keyframe at or after `index`, around the end.
@@ -219,14 +231,16 @@ impl Fixtures {
         let voices = voices.collect::<Result<_, _>>()?;
         let clip = |at: usize| {
             let (name, data): &(&str, Vec<u8>) = &clips[at];
-            read_clip(name, data).map(Arc::new)
+            read_clip(name, data)
         };
+        let half = Arc::new(clip(0)?);
+        let full = Clip { smaller: vec![Arc::new(clip(3)?), half.clone()], ..clip(1)? };
         let camera = Clip::recorded(CAMERA);
         let camera = camera.map_err(|why| FixtureError::new("chromium-camera.json", why))?;
         let silence = Arc::new(silence().map_err(|why| FixtureError::new("silence", why))?);
         Ok(Self {
             voices,
-            clips: [clip(0)?, clip(1)?, clip(2)?],
+            clips: [half, Arc::new(full), Arc::new(clip(2)?)],
             singles: Arc::new(Clip::of_packets(1, 100)),
             frames: Arc::new(Clip::of_packets(8, 30)),
             camera: Arc::new(camera),
@@ -255,7 +269,8 @@ impl Fixtures {
         let at = match source {
             VideoSource::None => return None,
             VideoSource::P360 => 0,
-            VideoSource::P480 => 1,
+            // Whether the layers below are sent is up to the line.
+            VideoSource::P480 | VideoSource::Simulcast => 1,
             VideoSource::P1080 => 2,
             VideoSource::Singles => return Some(self.singles.clone()),
             VideoSource::Frames => return Some(self.frames.clone()),
@@ -342,7 +357,8 @@ fn read_clip(name: &str, data: &[u8]) -> Result<Clip, FixtureError> {
         return Err(error("it does not begin with a keyframe"));
     }
     let (width, height) = (u16_at(12), u16_at(14));
-    Ok(Clip { frames, rate, width, height, burst: BURST, max_payload: MAX_PAYLOAD })
+    let (burst, max_payload) = (BURST, MAX_PAYLOAD);
+    Ok(Clip { frames, rate, width, height, burst, max_payload, smaller: Vec::new() })
 }
 
 #[cfg(test)]
@@ -373,6 +389,19 @@ mod tests {
             assert!(keyframes >= 2, "{source:?} has {keyframes} keyframes");
         }
         assert!(fixtures.clip(VideoSource::None).is_none());
+        let layers = fixtures.clip(VideoSource::Simulcast).unwrap();
+        let layers: Vec<_> = layers.layers().collect();
+        let sizes: Vec<_> = layers.iter().map(|clip| (clip.width, clip.height)).collect();
+        assert_eq!(sizes, [(320, 180), (640, 360), (848, 480)]);
+        assert_eq!(VideoSource::Simulcast.rids().len(), layers.len());
+        for clip in layers {
+            let size = (clip.width as u16, clip.height as u16);
+            let keyframes = clip.frames.iter().filter(|frame| frame.keyframe);
+            for frame in keyframes.clone() {
+                assert_eq!(rtp::vp8::frame_header(&frame.data).unwrap().size, Some(size));
+            }
+            assert!(keyframes.count() >= 2);
+        }
         for (source, packets, per_second) in
             [(VideoSource::Singles, 1, 100), (VideoSource::Frames, 8, 30)]
         {
@@ -439,8 +468,7 @@ mod tests {
     fn the_next_keyframe_is_found_around_the_end() {
         let frame = |keyframe: bool| ClipFrame { data: vec![u8::from(!keyframe)], keyframe };
         let frames = [true, false, true, false].map(frame).to_vec();
-        let clip =
-            Clip { frames, rate: (20, 1), width: 1, height: 1, burst: 2, max_payload: MAX_PAYLOAD };
+        let clip = Clip { frames, ..Clip::of_lens(&[], 20) };
         assert_eq!([0, 1, 2, 3].map(|at| clip.keyframe_from(at)), [0, 2, 2, 0]);
     }
 }

@@ -8,17 +8,21 @@ mod receive;
 mod reports;
 mod state;
 
+use super::fixtures::Clip;
 use super::hearing::Window;
 use super::marks::Marks;
-use super::outgoing::{Outgoing, Sending, Source};
+use super::outgoing::{Outgoing, Sending, Source, Stream};
 use super::rtcp::Compounds;
 use super::slot::Slot;
 use super::source::{AudioSource, VideoSource};
 use super::talk::Talk;
 use super::tones::Tone;
-use rtp::negotiated::{Codec, Direction, Kind, Line, Negotiated};
+use crate::base::SplitMix;
+use crate::observe::rows::add_sent;
+use rtp::negotiated::{Codec, Direction, Kind, Line, MOST_LAYERS, Negotiated};
 use rtp::rtcp;
 use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::QualitySample;
 use wire::event::SlotChange;
@@ -36,7 +40,7 @@ const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
 const FIRST_REPORT: Duration = Duration::from_millis(100);
 /// Most changes kept for slots whose answer has not come yet.
 const MAX_EARLY: usize = 1024;
-/// Own tracks that may rest.
+/// Own tracks that may rest, and such that not all layers are wanted of.
 const MAX_PAUSED: usize = 64;
 
 /// One bot's media.
@@ -162,30 +166,29 @@ impl BotMedia {
                 continue;
             }
             let random = &mut self.0.random;
-            let source = match (line.codec, &self.0.config.voice, &self.0.config.clip) {
+            let sources = match (line.codec, &self.0.config.voice, &self.0.config.clip) {
                 (Codec::Opus, _, _) if self.0.tone.is_some() => {
                     let Some(tone) = self.0.tone.clone() else { continue };
-                    Source::Audio(AudioSource::tone(tone, random, now))
+                    vec![Source::Audio(AudioSource::tone(tone, random, now))]
                 }
                 (Codec::Opus, Some(voice), _) => {
                     let source = match self.0.marks.clone() {
                         Some(marks) => AudioSource::marked(voice.clone(), marks, random, now),
                         None => AudioSource::speech(voice.clone(), random, now),
                     };
-                    Source::Audio(source.with_talk(self.0.talk.clone()))
+                    vec![Source::Audio(source.with_talk(self.0.talk.clone()))]
                 }
-                (Codec::Vp8, _, Some(clip)) => {
-                    Source::Video(Box::new(VideoSource::new(clip.clone(), random, now)))
-                }
+                (Codec::Vp8, _, Some(clip)) => pictures(clip, line, random, now),
                 _ => continue,
             };
-            match Outgoing::new(line, source, &mut secured.sealer, random, now) {
-                Ok(Some(mut outgoing)) => {
-                    outgoing.stopped = self.0.stopped[kind as usize];
-                    self.0.sent.push(outgoing);
+            for (stream, source) in Stream::of(line).zip(sources) {
+                match Outgoing::new(&stream, source, &mut secured.sealer, random, now) {
+                    Ok(mut outgoing) => {
+                        outgoing.stopped = self.0.stopped[kind as usize];
+                        self.0.sent.push(outgoing);
+                    }
+                    Err(_) => self.0.counters.seal_errors += 1,
                 }
-                Ok(None) => {}
-                Err(_) => self.0.counters.seal_errors += 1,
             }
         }
     }
@@ -231,10 +234,26 @@ impl BotMedia {
         self.rest();
     }
 
+    /// The highest layer that anybody wants of an own track, from 0 for the smallest picture: those above are not sent, and
+    /// each begins with a keyframe at once when it is wanted again. It may be told before the answer that names the track.
+    pub fn layers(&mut self, track: &str, layer: u8) {
+        if usize::from(layer) + 1 >= MOST_LAYERS {
+            self.0.layers.remove(track);
+        } else if self.0.layers.len() < MAX_PAUSED || self.0.layers.contains_key(track) {
+            self.0.layers.insert(track.to_owned(), layer);
+        }
+        self.rest();
+    }
+
     fn rest(&mut self) {
-        for outgoing in &mut self.0.sent {
-            let track = self.0.tracks.get(outgoing.mid());
-            outgoing.rest(track.is_some_and(|track| self.0.paused.contains(track)));
+        let State { sent, tracks, paused, layers, .. } = &mut self.0;
+        for outgoing in sent {
+            let unwanted = |track: &String| {
+                let highest = layers.get(track);
+                paused.contains(track) || highest.is_some_and(|highest| outgoing.layer() > *highest)
+            };
+            let rests = tracks.get(outgoing.mid()).is_some_and(unwanted);
+            outgoing.rest(rests);
         }
         self.0.urgent = true;
     }
@@ -365,7 +384,7 @@ impl BotMedia {
         }
         for outgoing in &mut self.0.sent {
             if let Some(track) = self.0.tracks.get(outgoing.mid()) {
-                sample.sent.push(outgoing.sample(track, interval));
+                add_sent(&mut sample.sent, outgoing.sample(track, interval));
             }
         }
         if let (Some(ears), Some(marks)) = (&mut self.0.ears, &self.0.marks) {
@@ -379,6 +398,15 @@ impl BotMedia {
         crate::observe::mos::fill(&mut sample);
         sample
     }
+}
+
+/// What is shown on the streams of a line.
+fn pictures(clip: &Arc<Clip>, line: &Line, random: &mut SplitMix, now: Instant) -> Vec<Source> {
+    let sources = match line.layers.len() {
+        0 => vec![VideoSource::new(clip.clone(), random, now)],
+        layers => VideoSource::of_layers(clip, layers, random, now),
+    };
+    sources.into_iter().map(|source| Source::Video(Box::new(source))).collect()
 }
 
 /// The profile's name in the registry of DTLS-SRTP, as browsers tell it.

@@ -3,9 +3,9 @@
 use super::source::{AudioSource, Piece, VideoSource};
 use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
-use rtp::negotiated::{Codec, Extensions, Kind, Line};
+use rtp::negotiated::{Codec, Extensions, Kind, Line, StreamIds};
 use rtp::report::{Ntp, SendStream};
-use rtp::rtcp::ReportBlock;
+use rtp::rtcp::{ReportBlock, SenderInfo};
 use rtp::srtp::{SealStream, Sealer, SrtpError};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub(super) const MAX_DATAGRAM: usize = 1500;
 const HISTORY: usize = 512;
 /// A packet is not sent again twice in this time: the second NACK crossed the first answer.
 const RESEND_SPACING: Duration = Duration::from_millis(15);
-/// The `mid` extension is on every packet for so long; by then the other side knows the SSRC.
+/// The `mid` extension is on every packet for so long; by then the other side knows the SSRC. On a line with layers it is
+/// on all of them: nothing but `mid` and `rid` tells these streams.
 const MID_TIME: Duration = Duration::from_secs(3);
 /// A level up to this is called voice (RFC 6464 leaves it to the sender).
 const VOICE_DBOV: u8 = 55;
@@ -63,6 +64,37 @@ pub(super) enum Source {
     Video(Box<VideoSource>),
 }
 
+impl Source {
+    /// The RTP timestamp of what is captured at `now`.
+    fn timestamp_at(&self, now: Instant) -> u32 {
+        match self {
+            Self::Audio(audio) => audio.timestamp_at(now),
+            Self::Video(video) => video.timestamp_at(now),
+        }
+    }
+}
+
+/// A stream that this side sends on a line: the only one, or one of its layers.
+pub(super) struct Stream<'a> {
+    line: &'a Line,
+    ids: StreamIds,
+    /// Which layer, from 0 for the smallest picture, and its RTP stream id.
+    layer: Option<(u8, &'a str)>,
+}
+
+impl<'a> Stream<'a> {
+    /// All of a line, the smallest picture first.
+    pub(super) fn of(line: &'a Line) -> impl Iterator<Item = Self> {
+        let only = line.local.filter(|_| line.layers.is_empty());
+        let only = only.map(|ids| Self { line, ids, layer: None });
+        let layers = (0..).zip(&line.layers);
+        let layers = layers.filter_map(move |(place, layer)| {
+            Some(Self { line, ids: layer.ids?, layer: Some((place, layer.rid.as_str())) })
+        });
+        only.into_iter().chain(layers)
+    }
+}
+
 /// A packet that can be sent again.
 #[derive(Debug)]
 struct Sent {
@@ -99,6 +131,10 @@ pub(super) struct Outgoing {
     pub(super) stats: SendStream,
     pub(super) stopped: bool,
     mid: String,
+    /// Its RTP stream id, on a line with layers.
+    rid: Option<String>,
+    /// Its place among the layers of its line, from 0 for the smallest picture.
+    layer: u8,
     codec: Codec,
     payload_type: u8,
     extensions: Extensions,
@@ -123,15 +159,15 @@ struct Packet<'a> {
 }
 
 impl Outgoing {
-    /// A stream on a negotiated line. Errors: the SSRC is in use.
+    /// A stream of a negotiated line. Errors: the SSRC is in use.
     pub(super) fn new(
-        line: &Line,
+        stream: &Stream<'_>,
         source: Source,
         sealer: &mut Sealer,
         random: &mut SplitMix,
         now: Instant,
-    ) -> Result<Option<Self>, SrtpError> {
-        let Some(ids) = line.local else { return Ok(None) };
+    ) -> Result<Self, SrtpError> {
+        let Stream { line, ids, layer } = *stream;
         let rtx = match (ids.rtx, line.rtx_payload_type) {
             (Some(ssrc), Some(payload_type)) if line.nack => Some(Rtx {
                 payload_type,
@@ -144,13 +180,15 @@ impl Outgoing {
         };
         // Below 2^15, so that losing the first packets cannot hide a rollover.
         let sequence = 1 + random.below(1 << 14) as u16;
-        Ok(Some(Self {
+        Ok(Self {
             kind: line.codec.kind(),
             ssrc: ids.ssrc,
             source,
             stats: SendStream::new(ids.ssrc, line.codec.clock_rate()),
             stopped: false,
             mid: line.mid.clone(),
+            rid: layer.map(|(_, rid)| rid.to_owned()),
+            layer: layer.map_or(0, |(place, _)| place),
             codec: line.codec,
             payload_type: line.payload_type,
             extensions: line.extensions,
@@ -163,7 +201,7 @@ impl Outgoing {
             reported: None,
             reported_before: (u32::from(sequence) - 1, 0),
             last_fir: None,
-        }))
+        })
     }
 
     /// Whether something is sent: it has begun, and was not stopped.
@@ -182,6 +220,18 @@ impl Outgoing {
 
     pub(super) fn mid(&self) -> &str {
         &self.mid
+    }
+
+    /// Its place among the layers of its line, from 0 for the smallest picture; 0 without layers.
+    pub(super) fn layer(&self) -> u8 {
+        self.layer
+    }
+
+    /// What a sender report says at `now`, whose wall clock is `ntp`. The timestamp is that of the source's clock: all
+    /// streams tell the same time of what was captured at once. None before the first packet.
+    pub(super) fn sender_info(&self, now: Instant, ntp: Ntp) -> Option<SenderInfo> {
+        let info = self.stats.sender_info(now, ntp)?;
+        Some(SenderInfo { rtp_timestamp: self.source.timestamp_at(now), ..info })
     }
 
     /// Sends what is due.
@@ -214,11 +264,13 @@ impl Outgoing {
 
     fn send_next(&mut self, sending: &mut Sending) -> Result<bool, SrtpError> {
         let header = Header {
-            mid: self.began + MID_TIME > sending.now,
+            mid: self.rid.is_some() || self.began + MID_TIME > sending.now,
+            repairs: false,
             payload_type: self.payload_type,
             sequence: self.sequence,
         };
-        let lines = Lines { mid: &self.mid, extensions: &self.extensions };
+        let lines =
+            Lines { mid: &self.mid, rid: self.rid.as_deref(), extensions: &self.extensions };
         let (timestamp, bytes, last) = match &mut self.source {
             Source::Audio(audio) => {
                 let Some((timestamp, opus)) = audio.pop(sending.now) else { return Ok(false) };
@@ -269,7 +321,8 @@ impl Outgoing {
         let (Some(rtx), Source::Video(video)) = (&mut self.rtx, &self.source) else {
             return Ok(());
         };
-        let lines = Lines { mid: &self.mid, extensions: &self.extensions };
+        let lines =
+            Lines { mid: &self.mid, rid: self.rid.as_deref(), extensions: &self.extensions };
         while let Some(sequence) = rtx.wanted.pop_front() {
             let Some(oldest) = rtx.history.front() else { continue };
             let at = usize::from(sequence.wrapping_sub(oldest.sequence));
@@ -283,7 +336,8 @@ impl Outgoing {
             head[..2].copy_from_slice(&sent.sequence.to_be_bytes());
             head[2..].copy_from_slice(descriptor);
             let header = Header {
-                mid: self.began + MID_TIME > sending.now,
+                mid: self.rid.is_some() || self.began + MID_TIME > sending.now,
+                repairs: true,
                 payload_type: rtx.payload_type,
                 sequence: rtx.sequence,
             };
@@ -348,12 +402,16 @@ impl Outgoing {
 /// What stays the same over a line.
 struct Lines<'a> {
     mid: &'a str,
+    /// Which layer, on a line with layers.
+    rid: Option<&'a str>,
     extensions: &'a Extensions,
 }
 
 #[derive(Clone, Copy)]
 struct Header {
     mid: bool,
+    /// Whether it is a retransmission: that names its layer by another extension (RFC 8852).
+    repairs: bool,
     payload_type: u8,
     sequence: u16,
 }
@@ -377,14 +435,16 @@ fn send(
     let ids = line.extensions;
     let level = level.as_ref().map(|byte| byte.as_slice());
     let mid = header.mid.then_some(line.mid.as_bytes());
-    let candidates: [(Option<u8>, Option<&[u8]>); 5] = [
+    let rid = if header.repairs { ids.repaired_rid } else { ids.rid };
+    let candidates: [(Option<u8>, Option<&[u8]>); 6] = [
         (ids.capture_time, capture_time),
         (ids.transport_sequence, Some(&transport_sequence)),
         (ids.abs_send_time, Some(&send_time)),
         (ids.audio_level, level),
         (ids.mid, mid),
+        (rid, line.rid.map(str::as_bytes)),
     ];
-    let mut extensions: [(u8, &[u8]); 5] = [(0, &[]); 5];
+    let mut extensions: [(u8, &[u8]); 6] = [(0, &[]); 6];
     let mut count = 0;
     for (id, value) in candidates {
         if let (Some(id), Some(value)) = (id, value) {

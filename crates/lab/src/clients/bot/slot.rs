@@ -48,6 +48,11 @@ struct Row {
     paused: Option<Instant>,
     paused_for: Duration,
     keyframe_requests: u64,
+    /// Packets that came as retransmissions.
+    retransmitted: u64,
+    /// Height of the picture that was shown last, and how often it changed in the interval.
+    height: Option<u16>,
+    switches: u64,
     /// How long packets of the interval were under way, in ms.
     transits_ms: Vec<f32>,
     /// Marks of a mix that should have been found.
@@ -70,6 +75,9 @@ impl Row {
             paused: None,
             paused_for: Duration::ZERO,
             keyframe_requests: 0,
+            retransmitted: 0,
+            height: None,
+            switches: 0,
             transits_ms: Vec::new(),
             marks: 0,
             heard: Vec::new(),
@@ -97,6 +105,15 @@ impl Row {
         std::mem::take(&mut self.paused_for) + going_on.unwrap_or_default()
     }
 
+    /// A frame is shown; of this height, if it says so. Whether that is another one than before.
+    fn show(&mut self, height: Option<u16>, now: Instant) -> bool {
+        self.frames.push(now);
+        let Some(height) = height else { return false };
+        let switched = self.height.replace(height).is_some_and(|before| before != height);
+        self.switches += u64::from(switched);
+        switched
+    }
+
     fn absorb(&mut self, more: Interval) {
         self.interval.expected += more.expected;
         self.interval.received += more.received;
@@ -122,6 +139,25 @@ struct KeyframeWait {
     again: Duration,
 }
 
+/// The last keyframe of a slot.
+#[derive(Debug, Clone, Copy)]
+struct Keyframe {
+    at: Instant,
+    timestamp: u32,
+    /// Whether it was taken for a change of the picture's height.
+    switched: bool,
+}
+
+impl Keyframe {
+    /// Whether it belongs to the track that begins at this timestamp, or, where none is told, now.
+    fn begins(&self, first: Option<u32>, now: Instant) -> bool {
+        match first {
+            Some(first) => timestamp_diff(self.timestamp, first) >= 0,
+            None => self.at + FRESH_KEYFRAME > now,
+        }
+    }
+}
+
 /// What a packet was for a person in front of the slot.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Heard {
@@ -144,7 +180,7 @@ pub(super) struct Slot {
     nack: Option<NackGenerator>,
     assembler: Option<Assembler>,
     size: Option<(u16, u16)>,
-    last_keyframe: Option<Instant>,
+    last_keyframe: Option<Keyframe>,
     last_timestamp: Option<u32>,
     row: Option<Row>,
     /// The track that comes next, with its first timestamp and the time of the message.
@@ -207,7 +243,7 @@ impl Slot {
     ) {
         self.next = None;
         let Some((participant, track)) = content else {
-            self.switch(None, now);
+            self.switch(None, rtp_timestamp, now);
             return;
         };
         if self.row.as_ref().is_some_and(|row| row.track == track) {
@@ -218,7 +254,7 @@ impl Slot {
             (Some(first), Some(last)) if self.row.is_some() && timestamp_diff(last, first) < 0 => {
                 self.next = Some((row, first));
             }
-            _ => self.switch(Some(row), now),
+            _ => self.switch(Some(row), rtp_timestamp, now),
         }
     }
 
@@ -237,11 +273,17 @@ impl Slot {
         self.row.as_ref().is_some_and(|row| row.participant.is_empty() && row.track == MIX)
     }
 
-    fn switch(&mut self, row: Option<Row>, now: Instant) {
+    /// Another track is in the slot from the timestamp `first` on, or from now on.
+    fn switch(&mut self, row: Option<Row>, first: Option<u32>, now: Instant) {
         let ended = self.stats.as_mut().map(ReceiveStream::interval).unwrap_or_default();
+        // The message is often behind the new track's first keyframe.
+        let overtaken = self.last_keyframe.filter(|keyframe| keyframe.begins(first, now));
         if let Some(mut before) = self.row.take() {
             before.absorb(ended);
             before.until = Some(now);
+            if overtaken.is_some_and(|keyframe| keyframe.switched) {
+                before.switches = before.switches.saturating_sub(1);
+            }
             if self.retired.len() < MAX_RETIRED {
                 self.retired.push(before);
             }
@@ -250,12 +292,13 @@ impl Slot {
         if row.is_some()
             && let Some(assembler) = &self.assembler
         {
-            let fresh = self.last_keyframe.is_some_and(|at| at + FRESH_KEYFRAME > now);
+            let fresh = self.last_keyframe.is_some_and(|last| last.at + FRESH_KEYFRAME > now);
             if !fresh || assembler.blocked_since().is_some() {
                 self.ask_for_keyframe(Wait::NewTrack, now + ASK_AFTER_SWITCH);
             }
         }
-        self.row = row;
+        let height = self.size.filter(|_| overtaken.is_some()).map(|size| size.1);
+        self.row = row.map(|row| Row { height, ..row });
     }
 
     fn ask_for_keyframe(&mut self, why: Wait, ask_at: Instant) {
@@ -277,8 +320,8 @@ impl Slot {
         let reached = self.next.as_ref().is_some_and(|(row, first)| {
             timestamp_diff(header.timestamp, *first) >= 0 || row.since + SWITCH_LIMIT < now
         });
-        if reached && let Some((row, _)) = self.next.take() {
-            self.switch(Some(Row { since: now, ..row }), now);
+        if reached && let Some((row, first)) = self.next.take() {
+            self.switch(Some(Row { since: now, ..row }), Some(first), now);
         }
         self.last_timestamp = Some(header.timestamp);
         self.to_report = true;
@@ -337,6 +380,9 @@ impl Slot {
         if let Some(nack) = &mut self.nack {
             nack.push(header.sequence, now);
         }
+        if let Some(row) = &mut self.row {
+            row.retransmitted += 1;
+        }
         Ok(heard)
     }
 
@@ -348,7 +394,8 @@ impl Slot {
         for frame in self.completed.drain(..) {
             if frame.keyframe {
                 self.size = frame.size.or(self.size);
-                self.last_keyframe = Some(now);
+                let timestamp = frame.timestamp;
+                self.last_keyframe = Some(Keyframe { at: now, timestamp, switched: false });
                 if let Some(nack) = &mut self.nack {
                     nack.clear_before(frame.first);
                 }
@@ -358,7 +405,10 @@ impl Slot {
             }
             let new_track = self.wait.is_some_and(|wait| wait.why == Wait::NewTrack);
             if let Some(row) = self.row.as_mut().filter(|_| !new_track) {
-                row.frames.push(now);
+                let switched = row.show(frame.size.map(|size| size.1), now);
+                if let Some(keyframe) = self.last_keyframe.as_mut().filter(|_| switched) {
+                    keyframe.switched = true;
+                }
                 seen = true;
             }
         }
@@ -505,11 +555,13 @@ fn finish(
         freeze_ratio: frames.and_then(FrameStats::freeze_ratio),
         since_last_ms: Some(since_last.as_secs_f64() * 1000.0),
         keyframe_requests: video.then_some(row.keyframe_requests),
+        retransmitted_packets_received: video.then_some(row.retransmitted),
+        resolution_switches: counts_frames.then_some(row.switches),
         mos_lq: None,
         mos_cq: None,
         mos_sdk: None,
     };
     row.frames.reset_interval();
-    row.keyframe_requests = 0;
+    (row.keyframe_requests, row.retransmitted, row.switches) = (0, 0, 0);
     received
 }

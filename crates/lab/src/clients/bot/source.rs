@@ -93,6 +93,11 @@ impl AudioSource {
         self.next
     }
 
+    /// The RTP timestamp of what is said at `time`.
+    pub(super) fn timestamp_at(&self, time: Instant) -> u32 {
+        self.timeline.at(time)
+    }
+
     /// Reads what is likely said next, ahead of [`Self::pop`].
     pub(super) fn warm(&self) -> u64 {
         match &self.said {
@@ -168,6 +173,17 @@ impl Piece {
     }
 }
 
+/// Time between two frames of a clip.
+fn interval(clip: &Clip) -> Duration {
+    let (rate, scale) = clip.rate;
+    Duration::from_secs(1) * scale / rate.max(1)
+}
+
+/// Where within a frame's time its source begins: not all at once.
+fn phase(clip: &Clip, random: &mut SplitMix) -> Duration {
+    Duration::from_micros(random.below(interval(clip).as_micros() as u64))
+}
+
 /// A clip in a loop, which jumps to the next keyframe when one is asked for.
 #[derive(Debug)]
 pub(super) struct VideoSource {
@@ -188,15 +204,29 @@ pub(super) struct VideoSource {
 
 impl VideoSource {
     pub(super) fn new(clip: Arc<Clip>, random: &mut SplitMix, now: Instant) -> Self {
-        let (rate, scale) = clip.rate;
-        let interval = Duration::from_secs(1) * scale / rate.max(1);
-        let next = now + Duration::from_micros(random.below(interval.as_micros() as u64));
+        let begin = now + phase(&clip, random);
+        Self::beginning(clip, random, begin)
+    }
+
+    /// What a camera shows in so many layers, the smallest picture first: all begin at once.
+    pub(super) fn of_layers(
+        clip: &Arc<Clip>,
+        layers: usize,
+        random: &mut SplitMix,
+        now: Instant,
+    ) -> Vec<Self> {
+        let begin = now + phase(clip, random);
+        let clips = clip.layers().take(layers);
+        clips.map(|clip| Self::beginning(clip.clone(), random, begin)).collect()
+    }
+
+    fn beginning(clip: Arc<Clip>, random: &mut SplitMix, next: Instant) -> Self {
         let from = random.below(clip.frames.len() as u64) as usize;
         Self {
             position: clip.keyframe_from(from),
+            interval: interval(&clip),
             clip,
             timeline: Timeline { start: next, offset: random.next() as u32, clock_rate: 90_000 },
-            interval,
             next,
             picture_id: random.next() as u16 & 0x7FFF,
             tl0_picture_index: random.next() as u8,
@@ -223,9 +253,19 @@ impl VideoSource {
         self.keyframe_wanted = true;
     }
 
+    /// The RTP timestamp of what is shown at `time`.
+    pub(super) fn timestamp_at(&self, time: Instant) -> u32 {
+        self.timeline.at(time)
+    }
+
     /// Begins no more frames, or again some, with a keyframe first.
     pub(super) fn rest(&mut self, rests: bool) {
-        self.keyframe_wanted |= self.rests && !rests;
+        if self.rests && !rests {
+            // At once, however short the rest was: who shows the picture again has nothing to go on with.
+            self.keyframe_wanted = true;
+            self.last_keyframe = None;
+            self.next = self.timeline.start;
+        }
         self.rests = rests;
     }
 

@@ -156,6 +156,8 @@ pub trait BotHandle: Send + Sync + 'static {
     fn slots(&self, changes: Vec<SlotChange>);
     /// Tells whether a track of its own rests because nobody has it in a slot.
     fn pause(&self, track: String, paused: bool);
+    /// Tells the highest layer that anybody wants of a track of its own, from 0 for the smallest picture.
+    fn layers(&self, track: String, layer: u8);
     /// Asks for this many slots in all; they are in the next offer.
     fn grow(&self, audio: u32, video: u32);
     /// Makes the bot do something.

@@ -19,6 +19,7 @@ use transport::{Fixed, FixedPeer};
 use wire::event::{PauseReason, SlotChange};
 use wire::quality::ReceivedTrack;
 
+mod layers;
 mod receiving;
 mod sending;
 mod witness;
@@ -34,6 +35,7 @@ fn fixed(seed: u64) -> Fixed {
         video: Codec::Vp8,
         send_audio: true,
         send_video: true,
+        layers: 1,
         audio_slots: 2,
         video_slots: 2,
     }
@@ -45,6 +47,11 @@ fn voice() -> Arc<Voice> {
 
 fn clip() -> Arc<Clip> {
     Fixtures::embedded().unwrap().clip(VideoSource::P360).unwrap()
+}
+
+/// What is shown in layers, where a line has some.
+fn layered() -> Arc<Clip> {
+    Fixtures::embedded().unwrap().clip(VideoSource::Simulcast).unwrap()
 }
 
 fn unix() -> Duration {
@@ -121,8 +128,17 @@ impl World {
         change: impl Fn(&mut FixedPeer),
         prepare: impl FnOnce(&mut [BotMedia; 2], Instant),
     ) -> Self {
-        let start = Instant::now();
-        let (mut server, mut client) = fixed(seed).pair();
+        Self::of(fixed(seed), change, prepare)
+    }
+
+    /// The same on lines of another kind.
+    fn of(
+        fixed: Fixed,
+        change: impl Fn(&mut FixedPeer),
+        prepare: impl FnOnce(&mut [BotMedia; 2], Instant),
+    ) -> Self {
+        let (start, seed) = (Instant::now(), fixed.seed);
+        let (mut server, mut client) = fixed.pair();
         change(&mut server);
         change(&mut client);
         let mut bots = [bot(seed, start), bot(seed + 1000, start)];
@@ -204,6 +220,14 @@ impl World {
         }
         opened
     }
+}
+
+/// Hands a compound of the server's to bot 0.
+fn tell(world: &mut World, sealer: &mut Sealer, compound: &[u8]) {
+    let mut buffer = [0; 1500];
+    buffer[..compound.len()].copy_from_slice(compound);
+    let len = sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
+    world.bots[0].handle_datagram(world.now, &buffer[..len]).unwrap();
 }
 
 /// Opened packets, with the time they were sent at; RTP with its length on the wire.

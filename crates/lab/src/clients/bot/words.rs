@@ -27,12 +27,28 @@ pub enum VideoSource {
     P480,
     /// 1920×1080, 1.46 Mbit/s.
     P1080,
+    /// In three layers at once (simulcast, RFC 8853): 320×180, 640×360 and 848×480 with 0.13, 0.6 and 1.0 Mbit/s. Where the
+    /// server takes no layers, the largest alone.
+    Simulcast,
     /// For benches: no picture, but 100 frames a second of one full packet each.
     Singles,
     /// For benches: no picture, but 30 frames a second of eight full packets each, sent at once.
     Frames,
     /// For benches: no picture, but packets of the sizes that Chromium's camera has.
     Chromium,
+}
+
+/// RTP stream ids of the layers of [`VideoSource::Simulcast`], the smallest picture first.
+const RIDS: [&str; 3] = ["q", "h", "f"];
+
+impl VideoSource {
+    /// RTP stream ids of the layers that it is sent in, the smallest picture first; empty without simulcast.
+    pub fn rids(self) -> &'static [&'static str] {
+        match self {
+            Self::Simulcast => &RIDS,
+            _ => &[],
+        }
+    }
 }
 
 /// What a participant sends.

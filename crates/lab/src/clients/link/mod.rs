@@ -9,6 +9,6 @@ pub mod networks;
 pub mod relay;
 pub mod sdp;
 
-pub use model::{Counts, Fate, LinkSpec, Loss, Path};
+pub use model::{Counts, Fate, LinkSpec, Loss, Path, Queue};
 pub use networks::{Network, Networks};
 pub use relay::{Leg, Relay};

@@ -54,6 +54,13 @@ impl LinkSpec {
 /// The queue where none is given.
 const DEFAULT_QUEUE: Duration = Duration::from_millis(200);
 
+/// What waits for its turn at a limited rate: before one path alone, or before several that share their rate.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Queue {
+    /// When the last packet in it has left.
+    busy_until: Option<Instant>,
+}
+
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -145,8 +152,8 @@ pub struct Path {
     random: SplitMix,
     /// Whether a run of losses goes on.
     losing: bool,
-    /// When the last packet in the queue has left it.
-    busy_until: Option<Instant>,
+    /// Its own, where it shares none.
+    queue: Queue,
     counts: Counts,
     media: Counts,
     /// Last delay of each stream.
@@ -160,7 +167,7 @@ impl Path {
             spec,
             random: SplitMix(seed),
             losing: false,
-            busy_until: None,
+            queue: Queue::default(),
             counts: Counts::default(),
             media: Counts::default(),
             last: BTreeMap::new(),
@@ -180,7 +187,22 @@ impl Path {
 
     /// A packet of `len` bytes comes at `now`; of which media stream (its SSRC), if of one.
     pub fn offer(&mut self, now: Instant, len: usize, stream: Option<u32>) -> Fate {
-        let fate = self.fate(now, len);
+        let mut own = self.queue;
+        let fate = self.offer_by(&mut own, now, len, stream);
+        self.queue = own;
+        fate
+    }
+
+    /// The same for a path that shares its rate: the packet waits in a `queue` before several paths, all of one rate. Loss,
+    /// delay and jitter are the path's own.
+    pub fn offer_by(
+        &mut self,
+        queue: &mut Queue,
+        now: Instant,
+        len: usize,
+        stream: Option<u32>,
+    ) -> Fate {
+        let fate = self.fate(queue, now, len);
         count(&mut self.counts, fate, now, len);
         if let Some(stream) = stream {
             count(&mut self.media, fate, now, len);
@@ -191,11 +213,11 @@ impl Path {
         fate
     }
 
-    fn fate(&mut self, now: Instant, len: usize) -> Fate {
+    fn fate(&mut self, queue: &mut Queue, now: Instant, len: usize) -> Fate {
         if self.loses() {
             return Fate::Lost;
         }
-        let Some(sent) = self.queue(now, len) else { return Fate::QueueFull };
+        let Some(sent) = queue.pass(&self.spec, now, len) else { return Fate::QueueFull };
         let widest_us = 3 * self.spec.jitter.as_micros() as u64;
         let jitter = Duration::from_micros(self.random.below(widest_us + 1));
         Fate::Arrives(sent + self.spec.delay + jitter)
@@ -222,20 +244,6 @@ impl Path {
         (self.random.below(STEPS) as f64) < probability * STEPS as f64
     }
 
-    /// When a packet has left the queue; none where it would wait too long.
-    fn queue(&mut self, now: Instant, len: usize) -> Option<Instant> {
-        let Some(rate_kbps) = self.spec.rate_kbps else { return Some(now) };
-        let begin = self.busy_until.map_or(now, |until| until.max(now));
-        let limit = if self.spec.queue.is_zero() { DEFAULT_QUEUE } else { self.spec.queue };
-        if begin.saturating_duration_since(now) > limit {
-            return None;
-        }
-        let bits = len as f64 * 8.0;
-        let done = begin + Duration::from_secs_f64(bits / (f64::from(rate_kbps.max(1)) * 1000.0));
-        self.busy_until = Some(done);
-        Some(done)
-    }
-
     fn difference(&mut self, delay: Duration, stream: u32) {
         if let Some(last) = self.last.get_mut(&stream) {
             self.media.differences_us.0 += delay.abs_diff(*last).as_micros() as u64;
@@ -244,6 +252,22 @@ impl Path {
         } else if self.last.len() < MAX_FLOWS {
             self.last.insert(stream, delay);
         }
+    }
+}
+
+impl Queue {
+    /// When a packet has left it, at the rate of `spec`; none where it would wait too long.
+    fn pass(&mut self, spec: &LinkSpec, now: Instant, len: usize) -> Option<Instant> {
+        let Some(rate_kbps) = spec.rate_kbps else { return Some(now) };
+        let begin = self.busy_until.map_or(now, |until| until.max(now));
+        let limit = if spec.queue.is_zero() { DEFAULT_QUEUE } else { spec.queue };
+        if begin.saturating_duration_since(now) > limit {
+            return None;
+        }
+        let bits = len as f64 * 8.0;
+        let done = begin + Duration::from_secs_f64(bits / (f64::from(rate_kbps.max(1)) * 1000.0));
+        self.busy_until = Some(done);
+        Some(done)
     }
 }
 
@@ -352,6 +376,43 @@ mod tests {
             Some(10.0),
             "200 bytes at 160 kbit/s"
         );
+    }
+
+    #[test]
+    fn two_who_share_a_link_share_its_rate() {
+        // 200 bytes every 20 ms are 80 kbit/s each: either alone has what it needs, both have half of it.
+        let spec = LinkSpec { rate_kbps: Some(80), queue: 100 * MS, ..LinkSpec::default() };
+        let run = |shared: bool, senders: usize| {
+            let (mut queue, mut random) = (Queue::default(), SplitMix(3));
+            let begin = Instant::now();
+            let mut paths = [Path::new(spec, 1), Path::new(spec, 2)];
+            for n in 0..1000 {
+                // In step, whoever is always the first to come finds room, and the other one none.
+                let first = random.below(2) as usize;
+                for (turn, sender) in [(0, first), (1, 1 - first)] {
+                    let at = begin + 20 * MS * n + 10 * MS * turn;
+                    let path = &mut paths[sender];
+                    match shared {
+                        _ if sender >= senders => continue,
+                        true => path.offer_by(&mut queue, at, 200, Some(7)),
+                        false => path.offer(at, 200, Some(7)),
+                    };
+                }
+            }
+            paths.map(|path| path.counts().0)
+        };
+        for alone in run(false, 2).into_iter().chain([run(true, 1)[0]]) {
+            assert_eq!((alone.offered, alone.loss_pct()), (1000, Some(0.0)));
+        }
+        let [one, two] = run(true, 2);
+        assert_eq!((one.offered, two.offered), (1000, 1000));
+        let delivered = one.delivered() + two.delivered();
+        assert!((1000..1010).contains(&delivered), "{delivered} of 2000, with those in the queue");
+        assert!(one.delivered() > 450 && two.delivered() > 450, "{one:?} {two:?}");
+        for counts in [one, two] {
+            assert!((90.0..125.0).contains(&counts.delay_ms().unwrap()), "{counts:?}");
+            assert_eq!(counts.lost, 0, "they found the queue full");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The networks of a scenario at work: who goes by which, and what they did.
 
 use super::model::{Counts, LinkSpec};
-use super::relay::{Leg, LegCounts, Relay};
+use super::relay::{Leg, LegCounts, Relay, Shared};
 use super::sdp;
 use crate::record::{DirectionSummary, NetworkSummary, PersonLinkUsage, Span, Way};
 use std::io;
@@ -21,6 +21,9 @@ pub struct Network {
     pub name: String,
     /// Share of a scenario's people who are on it, in percent.
     pub share_pct: f64,
+    /// Whether all who are on it go by one link: they share its rate and its queue each way. Else each has a link of their
+    /// own.
+    pub shared: bool,
     /// From people to the server.
     pub up: LinkSpec,
     /// From the server to people.
@@ -65,6 +68,8 @@ fn direction(counts: &Counts) -> DirectionSummary {
 pub struct Networks {
     relay: Relay,
     names: Vec<String>,
+    /// The queues of the networks that are shared.
+    shared: Vec<Option<Shared>>,
     kept: Mutex<Kept>,
 }
 
@@ -131,7 +136,10 @@ impl Networks {
             kept.set(index, (network.up, network.down), 0);
         }
         let names = networks.iter().map(|network| network.name.clone()).collect();
-        Ok(Some(Self { relay: Relay::start()?, names, kept: Mutex::new(kept) }))
+        let relay = Relay::start()?;
+        let shared = networks.iter().map(|network| network.shared.then(|| relay.share()));
+        let shared = shared.collect();
+        Ok(Some(Self { relay, names, shared, kept: Mutex::new(kept) }))
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -170,9 +178,9 @@ impl Networks {
                 return Some(leg.address);
             }
             let mut kept = self.kept();
-            let (up, down) = *kept.specs.get(network)?;
+            let specs = *kept.specs.get(network)?;
             let seed = (kept.legs.len() as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let leg = self.relay.leg(server, up, down, seed)?;
+            let leg = self.relay.leg(server, specs, self.shared[network], seed)?;
             let (person, then) = (person.to_owned(), Default::default());
             kept.legs.push(KeptLeg { network, person, leg, then });
             known.push((server, leg));
@@ -181,33 +189,45 @@ impl Networks {
     }
 
     /// What people's links did since the last call, with all packets: those that lost something or
-    /// are near their limit, the worst first.
+    /// are near their limit, the worst first. A shared link is as near to its limit as all who share it bring it together.
     pub fn used(&self) -> Vec<PersonLinkUsage> {
         let mut kept = self.kept();
         let now = Instant::now();
         let begin = kept.looked.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(begin).as_secs_f64().max(1e-3);
+        let mbit_per_s = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
         let Kept { specs, legs, .. } = &mut *kept;
         let mut all = Vec::new();
+        let mut together = vec![(0, 0); specs.len()];
         for kept in legs {
             let counts = self.relay.counts(kept.leg);
             let after = (counts.up.0, counts.down.0);
             let before = std::mem::replace(&mut kept.then, after);
             let Some(spec) = specs.get(kept.network) else { continue };
             let (up, down) = (after.0.since(&before.0), after.1.since(&before.1));
+            let bytes = &mut together[kept.network];
+            *bytes = (bytes.0 + up.bytes, bytes.1 + down.bytes);
             for (way, did, spec) in [(Way::Up, up, spec.0), (Way::Down, down, spec.1)] {
-                all.push(PersonLinkUsage {
+                let link = PersonLinkUsage {
                     person: kept.person.clone(),
                     network: self.names[kept.network].clone(),
                     way,
                     packets: did.offered,
                     dropped: did.lost + did.queue_full,
-                    mbit_per_s: did.bytes as f64 * 8.0 / 1e6 / seconds,
+                    mbit_per_s: mbit_per_s(did.bytes),
                     limit_mbit_per_s: spec.rate_kbps.map(|kbps| f64::from(kbps) / 1000.0),
                     delay_ms: did.delay_ms(),
-                });
+                };
+                all.push((kept.network, link));
             }
         }
+        for (network, link) in &mut all {
+            if self.shared[*network].is_some() {
+                let (up, down) = together[*network];
+                link.mbit_per_s = mbit_per_s(if link.way == Way::Up { up } else { down });
+            }
+        }
+        let mut all: Vec<_> = all.into_iter().map(|(_, link)| link).collect();
         all.retain(|link| link.level() >= RECORDED);
         all.sort_by(|a, b| b.level().total_cmp(&a.level()));
         all.truncate(MAX_RECORDED);
@@ -244,7 +264,7 @@ mod tests {
 
     fn network(share_pct: f64) -> Network {
         let (up, down) = (LinkSpec::default(), LinkSpec::default());
-        Network { name: "x".into(), share_pct, up, down, changes: vec![] }
+        Network { name: "x".into(), share_pct, shared: false, up, down, changes: vec![] }
     }
 
     #[test]
@@ -304,6 +324,46 @@ mod tests {
         assert!(link.packets == 100 && (90..100).contains(&link.dropped), "{link:?}");
         assert_eq!(link.limit_mbit_per_s, Some(0.1));
         assert_eq!(networks.used(), [], "the window's own");
+    }
+
+    /// Two people send as much at once as the queue of one holds.
+    #[test]
+    fn people_on_a_shared_network_share_its_rate() {
+        use std::net::UdpSocket;
+        let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (server, people) = (socket(), [socket(), socket()]);
+        let full = |shared| {
+            // 200 ms of queue hold 51 packets of 1000 bytes.
+            let up = LinkSpec { rate_kbps: Some(2000), ..LinkSpec::default() };
+            let network = Network { shared, up, ..network(100.0) };
+            let networks = Networks::start(&[network]).unwrap().unwrap();
+            let port = server.local_addr().unwrap().port();
+            let sdp = format!("a=candidate:1 1 udp 1 127.0.0.1 {port} typ host\r\n");
+            let mut legs = [Vec::new(), Vec::new()];
+            for (name, legs) in ["ada", "min"].into_iter().zip(&mut legs) {
+                networks.through(0, name, &sdp, legs);
+            }
+            for _ in 0..50 {
+                for (person, legs) in people.iter().zip(&legs) {
+                    person.send_to(&[0; 1000], legs[0].1.address).unwrap();
+                }
+            }
+            let counts = || legs.each_ref().map(|legs| networks.relay.counts(legs[0].1).up.0);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while counts().iter().any(|counts| counts.offered < 50) {
+                assert!(Instant::now() < deadline, "{:?}", counts());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            (counts(), networks.used())
+        };
+        let (own, _) = full(false);
+        assert!(own.iter().all(|counts| counts.queue_full == 0), "{own:?}");
+        let (shared, used) = full(true);
+        let dropped = shared.iter().map(|counts| counts.queue_full).sum::<u64>();
+        assert!((1..50).contains(&dropped), "{shared:?}");
+        let carried: Vec<_> = used.iter().map(|link| (link.way, link.mbit_per_s)).collect();
+        assert_eq!(carried.len(), 2, "{used:?}");
+        assert_eq!(carried[0], carried[1], "what all who share it sent");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! does, so that any server keeps people apart. All addresses are of 127.0.0.0/8 on two shared
 //! sockets: legs need no descriptors. What is under way waits in one queue by its time.
 
-use super::model::{Counts, Fate, LinkSpec, Path};
+use super::model::{Counts, Fate, LinkSpec, Path, Queue};
 use hdrhistogram::Histogram;
 use net::{Events, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket, Waker};
 use std::cmp::Reverse;
@@ -45,14 +45,18 @@ pub struct LegCounts {
     pub down: (Counts, Counts),
 }
 
+/// The queues of a link that several legs share, one each way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared(usize);
+
 /// A running relay. Dropping it ends it.
 pub struct Relay {
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     down_port: u16,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct Common {
     state: Mutex<State>,
     stop: AtomicBool,
     waker: Waker,
@@ -61,6 +65,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     legs: Vec<LegState>,
+    /// To servers, to people.
+    queues: Vec<(Queue, Queue)>,
     flows: Vec<Flow>,
     by_person: HashMap<(usize, SocketAddr), usize>,
     dropped: u64,
@@ -72,6 +78,16 @@ struct LegState {
     server: SocketAddr,
     up: Path,
     down: Path,
+    shared: Option<Shared>,
+}
+
+/// The way of a packet: what it goes by, from which address of ours, and where to.
+struct Way<'a> {
+    path: &'a mut Path,
+    /// The queue that it waits in with those of others.
+    queue: Option<&'a mut Queue>,
+    source: Ipv4Addr,
+    destination: SocketAddr,
 }
 
 /// An address that is heard on a leg; its number is that of the address that the server sees.
@@ -150,7 +166,7 @@ impl Relay {
         let (down, up) = (open()?, open()?);
         let down_port = down.local_addr()?.port();
         let poller = Poller::new()?;
-        let shared = Arc::new(Shared {
+        let common = Arc::new(Common {
             state: Mutex::new(State {
                 late_us: Histogram::new_with_bounds(1, 60_000_000, 2).ok(),
                 ..State::default()
@@ -158,11 +174,11 @@ impl Relay {
             stop: AtomicBool::new(false),
             waker: Waker::new()?,
         });
-        poller.add(&shared.waker, 0)?;
+        poller.add(&common.waker, 0)?;
         poller.add(&down, 1)?;
         poller.add(&up, 2)?;
         let post = Post {
-            shared: shared.clone(),
+            common: common.clone(),
             down,
             up,
             under_way: BinaryHeap::new(),
@@ -175,26 +191,39 @@ impl Relay {
             crate::base::be_prompt();
             post.run(&poller);
         })?;
-        Ok(Self { shared, down_port, thread: Some(thread) })
+        Ok(Self { common, down_port, thread: Some(thread) })
     }
 
-    /// A way to `server` that behaves so in each direction; everything random comes from `seed`.
-    /// None where there are too many.
-    pub fn leg(&self, server: SocketAddr, up: LinkSpec, down: LinkSpec, seed: u64) -> Option<Leg> {
-        let mut state = lock(&self.shared.state);
+    /// Queues for legs that share a link.
+    pub fn share(&self) -> Shared {
+        let mut state = lock(&self.common.state);
+        state.queues.push(Default::default());
+        Shared(state.queues.len() - 1)
+    }
+
+    /// A way to `server` that behaves so in each direction, `up` and `down`, with the queues of those who share a link or its
+    /// own; everything random comes from `seed`. None where there are too many.
+    pub fn leg(
+        &self,
+        server: SocketAddr,
+        (up, down): (LinkSpec, LinkSpec),
+        shared: Option<Shared>,
+        seed: u64,
+    ) -> Option<Leg> {
+        let mut state = lock(&self.common.state);
         let number = state.legs.len();
         if number >= MAX_LEGS {
             return None;
         }
         let (up, down) = (Path::new(up, seed), Path::new(down, seed ^ 0xD0));
-        state.legs.push(LegState { server, up, down });
+        state.legs.push(LegState { server, up, down, shared });
         let ip = address(DOWN, number);
         Some(Leg { number, address: SocketAddr::from((ip, self.down_port)) })
     }
 
     /// A leg behaves so from now on.
     pub fn set(&self, leg: Leg, up: LinkSpec, down: LinkSpec) {
-        if let Some(state) = lock(&self.shared.state).legs.get_mut(leg.number) {
+        if let Some(state) = lock(&self.common.state).legs.get_mut(leg.number) {
             state.up.set(up);
             state.down.set(down);
         }
@@ -202,7 +231,7 @@ impl Relay {
 
     /// What a leg did so far.
     pub fn counts(&self, leg: Leg) -> LegCounts {
-        let state = lock(&self.shared.state);
+        let state = lock(&self.common.state);
         let leg = state.legs.get(leg.number);
         leg.map_or(LegCounts::default(), |leg| LegCounts {
             up: leg.up.counts(),
@@ -213,21 +242,21 @@ impl Relay {
     /// How much later than the model said packets left so far: a percentile, in ms; none where none
     /// has left. What is read of a link can be no more exact.
     pub fn late_ms(&self, percent: f64) -> Option<f64> {
-        let state = lock(&self.shared.state);
+        let state = lock(&self.common.state);
         let late = state.late_us.as_ref().filter(|late| !late.is_empty())?;
         Some(late.value_at_quantile(percent / 100.0) as f64 / 1000.0)
     }
 
     /// Packets that the relay itself had no room for, or that belong to no leg.
     pub fn dropped(&self) -> u64 {
-        lock(&self.shared.state).dropped
+        lock(&self.common.state).dropped
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.waker.wake();
+        self.common.stop.store(true, Ordering::Release);
+        self.common.waker.wake();
         if let Some(thread) = self.thread.take() {
             // A panic on the thread has been told by the panic itself.
             let _ = thread.join();
@@ -237,7 +266,7 @@ impl Drop for Relay {
 
 /// The thread's own.
 struct Post {
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     down: UdpBatchSocket,
     up: UdpBatchSocket,
     under_way: BinaryHeap<Reverse<Parcel>>,
@@ -250,7 +279,7 @@ impl Post {
     fn run(mut self, poller: &Poller) {
         let mut events = Events::with_capacity(4);
         let mut batch = RecvBatch::new(64);
-        while !self.shared.stop.load(Ordering::Acquire) {
+        while !self.common.stop.load(Ordering::Acquire) {
             let next = self.under_way.peek().map(|Reverse(parcel)| parcel.at);
             let wait = next.map(|at| at.saturating_duration_since(Instant::now()));
             // An error here would be one of the next calls too: they tell nothing new.
@@ -258,7 +287,7 @@ impl Post {
             for event in events.iter() {
                 match event.token {
                     0 => {
-                        self.shared.waker.drain();
+                        self.common.waker.drain();
                     }
                     token => self.receive(token == 1, &mut batch),
                 }
@@ -274,23 +303,25 @@ impl Post {
             if !matches!(socket.recv(batch), Ok(1..)) {
                 return;
             }
-            let shared = Arc::clone(&self.shared);
-            let mut state = lock(&shared.state);
+            let common = Arc::clone(&self.common);
+            let mut state = lock(&common.state);
             for datagram in batch.datagrams() {
                 let number = datagram.dst.and_then(number);
                 let found = match from_people {
                     true => number.and_then(|leg| state.way_up(leg, datagram.src)),
                     false => number.and_then(|flow| state.way_down(flow)),
                 };
-                let Some((path, source, destination)) = found else {
+                let Some(Way { path, queue, source, destination }) = found else {
                     state.dropped += 1;
                     continue;
                 };
+                let (arrival, len) = (datagram.arrival, datagram.data.len());
                 let stream = stream_of(datagram.data);
-                let Fate::Arrives(at) = path.offer(datagram.arrival, datagram.data.len(), stream)
-                else {
-                    continue;
+                let fate = match queue {
+                    Some(queue) => path.offer_by(queue, arrival, len, stream),
+                    None => path.offer(arrival, len, stream),
                 };
+                let Fate::Arrives(at) = fate else { continue };
                 if self.under_way.len() >= MAX_UNDER_WAY {
                     state.dropped += 1;
                     continue;
@@ -317,8 +348,8 @@ impl Post {
         if self.under_way.peek().is_none_or(|Reverse(parcel)| parcel.at > now) {
             return;
         }
-        let shared = Arc::clone(&self.shared);
-        let mut state = lock(&shared.state);
+        let common = Arc::clone(&self.common);
+        let mut state = lock(&common.state);
         while let Some(Reverse(parcel)) = self.under_way.peek()
             && parcel.at <= now
         {
@@ -344,12 +375,8 @@ impl Post {
 }
 
 impl State {
-    /// The way of what a person sends on a leg: from which address of ours, and where to.
-    fn way_up(
-        &mut self,
-        leg: usize,
-        person: SocketAddr,
-    ) -> Option<(&mut Path, Ipv4Addr, SocketAddr)> {
+    /// The way of what a person sends on a leg.
+    fn way_up(&mut self, leg: usize, person: SocketAddr) -> Option<Way<'_>> {
         let count = self.flows.len();
         let flow = *self.by_person.entry((leg, person)).or_insert(count);
         if flow == count {
@@ -359,15 +386,20 @@ impl State {
             }
             self.flows.push(Flow { leg, person });
         }
-        let leg = self.legs.get_mut(leg)?;
-        Some((&mut leg.up, address(UP, flow), leg.server))
+        let LegState { server, up: path, shared, .. } = self.legs.get_mut(leg)?;
+        let queue =
+            shared.and_then(|Shared(at)| self.queues.get_mut(at)).map(|queues| &mut queues.0);
+        Some(Way { path, queue, source: address(UP, flow), destination: *server })
     }
 
     /// The way of what a server sends to the address of a flow.
-    fn way_down(&mut self, flow: usize) -> Option<(&mut Path, Ipv4Addr, SocketAddr)> {
-        let Flow { leg, person } = *self.flows.get(flow)?;
+    fn way_down(&mut self, flow: usize) -> Option<Way<'_>> {
+        let Flow { leg, person: destination } = *self.flows.get(flow)?;
         let source = address(DOWN, leg);
-        Some((&mut self.legs.get_mut(leg)?.down, source, person))
+        let LegState { down: path, shared, .. } = self.legs.get_mut(leg)?;
+        let queue =
+            shared.and_then(|Shared(at)| self.queues.get_mut(at)).map(|queues| &mut queues.1);
+        Some(Way { path, queue, source, destination })
     }
 }
 
@@ -404,7 +436,8 @@ mod tests {
         let (server, first, second) = (socket(), socket(), socket());
         let up = LinkSpec { delay: 30 * MS, ..LinkSpec::default() };
         let down = LinkSpec { delay: 10 * MS, ..LinkSpec::default() };
-        let leg = |seed| relay.leg(server.local_addr().unwrap(), up, down, seed).unwrap();
+        let server_address = server.local_addr().unwrap();
+        let leg = |seed| relay.leg(server_address, (up, down), None, seed).unwrap();
         let (one, two) = (leg(1), leg(2));
         let begin = Instant::now();
         first.send_to(&media(5, 1), one.address).unwrap();
@@ -436,7 +469,7 @@ mod tests {
         let relay = Relay::start().unwrap();
         let (server, person) = (socket(), socket());
         let lossy = LinkSpec { loss: super::super::Loss::Random(0.3), ..LinkSpec::default() };
-        let leg = relay.leg(server.local_addr().unwrap(), lossy, lossy, 3).unwrap();
+        let leg = relay.leg(server.local_addr().unwrap(), (lossy, lossy), None, 3).unwrap();
         // Not more than the socket of the test holds.
         for sequence in 0..200 {
             person.send_to(&media(9, sequence), leg.address).unwrap();

@@ -6,12 +6,12 @@
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotHandle, BotSpec, Link};
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use crate::clients::seat::{Seat, SignalingError};
+use crate::observe::rows::{add_sent, most};
 use crate::scenario::RoomGroup;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use wire::quality::SentTrack;
 use wire::room::{
     Announce, Answer, AnsweredTrack, AudioTopology, MediaKind, OfferedTrack, PeerDescription,
     VideoTopology,
@@ -70,6 +70,7 @@ impl<D: BotDriver> Mesh<D> {
             kind: *kind,
             name: (*name).to_owned(),
             opaque: false,
+            layers: Vec::new(),
         });
         let announced = signaling.announce(&Announce { tracks: tracks.collect() }).await?;
         let mut own = Vec::new();
@@ -236,36 +237,19 @@ fn merge(whole: &mut QualitySample, link: QualitySample) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
-    let most = |a: Option<f64>, b: Option<f64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (a, b) => a.or(b),
-    };
     whole.rtt_ms = most(whole.rtt_ms, link.rtt_ms);
     whole.srtp_cipher = whole.srtp_cipher.take().or(link.srtp_cipher);
     whole.join_to_first_audio_ms = least(whole.join_to_first_audio_ms, link.join_to_first_audio_ms);
     whole.join_to_first_frame_ms = least(whole.join_to_first_frame_ms, link.join_to_first_frame_ms);
     whole.received.extend(link.received);
-    for sent in link.sent {
-        let Some(row) = whole.sent.iter_mut().find(|row| row.track == sent.track) else {
-            whole.sent.push(sent);
-            continue;
-        };
-        let SentTrack { packets_sent, bitrate_kbps, remote_loss_pct, .. } = sent;
-        row.packets_sent += packets_sent;
-        row.bitrate_kbps += bitrate_kbps;
-        row.remote_loss_pct = most(row.remote_loss_pct, remote_loss_pct);
-        let sum = |a: Option<u64>, b: Option<u64>| a.map(|a| a + b.unwrap_or(0)).or(b);
-        row.retransmitted_packets_sent =
-            sum(row.retransmitted_packets_sent, sent.retransmitted_packets_sent);
-        row.keyframe_requests = sum(row.keyframe_requests, sent.keyframe_requests);
-        row.frames_per_second = most(row.frames_per_second, sent.frames_per_second);
-    }
+    link.sent.into_iter().for_each(|sent| add_sent(&mut whole.sent, sent));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::audio_row;
+    use wire::quality::SentTrack;
 
     fn sent(track: &str, packets_sent: u64, bitrate_kbps: f64, loss: f64) -> SentTrack {
         SentTrack {

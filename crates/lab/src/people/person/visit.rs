@@ -455,6 +455,9 @@ impl<D: BotDriver> Bot<D> {
             Event::TrackPaused { track, paused } => {
                 self.server.iter().for_each(|bot| bot.pause(track.clone(), paused));
             }
+            Event::TrackLayers { track, layer } => {
+                self.server.iter().for_each(|bot| bot.layers(track.clone(), layer));
+            }
             Event::SlotsWanted { audio, video } => self.grow(audio, video).await?,
             Event::RoomEnded { reason } => return Err(format!("the room ended: {reason}")),
             Event::ParticipantLeft { participant, reason } => {

@@ -1,13 +1,16 @@
 //! What a bot begins with: its media, and how its lines and candidates are named.
 
 use super::shared::{Common, Says};
+use crate::clients::bot::fixtures::Clip;
 use crate::clients::bot::media::{BotMedia, Config, Opening};
 use crate::clients::bot::spec::BotSpec;
 use crate::clients::bot::talk::Talk;
-use crate::clients::bot::words::AudioSource;
+use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use rtp::negotiated::Kind;
+use std::sync::Arc;
 use std::time::Instant;
-use wire::room::{MediaKind, OfferedTrack};
+use transport::OfferLine;
+use wire::room::{MediaKind, OfferedLayer, OfferedTrack};
 
 /// Bots take turns to open all that comes: one in so many at a time.
 const TURNS: u32 = 10;
@@ -61,7 +64,27 @@ pub(super) fn offered(kind: Kind, mid: String) -> OfferedTrack {
         Kind::Audio => (MediaKind::Audio, "microphone"),
         Kind::Video => (MediaKind::Video, "camera"),
     };
-    OfferedTrack { mid, kind, name: name.into(), opaque: false }
+    OfferedTrack { mid, kind, name: name.into(), opaque: false, layers: Vec::new() }
+}
+
+/// The same with the layers of what is shown, by size, if it is sent in layers.
+pub(super) fn with_layers(track: OfferedTrack, common: &Common, media: Media) -> OfferedTrack {
+    let clip = common.fixtures.clip(media.video).filter(|_| track.kind == MediaKind::Video);
+    let layer = |(rid, clip): (&&str, &Arc<Clip>)| OfferedLayer {
+        rid: (*rid).to_owned(),
+        width: clip.width,
+        height: clip.height,
+    };
+    let layers = clip.iter().flat_map(|clip| media.video.rids().iter().zip(clip.layers()));
+    OfferedTrack { layers: layers.map(layer).collect(), ..track }
+}
+
+/// The lines that a bot sends on to a server.
+pub(super) fn own_lines(media: Media) -> Vec<OfferLine> {
+    let audio = (media.audio != AudioSource::None).then_some((Kind::Audio, &[][..]));
+    let video = (media.video != VideoSource::None).then_some((Kind::Video, media.video.rids()));
+    let sent = |(kind, layers)| OfferLine { kind, send: true, layers };
+    audio.into_iter().chain(video).map(sent).collect()
 }
 
 /// The addresses of an SDP's candidates, for people.

@@ -1,6 +1,6 @@
 //! One bot at run time, or one connection of a mesh: its socket, its ICE and DTLS, its media.
 
-use super::begin::{candidates, media, offered, rtp_kind};
+use super::begin::{candidates, media, offered, own_lines, rtp_kind, with_layers};
 use super::port::{Port, Work};
 use super::shared::{Common, Health, Reply, Says};
 use super::stream::{Stream, passive_candidate};
@@ -8,7 +8,6 @@ use crate::clients::bot::hearing::judge;
 use crate::clients::bot::media::BotMedia;
 use crate::clients::bot::spec::{BotCommand, BotError, BotOffer, BotSpec, SlotPool};
 use crate::clients::bot::tones::Tone;
-use crate::clients::bot::words::{AudioSource, VideoSource};
 use crate::record::{Fault, MixWindows};
 use net::{Datagram, RecvBatch};
 use rtp::negotiated::{Direction, Kind, Negotiated};
@@ -160,18 +159,10 @@ impl Peer {
             self.tracks = self.own_tracks(lines);
             return Ok(BotOffer { sdp: offer.sdp, tracks: self.tracks.clone() });
         }
-        let mut lines = Vec::new();
-        if !self.negotiated {
-            if self.spec.media.audio != AudioSource::None {
-                lines.push(OfferLine { kind: Kind::Audio, send: true });
-            }
-            if self.spec.media.video != VideoSource::None {
-                lines.push(OfferLine { kind: Kind::Video, send: true });
-            }
-        }
+        let mut lines = if self.negotiated { Vec::new() } else { own_lines(self.spec.media) };
         let own = lines.len();
         let more = |wanted: u32, have: u32| wanted.saturating_sub(have) as usize;
-        let slot = |kind| OfferLine { kind, send: false };
+        let slot = |kind| OfferLine { kind, send: false, layers: &[] };
         let audio = more(self.wanted.audio, self.pool.audio);
         let video = more(self.wanted.video, self.pool.video);
         lines.extend(std::iter::repeat_n(slot(Kind::Audio), audio));
@@ -179,8 +170,10 @@ impl Peer {
         let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
         let offer = ice.offer(&lines, false).map_err(|error| BotError::new(error.to_string()))?;
         if own > 0 {
+            let (common, media) = (&self.common, self.spec.media);
             let lines = lines[..own].iter().map(|line| line.kind).zip(offer.mids);
-            self.tracks = lines.map(|(kind, mid)| offered(kind, mid)).collect();
+            let track = |(kind, mid)| with_layers(offered(kind, mid), common, media);
+            self.tracks = lines.map(track).collect();
         }
         self.offered = Some(SlotPool {
             audio: self.wanted.audio.max(self.pool.audio),
@@ -297,6 +290,10 @@ impl Peer {
 
     pub(super) fn pause(&mut self, track: &str, paused: bool) {
         self.media.pause(track, paused);
+    }
+
+    pub(super) fn layers(&mut self, track: &str, layer: u8) {
+        self.media.layers(track, layer);
     }
 
     pub(super) fn slots(&mut self, changes: &[SlotChange]) {

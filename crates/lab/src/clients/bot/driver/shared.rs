@@ -79,6 +79,7 @@ pub(super) enum Command {
     Candidate { bot: u64, candidate: String },
     Slots { bot: u64, changes: Vec<SlotChange> },
     Pause { bot: u64, track: String, paused: bool },
+    Layers { bot: u64, track: String, layer: u8 },
     Grow { bot: u64, pool: SlotPool },
     Do { bot: u64, command: BotCommand },
     Connected { bot: u64, reply: Reply<()> },

@@ -7,7 +7,7 @@ use crate::clients::bot::words::{AudioSource, Media};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use transport::{IceDtls, Output, Shared, VideoFormat};
-use wire::room::AnsweredTrack;
+use wire::room::{AnsweredTrack, OfferedLayer};
 
 /// A server for one bot: it answers, plays speech and video into the first slots, and keeps what
 /// it was sent.
@@ -218,6 +218,36 @@ fn bots_connect_send_receive_grow_and_leave() {
         assert!(health.timer_lag_us.len() > 100 && health.timer_lag_ms_p99().is_some());
         assert_eq!(health.drops.get("seal_error"), None);
         assert_eq!(health.drops.get("srtp_refused"), None);
+    });
+}
+
+#[test]
+fn a_bot_offers_layers_and_sends_those_that_are_wanted() {
+    runtime().block_on(async {
+        let driver = Driver::start(&Options::default()).unwrap();
+        let server = Server::start();
+        let media = Media { audio: AudioSource::Speech, video: VideoSource::Simulcast };
+        let handle = driver.add(BotSpec { media, ..spec(1) }).unwrap();
+        let offer = handle.offer().await.unwrap();
+        assert!(offer.sdp.contains("a=simulcast:send q;h;f\r\n"), "{}", offer.sdp);
+        let layer = |rid: &str, width, height| OfferedLayer { rid: rid.into(), width, height };
+        let layers = [layer("q", 320, 180), layer("h", 640, 360), layer("f", 848, 480)];
+        assert_eq!(
+            (&offer.tracks[0].layers[..], &offer.tracks[1].layers[..]),
+            (&[][..], &layers[..])
+        );
+        let answer = server.negotiate(&offer);
+        let track = answer.tracks[1].id.clone();
+        handle.answer(answer).await.unwrap();
+        handle.connected().await.unwrap();
+        handle.sample().await.unwrap();
+        until(&handle, |sample| sample.sent[1].bitrate_kbps > 1200.0).await;
+        handle.layers(track.clone(), 0);
+        until(&handle, |sample| (1.0..300.0).contains(&sample.sent[1].bitrate_kbps)).await;
+        handle.layers(track, 2);
+        until(&handle, |sample| sample.sent[1].bitrate_kbps > 1200.0).await;
+        assert_eq!(driver.health().drops.get("seal_error"), None);
+        server.end();
     });
 }
 

@@ -300,6 +300,9 @@ impl Worker {
             Command::Pause { bot, track, paused } => {
                 self.tell(bot, |peer| peer.pause(&track, paused))
             }
+            Command::Layers { bot, track, layer } => {
+                self.tell(bot, |peer| peer.layers(&track, layer))
+            }
             Command::Grow { bot, pool } => self.tell(bot, |peer| peer.wanted = pool),
             Command::Do { bot, command } => self.tell(bot, |peer| peer.command(command)),
             Command::Connected { bot, reply } => self.tell(bot, |peer| peer.waiters.push(reply)),

@@ -116,7 +116,7 @@ pub(super) fn report(
     let infos: Vec<_> = state
         .sent
         .iter()
-        .filter_map(|sent| Some((sent.ssrc, sent.stats.sender_info(now, ntp)?)))
+        .filter_map(|sent| Some((sent.ssrc, sent.sender_info(now, ntp)?)))
         .collect();
     let mut compounds = Compounds::new(&mut secured.sealer, sink);
     let mut packet = Vec::new();

@@ -168,6 +168,8 @@ pub(super) struct State {
     pub(super) stopped: [bool; 2],
     /// Own tracks that nobody has in a slot.
     pub(super) paused: BTreeSet<String>,
+    /// The highest layer that anybody wants of an own track, where that is not told to be all of them.
+    pub(super) layers: BTreeMap<String, u8>,
     pub(super) leaving: bool,
     pub(super) gone: bool,
     pub(super) counters: Counters,
@@ -209,6 +211,7 @@ impl State {
             first_told: (false, false),
             stopped: [false; 2],
             paused: BTreeSet::new(),
+            layers: BTreeMap::new(),
             leaving: false,
             gone: false,
             counters: Counters::default(),

@@ -142,6 +142,9 @@ fn loss_is_counted_exactly_and_repaired() {
     // (but for packets that a complete keyframe made needless).
     let repaired = counters.received_rtx;
     assert!(repaired <= total && repaired * 20 > total * 19, "{repaired} of {total}");
+    let again = |row: &ReceivedTrack| row.retransmitted_packets_received.unwrap();
+    assert_eq!(again(row(&before.received, "V")) + again(video), repaired);
+    assert_eq!(row(&sample.received, "A").retransmitted_packets_received, None);
     assert!((video.frames_per_second.unwrap() - 20.0).abs() < 0.2);
     assert_eq!(video.freezes, Some(0));
     // The other side knows, too.
@@ -336,6 +339,103 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
     let sample = world.bots[0].sample(world.now);
     assert!((145..=150).contains(&row(&sample.received, "A").packets_received));
     assert!(row(&sample.received, "V").frames_per_second.unwrap() > 19.0);
+}
+
+/// A slot that is fed by hand: frames of clips, as a server sends them that goes from layer to layer.
+struct Feed {
+    bot: BotMedia,
+    now: Instant,
+    sealer: Sealer,
+    stream: rtp::srtp::SealStream,
+    sequence: u16,
+    picture: u16,
+}
+
+impl Feed {
+    fn new(seed: u64) -> Self {
+        let (now, (server, client)) = (Instant::now(), fixed(seed).pair());
+        let mut bot = bot(seed, now);
+        bot.agreed(&client.negotiated, &tracks(), now);
+        bot.install(&client.keys, now);
+        let mut sealer = Sealer::new(&server.keys.local);
+        let ssrc = client.negotiated.line("v0").unwrap().remote.unwrap().ssrc;
+        let stream = sealer.stream(ssrc).unwrap();
+        Self { bot, now, sealer, stream, sequence: 1, picture: 1 }
+    }
+
+    /// The timestamp of the next frame.
+    fn timestamp(&self) -> u32 {
+        u32::from(self.picture) * 4500
+    }
+
+    /// Shows the first frames of a clip, one every 50 ms.
+    fn show(&mut self, clip: &Clip, frames: usize) {
+        for frame in &clip.frames[..frames] {
+            let timestamp = self.timestamp();
+            for chunk in rtp::vp8::packetize(&frame.data, clip.max_payload, self.picture, 0) {
+                let (mut buffer, ssrc) = ([0; 1500], self.stream.ssrc());
+                let (marker, sequence, payload_type) = (chunk.last, self.sequence, 96);
+                let writer = rtp::HeaderWriter {
+                    marker,
+                    sequence,
+                    timestamp,
+                    payload_type,
+                    ssrc,
+                    ..Default::default()
+                };
+                let head = writer.write(&mut buffer).unwrap();
+                let len = head + chunk.write(&mut buffer[head..]).unwrap();
+                let sealed =
+                    self.sealer.seal_rtp(&mut self.stream, &mut buffer, head, len).unwrap();
+                self.bot.handle_datagram(self.now, &buffer[..sealed]).unwrap();
+                self.sequence += 1;
+            }
+            self.picture += 1;
+            self.now += 50 * MS;
+        }
+    }
+
+    fn map(&mut self, track: &str, rtp_timestamp: Option<u32>) {
+        self.bot.map_slots(&[change("v0", Some(track), rtp_timestamp)], self.now);
+    }
+
+    /// The rows since the last call: track, height, changes of it.
+    fn rows(&mut self) -> Vec<(String, Option<u32>, Option<u64>)> {
+        let rows = self.bot.sample(self.now).received;
+        let of = |row: ReceivedTrack| (row.track, row.frame_height, row.resolution_switches);
+        rows.into_iter().map(of).collect()
+    }
+}
+
+#[test]
+fn a_change_of_the_pictures_height_is_counted_but_not_that_of_the_track() {
+    let full = layered();
+    let [quarter, half] = &full.smaller[..] else { panic!("three layers") };
+    let row = |track: &str, height, switches| (track.to_owned(), height, Some(switches));
+    let mut feed = Feed::new(33);
+    feed.map("V", None);
+    feed.show(&full, 30);
+    assert_eq!(feed.rows(), [row("V", Some(480), 0)], "the first picture is no change");
+    feed.show(quarter, 60);
+    feed.show(half, 20);
+    assert_eq!(feed.rows(), [row("V", Some(360), 2)]);
+    feed.show(half, 20);
+    assert_eq!(feed.rows(), [row("V", Some(360), 0)], "the interval's own");
+    // The first picture of another track is ahead of the message that tells of it.
+    for (timestamp_told, (before, after)) in [(false, ("V", "W")), (true, ("W", "X"))] {
+        let first = feed.timestamp();
+        feed.show(quarter, 4);
+        feed.map(after, timestamp_told.then_some(first));
+        assert_eq!(feed.rows(), [row(before, None, 0), row(after, None, 0)]);
+        feed.show(quarter, 4);
+        feed.show(half, 20);
+        assert_eq!(feed.rows(), [row(after, Some(360), 1)]);
+    }
+    // Or behind it.
+    feed.map("Y", Some(feed.timestamp()));
+    feed.show(quarter, 20);
+    assert_eq!(feed.rows(), [row("X", None, 0), row("Y", Some(180), 0)]);
+    assert!(feed.bot.counters().drops.is_empty());
 }
 
 /// The server says that a picture is paused and sends none of it for 2 s: that is no freeze.

@@ -16,14 +16,6 @@ fn own_ssrc(world: &World, mid: &str) -> (u32, Option<u32>) {
     (ids.ssrc, ids.rtx)
 }
 
-/// Hands a compound of the server's to the bot.
-fn tell(world: &mut World, sealer: &mut Sealer, compound: &[u8]) {
-    let mut buffer = [0; 1500];
-    buffer[..compound.len()].copy_from_slice(compound);
-    let len = sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
-    world.bots[0].handle_datagram(world.now, &buffer[..len]).unwrap();
-}
-
 #[test]
 fn speech_goes_out_every_20_ms_with_levels() {
     let mut world = alone(1);

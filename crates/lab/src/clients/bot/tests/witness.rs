@@ -41,6 +41,11 @@ struct Meeting {
 
 impl Meeting {
     fn new() -> Self {
+        Self::with(VideoSource::P360)
+    }
+
+    /// With a bot that shows this.
+    fn with(video_source: VideoSource) -> Self {
         let start = Instant::now();
         let shared = Shared::new().unwrap();
         let video = Some(VideoFormat::Vp8);
@@ -52,10 +57,11 @@ impl Meeting {
             .set_rtcp_report_interval_audio(S)
             .build(start);
         witness.add_local_candidate(Candidate::host(address(2000), "udp").unwrap());
-        let line = |kind, send| OfferLine { kind, send };
+        let line = |kind, send| OfferLine { kind, send, layers: &[] };
+        let layers = video_source.rids();
         let lines = [
             line(LineKind::Audio, true),
-            line(LineKind::Video, true),
+            OfferLine { layers, ..line(LineKind::Video, true) },
             line(LineKind::Audio, false),
             line(LineKind::Video, false),
         ];
@@ -63,7 +69,8 @@ impl Meeting {
         let parsed = SdpOffer::from_sdp_string(&offer.sdp).unwrap();
         let answer = witness.sdp_api().accept_offer(parsed).unwrap().to_sdp_string();
         let negotiated = ice.accept_answer(&answer).unwrap();
-        let mut media = bot(40, start);
+        let clip = Fixtures::embedded().unwrap().clip(video_source);
+        let mut media = BotMedia::new(Config { clip, ..config(40, start) });
         let tracks = [(offer.mids[0].clone(), "TA".into()), (offer.mids[1].clone(), "TV".into())];
         media.agreed(&negotiated, &tracks, start);
         media.map_slots(
@@ -267,6 +274,49 @@ fn a_plain_peer_and_a_bot_understand_each_other() {
     assert!(meeting.keyframe_requests >= 1);
     let sample = meeting.media.sample(meeting.now);
     assert!(row(&sample.received, "new").frames_per_second.unwrap() > 10.0);
+}
+
+#[test]
+fn a_plain_peer_sees_the_layers_of_a_bot_each_for_itself() {
+    let mut meeting = Meeting::with(VideoSource::Simulcast);
+    meeting.run(5 * S);
+    let video = meeting.take_heard(Kind::Video);
+    let (rids, clip) = (VideoSource::Simulcast.rids(), layered());
+    for (rid, clip) in rids.iter().zip(clip.layers()) {
+        let frames: Vec<_> =
+            video.iter().filter(|data| data.rid.is_some_and(|of| *of == **rid)).collect();
+        let rate = clip.rate.0 / clip.rate.1;
+        assert!(frames.len() as u32 > 4 * rate, "{} frames of {rid}", frames.len());
+        let first = clip.frames.iter().position(|frame| *frame.data == *frames[0].data).unwrap();
+        for (nth, frame) in frames.iter().enumerate() {
+            assert!(frame.contiguous, "{rid}, frame {nth}");
+            let sent = &clip.frames[(first + nth) % clip.frames.len()].data;
+            assert!(*frame.data == **sent, "{rid}, frame {nth}");
+        }
+    }
+    // It asks for a keyframe of one layer.
+    let before = meeting.media.counters().keyframes_sent;
+    let mut writer = meeting.witness.writer(video[0].mid).unwrap();
+    writer.request_keyframe(Some(rids[1].into()), KeyframeRequestKind::Pli).unwrap();
+    meeting.run(100 * MS);
+    assert_eq!(meeting.media.counters().keyframes_sent, before + 1);
+    let is = |data: &MediaData| vp8_size(&data.data).is_some();
+    let keyframes: Vec<_> = meeting.take_heard(Kind::Video).into_iter().filter(is).collect();
+    assert_eq!(keyframes.len(), 1);
+    assert_eq!(vp8_size(&keyframes[0].data), Some((640, 360)));
+    // Losses of each are repaired.
+    meeting.lose_one_in = Some(40);
+    meeting.run(10 * S);
+    let video = meeting.take_heard(Kind::Video);
+    for rid in rids {
+        let frames = video.iter().filter(|data| data.rid.is_some_and(|of| *of == **rid)).count();
+        assert!(frames > 190, "{frames} of 200 or more frames of {rid}");
+    }
+    assert!(meeting.media.sample(meeting.now).sent[1].retransmitted_packets_sent > Some(20));
+}
+
+fn vp8_size(frame: &[u8]) -> Option<(u16, u16)> {
+    rtp::vp8::frame_header(frame).unwrap().size
 }
 
 #[test]

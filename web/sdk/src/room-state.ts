@@ -1,0 +1,34 @@
+import type { JoinOptions, Participant } from "./room-types.ts";
+import type * as wire from "./wire.ts";
+
+/** What a room knows of a track that it sends. */
+export interface Published {
+  track: MediaStreamTrack;
+  muted: boolean;
+  /** What the others were told. */
+  toldMuted: boolean;
+  /** A moderator muted it. */
+  silenced: boolean;
+}
+
+/** A track as it is before anybody was told of it. */
+export function published(track: MediaStreamTrack): Published {
+  return { track, muted: false, toldMuted: false, silenced: false };
+}
+
+/** A participant as an application sees them. */
+export function participantOf(info: wire.ParticipantInfo): Participant {
+  return { id: info.id, name: info.name, tracks: new Map(info.tracks.map((track) => [track.id, track])) };
+}
+
+/** The argument of `room.join`; what an application leaves open is left out. */
+export function joinArgument(options: JoinOptions, session: string): wire.Join {
+  const { room, name, preset, audio, video, videoCodec, token } = options;
+  const argument: wire.Join = { room, name, session };
+  if (preset) argument.preset = preset;
+  if (audio) argument.audio = audio;
+  if (video) argument.video = video;
+  if (videoCodec) argument.video_codec = videoCodec;
+  if (token) argument.token = token;
+  return argument;
+}

@@ -1,0 +1,88 @@
+import { type Layer, layersOf, shape, toldLayers, type Wanted } from "./layers.ts";
+import type { MediaKind, OfferedTrack } from "./wire.ts";
+
+/** A line that sends an own track, and which of its layers. A stopped line is kept for the next track of its kind. */
+export class SendingLine {
+  readonly transceiver: RTCRtpTransceiver;
+  readonly kind: MediaKind;
+  name: string;
+  /** In how many sizes it can send, settled when it begins; 0 for its own size alone. */
+  readonly most: number;
+  /** Whether a track is meant to flow. */
+  active = true;
+  /** The id in the room, once answered. */
+  id: string | null = null;
+  #track: MediaStreamTrack | null;
+  /** What the last offer said of the layers. */
+  #told = "";
+  /** The last change of the encodings. */
+  #work: Promise<void> = Promise.resolve();
+  readonly #wanted: (id: string) => Wanted;
+
+  /** @param wanted what others want of a track that has an id in the room */
+  constructor(
+    transceiver: RTCRtpTransceiver,
+    track: MediaStreamTrack,
+    name: string,
+    most: number,
+    wanted: (id: string) => Wanted,
+  ) {
+    this.transceiver = transceiver;
+    this.kind = track.kind as MediaKind;
+    this.name = name;
+    this.most = most;
+    this.#track = track;
+    this.#wanted = wanted;
+  }
+
+  get mid(): string | null {
+    return this.transceiver.mid;
+  }
+
+  /** Whether the layers are others than the last offer said. */
+  get isNews(): boolean {
+    return JSON.stringify(this.#layers()) !== this.#told;
+  }
+
+  /** What an offer says of this line. */
+  offered(): OfferedTrack {
+    const { mid, kind, name } = this;
+    const layers = this.#layers();
+    this.#told = JSON.stringify(layers);
+    return { mid: mid!, kind, name, ...(layers.length > 0 ? { layers } : {}) };
+  }
+
+  /** Sends another track, on a line that was stopped too, or none. */
+  async replace(track: MediaStreamTrack | null): Promise<void> {
+    this.#track = track;
+    await this.transceiver.sender.replaceTrack(track);
+    await this.update();
+  }
+
+  /** Sends what is wanted now, in the sizes that fit the track. Changes of one sender follow each other. */
+  update(): Promise<void> {
+    this.#work = this.#work.then(async () => {
+      const { sender } = this.transceiver;
+      if (!this.#track) return;
+      try {
+        const parameters = sender.getParameters();
+        const layers = this.#chosen(parameters.encodings.length);
+        const wanted = this.id === null ? { rests: false, layer: layers.length } : this.#wanted(this.id);
+        if (shape(parameters.encodings, layers, wanted)) await sender.setParameters(parameters);
+      } catch (error) {
+        // The connection was closed meanwhile, or the browser cannot: what is sent stays as it was.
+        console.warn("change of what is sent left out", error);
+      }
+    });
+    return this.#work;
+  }
+
+  #chosen(most: number): Layer[] {
+    return this.#track ? layersOf(this.#track, most) : [];
+  }
+
+  #layers() {
+    const { encodings } = this.transceiver.sender.getParameters();
+    return toldLayers(this.#chosen(encodings.length), encodings);
+  }
+}
