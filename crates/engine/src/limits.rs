@@ -113,12 +113,19 @@ pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
 pub const PACED_LEAST_BYTES: usize = 40_000;
 /// A picture that the path does not carry rests at least so long…
 pub const REST_LEAST: Duration = Duration::from_secs(2);
-/// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
+/// …and twice as long each time that it has to rest again within [`SETTLED`], or to fall again within [`LAYER_SETTLED`],
+/// up to this.
 pub const REST_MOST: Duration = Duration::from_secs(32);
+/// On a limited path a picture gets a larger layer so long after it fell, or got the one that it has, at the soonest.
+pub const LAYER_LEAST: Duration = Duration::from_secs(5);
 /// A picture that flowed so long fits.
 pub const SETTLED: Duration = Duration::from_secs(10);
+/// A larger layer that flowed so long fits.
+pub const LAYER_SETTLED: Duration = Duration::from_secs(30);
 /// A picture that rests flows again when the path carries so many times what it would then be given.
 pub const WAKING_HEADROOM: f64 = 1.05;
+/// A picture gets a larger layer when the path carries so many times what it would then be given.
+pub const LAYER_HEADROOM: f64 = 1.1;
 /// One that rests waits no longer for that when the path carries so many times as much.
 pub const WAKING_AT_ONCE: f64 = 1.5;
 /// On a limited path a picture gets more so long after another one did, at the soonest.

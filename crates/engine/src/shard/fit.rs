@@ -13,7 +13,7 @@ use super::model::Model;
 use super::turn::Turn;
 use crate::clock::Now;
 use crate::command::TrackKey;
-use crate::limits::{LAYER_GROWTH, REST_AFTER, WAKING_AT_ONCE, WAKING_HEADROOM};
+use crate::limits::{LAYER_GROWTH, LAYER_HEADROOM, REST_AFTER, WAKING_AT_ONCE, WAKING_HEADROOM};
 use crate::sink::Sink;
 use rtp::negotiated::{Line, MOST_LAYERS};
 use std::cmp::Reverse;
@@ -222,7 +222,8 @@ fn rise<S: Sink>(
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
         let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
-        if !may || !fits(WAKING_HEADROOM) || !(ample || person.path.may_rise(turn.now.at)) {
+        let headroom = if picture.rests { WAKING_HEADROOM } else { LAYER_HEADROOM };
+        if !may || !fits(headroom) || !(ample || person.path.may_rise(turn.now.at)) {
             return;
         }
         person.slots[picture.slot].rise(layer as u8, turn.now.at);

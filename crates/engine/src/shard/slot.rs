@@ -4,7 +4,9 @@ use super::again::SentAgain;
 use super::index::TrackIndex;
 use super::rewrite::Rewrite;
 use crate::clock::Now;
-use crate::limits::{KEYFRAME_WISH_INTERVAL, REST_LEAST, REST_MOST, SETTLED};
+use crate::limits::{
+    KEYFRAME_WISH_INTERVAL, LAYER_LEAST, LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
+};
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::srtp::{SealStream, Sealer};
@@ -21,21 +23,26 @@ struct Patience {
 }
 
 impl Patience {
-    fn fell(&mut self, now: Instant) {
-        let soon = |at: Instant| now.saturating_duration_since(at) < SETTLED;
+    /// It fell to a smaller layer, or it `rests`.
+    fn fell(&mut self, rests: bool, now: Instant) {
+        let (least, settled) =
+            if rests { (REST_LEAST, SETTLED) } else { (LAYER_LEAST, LAYER_SETTLED) };
+        let soon = |at: Instant| now.saturating_duration_since(at) < settled;
         let failed = self.rose.take().is_some_and(soon);
         let wait = match self.last {
             Some((last, _)) if failed => 2 * last,
             // One fall goes over several steps.
             Some((last, until)) if now < until => last,
-            _ => REST_LEAST,
+            _ => least,
         };
         let wait = wait.min(REST_MOST);
         self.last = Some((wait, now + wait));
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.last.is_none_or(|(_, until)| now >= until)
+        // The estimate must have seen what it got last.
+        let lately = |at: Instant| now.saturating_duration_since(at) < LAYER_LEAST;
+        self.last.is_none_or(|(_, until)| now >= until) && !self.rose.is_some_and(lately)
     }
 }
 
@@ -153,7 +160,7 @@ impl Slot {
     /// The path does not carry what it has: it gets a lower layer, or rests.
     pub(super) fn fall(&mut self, to: Option<u8>, now: Instant) {
         (self.rests, self.wish) = (to.is_none(), to.unwrap_or(0));
-        self.patience.fell(now);
+        self.patience.fell(to.is_none(), now);
     }
 
     /// Whether it may get more again.
