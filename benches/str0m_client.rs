@@ -81,6 +81,7 @@ impl Client {
             kind: Kind::Audio,
             name: "microphone".into(),
             opaque: false,
+            layers: Vec::new(),
         }];
         let offer = Offer { sdp: offer.to_sdp_string(), tracks, session };
         let answer = signaling.ask(room::OFFER, json!(offer));
