@@ -132,6 +132,8 @@ pub const WAKING_AT_ONCE: f64 = 1.5;
 pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
 /// So long after that, a lower estimate does not count.
 pub const RISE_SETTLES: Duration = Duration::from_millis(1500);
+/// So long after pictures fell, they do not fall again.
+pub const FALL_SETTLES: Duration = Duration::from_secs(1);
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
 pub const REST_AFTER: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@
 //! in the same way on both sides: everything agreed stands in the answer, SSRCs in both.
 
 use rtp::negotiated::{
-    Codec, Direction, Extensions, Layer, Line, MOST_LAYERS, Negotiated, StreamIds,
+    Codec, Direction, Extensions, Kind, Layer, Line, MOST_LAYERS, Negotiated, StreamIds,
 };
 
 /// Longest SDP taken, in bytes: a pool of 200 slots in a browser's wordiest form is about 480 kB,
@@ -211,7 +211,10 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
             continue;
         }
         let sender = offered.get(index).map(Vec::as_slice);
-        let layers = layers_of(section, sender.filter(|_| !we_answered));
+        // Only pictures have layers.
+        let video = Some(section).filter(|_| codec.kind() == Kind::Video);
+        let layers = video
+            .map_or_else(Vec::new, |section| layers_of(section, sender.filter(|_| !we_answered)));
         let theirs = sender.filter(|_| layers.is_empty()).and_then(stream_ids);
         let ours = stream_ids(section);
         let answered = direction_of(section);
@@ -262,5 +265,7 @@ mod tests {
         let third = StreamIds { ssrc: 5, rtx: Some(6) };
         assert_eq!((client.layers[2].ids, client.local), (Some(third), None));
         assert!(negotiated(&offer, &line("send", ""), true).lines[0].layers.is_empty());
+        let voice = |text: &str| text.replace("VP8/90000", "opus/48000/2");
+        assert!(negotiated(&voice(&offer), &voice(&answer), true).lines[0].layers.is_empty());
     }
 }

@@ -38,8 +38,7 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
     let Some(person) = model.people[index].as_mut() else { return };
     match room {
         Some(room) if person.path.is_over(now, flows, room) => {
-            let rests = person.path.is_over_for(now, REST_AFTER);
-            while flow(&pictures) > room && fall(model, turn, (index, rests), &mut pictures) {}
+            lower(model, turn, index, &mut pictures, room);
         }
         _ => rise(model, turn, index, &mut pictures, room),
     }
@@ -161,6 +160,21 @@ fn needed(line: &Line, shown: Option<u32>) -> usize {
     line.layers.iter().position(fits).unwrap_or(line.layers.len().saturating_sub(1))
 }
 
+/// Pictures fall until what flows has room.
+fn lower<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    pictures: &mut [Picture],
+    room: u64,
+) {
+    let Some(person) = model.people[index].as_ref() else { return };
+    if person.path.may_fall(turn.now.at) {
+        let rests = person.path.is_over_for(turn.now.at, REST_AFTER);
+        while flow(pictures) > room && fall(model, turn, (index, rests), pictures) {}
+    }
+}
+
 /// The largest picture falls by a layer. If all are smallest, the last one in order rests, if it may. Says whether one
 /// did.
 fn fall<S: Sink>(
@@ -181,6 +195,7 @@ fn fall<S: Sink>(
         return false;
     }
     let Some(person) = model.people[index].as_mut() else { return false };
+    person.path.fell(turn.now.at);
     let slot = &mut person.slots[picture.slot];
     slot.fall(to.map(|to| to as u8), turn.now.at);
     (picture.rests, picture.wish) = (slot.rests, usize::from(slot.wish));
@@ -198,7 +213,7 @@ fn fall<S: Sink>(
 }
 
 /// The smallest picture that needs more gets its next layer if there is room; those that rest come first. On a path that
-/// is not known, or that carries all with ease, all get what they need.
+/// is not known, or that carries all with ease, all get what they need at once.
 fn rise<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -210,10 +225,7 @@ fn rise<S: Sink>(
     let ample = room.is_none_or(|room| room >= 2 * all);
     loop {
         let flow = flow(pictures);
-        // On a path that does not carry all with ease, who must wait makes those after them wait too.
-        let able =
-            |picture: &&mut Picture| picture.next().is_some() && (picture.may_rise || !ample);
-        let able = pictures.iter_mut().filter(able);
+        let able = pictures.iter_mut().filter(|picture| picture.next().is_some());
         let step = |picture: &Picture| (!picture.rests, picture.wish);
         let Some(picture) = able.min_by_key(|picture| step(picture)) else { return };
         let Some((layer, bps)) = picture.next() else { return };
@@ -223,7 +235,9 @@ fn rise<S: Sink>(
         let Some(person) = model.people[index].as_mut() else { return };
         let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
         let headroom = if picture.rests { WAKING_HEADROOM } else { LAYER_HEADROOM };
-        if !may || !fits(headroom) || !(ample || person.path.may_rise(turn.now.at)) {
+        let rises = ample || (may && fits(headroom) && person.path.may_rise(turn.now.at));
+        // Who must wait makes those after them wait too.
+        if !rises {
             return;
         }
         person.slots[picture.slot].rise(layer as u8, turn.now.at);

@@ -8,7 +8,9 @@
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
-use crate::limits::{DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, RISE_INTERVAL, RISE_SETTLES};
+use crate::limits::{
+    DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL, RISE_SETTLES,
+};
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::twcc::Feedback;
 use std::time::{Duration, Instant};
@@ -75,6 +77,8 @@ pub(super) struct Path {
     over: Option<Instant>,
     /// When a picture got more on a limited path, and the estimate then.
     rose: Option<(Instant, u64)>,
+    /// When pictures fell last.
+    fell: Option<Instant>,
     look: Option<Look>,
     /// When the path is thought about next.
     due: Option<Instant>,
@@ -214,6 +218,16 @@ impl Path {
             self.rose = Some((now, self.estimate_bps(now).unwrap_or(0)));
         }
         may
+    }
+
+    /// Whether pictures may fall: not while the queue that made them fall last still goes down, at which the estimate dips.
+    pub(super) fn may_fall(&self, now: Instant) -> bool {
+        self.fell.is_none_or(|at| now.saturating_duration_since(at) >= FALL_SETTLES)
+    }
+
+    /// Pictures fell.
+    pub(super) fn fell(&mut self, now: Instant) {
+        self.fell = Some(now);
     }
 
     /// What sound takes, in bits a second.
