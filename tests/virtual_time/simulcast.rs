@@ -3,7 +3,7 @@
 //!
 //! `MOIM_SEEDS` says how many seeds (20), `MOIM_SEED` runs one alone.
 
-use super::downlink::{received, seconds, slow};
+use super::downlink::{live_behind, received, slow};
 use super::hand::{Ears, Hand, Heard, Packet};
 use super::world::{LAN, Link, Made, Random, SIZES, World};
 use engine::PersonKey;
@@ -44,17 +44,8 @@ fn heights(world: &World, key: PersonKey, from_ms: u64) -> BTreeSet<u32> {
 fn a_slow_link_carries_sound_and_lower_layers_and_others_get_the_highest() {
     for (seed, shards) in [(1, 1), (2, 2), (3, 1)] {
         let (mut world, people) = room(seed, shards, 1500);
-        world.run(10 * S);
-        let seconds = seconds(&mut world, people[0], 50);
-        let offered: u64 = seconds.iter().map(|counts| counts.offered).sum();
-        let lost: u64 = seconds.iter().map(|counts| counts.queue_full).sum();
-        let most = seconds.windows(3).map(|three| three.iter().map(|c| c.bytes).sum::<u64>()).max();
-        let most_kbps = most.unwrap_or(0) as f64 * 8.0 / 3.0 / 1000.0;
-        let (pictures, sound) = received(&world, people[0], 13_000);
+        let pictures = live_behind(&mut world, people[0], 1500, seed);
         let seen = heights(&world, people[0], 13_000);
-        assert!(lost * 100 <= offered, "seed {seed}: {lost} of {offered} lost");
-        assert!(most_kbps <= 1.1 * 1500.0, "seed {seed}: {most_kbps:.0} kbit/s");
-        assert!(sound <= 20.0 + 150.0, "seed {seed}: sound {sound:.0} ms late");
         assert_eq!((pictures.len(), world.paused.len()), (3, 0), "seed {seed}: all flow, {seen:?}");
         for other in &people[1..] {
             let (pictures, _) = received(&world, *other, 13_000);
