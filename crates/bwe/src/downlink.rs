@@ -35,6 +35,9 @@ const PROBE_PACKETS: i32 = 5;
 const OWN_PROBES: i32 = 1 << 24;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
+/// If nothing of what left in so long came, the path was cut: a queue that is full lets some of it through. Those losses
+/// say nothing of what the path carries.
+const OUTAGE: TimeDelta = TimeDelta::from_millis(200);
 /// What IP and UDP add to a datagram, in bytes.
 pub const IP_UDP_BYTES: usize = 28;
 
@@ -261,7 +264,8 @@ impl Downlink {
 
     fn report(&mut self) {
         let capacity = self.pending.capacity();
-        let packet_feedbacks = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
+        let told = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
+        let packet_feedbacks = without_outages(told);
         let feedback = TransportPacketsFeedback {
             feedback_time: self.time(self.told_at),
             data_in_flight: DataSize::from_bytes(i64::from(self.log.in_flight())),
@@ -414,5 +418,44 @@ impl Downlink {
 
     fn time(&self, at: Instant) -> Timestamp {
         Timestamp::from_micros(self.us(at) as i64)
+    }
+}
+
+/// What feedback told, less the losses of outages.
+fn without_outages(mut told: Vec<PacketResult>) -> Vec<PacketResult> {
+    let mut first = 0;
+    while first < told.len() {
+        let lost = told[first..].iter().take_while(|packet| !packet.is_received()).count();
+        let sent = |at: usize| told[at].sent_packet.send_time;
+        if lost > 0 && sent(first + lost - 1) - sent(first) >= OUTAGE {
+            told.drain(first..first + lost);
+        } else {
+            first += lost.max(1);
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(at_ms: i64, came: bool) -> PacketResult {
+        let send_time = Timestamp::from_millis(at_ms);
+        let sent_packet = SentPacket { send_time, ..SentPacket::default() };
+        let receive_time = if came { send_time } else { Timestamp::plus_infinity() };
+        PacketResult { sent_packet, receive_time, ..Default::default() }
+    }
+
+    #[test]
+    fn losses_of_an_outage_are_not_told_and_others_are() {
+        let came = |ms: i64| ms < 1000 || (1300..2000).contains(&ms) || ms >= 2180;
+        let told = (0..300).map(|n| packet(10 * n, came(10 * n))).collect();
+        let left = without_outages(told);
+        assert_eq!(left.iter().filter(|packet| !packet.is_received()).count(), 18, "a short one");
+        assert_eq!(left.len(), 270);
+        let all = (0..50).map(|n| packet(10 * n, false)).collect();
+        assert!(without_outages(all).is_empty());
+        assert!(without_outages(Vec::new()).is_empty());
     }
 }
