@@ -8,6 +8,7 @@ need cc gcc
 need cmake cmake
 need make make
 need chromium chromium
+need firefox-esr firefox-esr
 need ip iproute2
 need unshare util-linux
 need curl curl

@@ -1,0 +1,55 @@
+// Firefox in a call with Chromium: each sees and hears the other, by their own counters.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { enterByFirefox } from "./firefox.mjs";
+import { browser, enter, inbound, median, serve, stats, until, watch } from "./world.mjs";
+
+const SECONDS = 10;
+
+/** An address of this namespace that is not the loopback's: Firefox gathers no candidate there. */
+function address(t) {
+  const run = (command) => execFileSync("sh", ["-ec", command]);
+  run(`ip link add moim-ff-0 type veth peer name moim-ff-1
+    ip addr add 10.78.0.1/24 dev moim-ff-0
+    ip link set moim-ff-0 addrgenmode none || true
+    ip link set moim-ff-0 up
+    ip link set moim-ff-1 up
+    ip route add default via 10.78.0.2`);
+  t.after(() => run("ip link del moim-ff-0"));
+  return "10.78.0.1";
+}
+
+test("Firefox and Chromium see and hear each other", async (t) => {
+  const config = `
+http: { bind: "127.0.0.1:7880" }
+media: { bind: ["${address(t)}"] }
+`;
+  const { url } = await serve(t, { config });
+  const ada = await enter(t, await browser(t, { loopback: false }), url, "mixed", "Ada");
+  const min = await enterByFirefox(t, url, "mixed", "Min");
+  for (const person of [ada, min])
+    for (const kind of ["video", "audio"]) {
+      await until(`${kind} for ${person.name}`, async () => (await inbound(person, kind)).length > 0);
+    }
+  // Firefox takes a while until its fake camera and its decoder run evenly.
+  await until("pictures in Firefox", async () => (await inbound(min, "video"))[0].framesDecoded > 30);
+  const watched = await Promise.all([ada, min].map((person) => watch(person, SECONDS)));
+  for (const [index, rows] of watched.entries()) {
+    const { name } = [ada, min][index];
+    const of = (kind) => rows.filter((row) => row.kind === kind);
+    const fps = median(of("video").map((row) => row.fps));
+    const lost = rows.reduce((sum, row) => sum + row.lost, 0);
+    console.log(`# ${name}: ${fps.toFixed(1)} frames/s, ${lost} packets lost`);
+    assert.ok(fps >= 10, `${name}: ${fps} decoded frames/s`);
+    assert.equal(lost, 0, `${name} loses ${lost} packets`);
+    assert.ok(
+      of("audio").some((row) => row.energy > 0),
+      `${name} hears something`,
+    );
+  }
+  const codecs = (await stats(min)).filter((entry) => entry.type === "codec").map((entry) => entry.mimeType);
+  assert.ok(codecs.includes("video/VP8") && codecs.includes("audio/opus"), codecs.join());
+  assert.deepEqual([...ada.errors, ...(await min.errors())], []);
+});
