@@ -8,7 +8,14 @@
 import { readFileSync } from "node:fs";
 import { finish, healthy, rowMaker } from "./evidence.mjs";
 
-const SCENARIOS = ["slow-downlink", "one-layer", "loss-5", "shared-link"];
+const SCENARIOS = [
+  "slow-downlink",
+  "one-layer",
+  "slow-browser",
+  "loss-5",
+  "loss-10-bursts",
+  "shared-link",
+];
 /** What the slow link carries, and how much may be sent to it. */
 const RATE_MBIT = 1.5;
 const MOST_MBIT = 1.1 * RATE_MBIT;

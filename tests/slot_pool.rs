@@ -63,6 +63,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
         room.join(guest, format!("guest {round}"), ShardIndex(0), &mut effects).unwrap();
         let session = Fixed {
             red: false,
+            red_first: false,
             feedback: true,
             seed: round,
             video: Codec::Vp8,

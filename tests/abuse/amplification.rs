@@ -7,6 +7,7 @@ use crate::target::{PATIENCE, Server, Socket};
 use rtp::HeaderWriter;
 use rtp::negotiated::Kind;
 use rtp::rtcp::{self, ReportBlock, SenderInfo};
+use rtp::twcc::FeedbackBuilder;
 use std::time::{Duration, Instant};
 
 /// From one turn of an attack to the next: 125 a second.
@@ -128,7 +129,7 @@ fn wishes(hostile: &mut Raw, turn: u16) {
     hostile.send_rtcp(&compound);
 }
 
-/// Reports of what it sends and of what it gets, as many as fit.
+/// Reports of what it sends and of what it gets, as many as fit: all of that is lost.
 fn reports(hostile: &mut Raw, turn: u16) {
     let own = hostile.line(Kind::Audio).local.unwrap().ssrc;
     let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
@@ -138,13 +139,36 @@ fn reports(hostile: &mut Raw, turn: u16) {
         packet_count: 1,
         octet_count: 1,
     };
-    let block = ReportBlock { ssrc: pictures, last_sr: 1, ..ReportBlock::default() };
+    let block = ReportBlock {
+        ssrc: pictures,
+        fraction_lost: 255,
+        highest_sequence: u32::from(turn) * 100,
+        last_sr: 1,
+        ..ReportBlock::default()
+    };
     let mut compound = Vec::new();
     rtcp::receiver_report(&mut compound, SENDER, &[block; 20]);
     while compound.len() + 28 <= COMPOUND {
         rtcp::sender_report(&mut compound, own, &info, &[]);
     }
     hostile.send_rtcp(&compound);
+}
+
+/// Feedback on transport-wide numbers that tells of arrivals by chance: of what left and of what never did.
+fn feedback(hostile: &mut Raw, turn: u16) {
+    let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
+    let (mut told, now) = (FeedbackBuilder::new(), Instant::now());
+    for nth in 0..400_u16 {
+        let chance = turn.wrapping_mul(31).wrapping_add(nth).wrapping_mul(40_503);
+        if chance % 3 > 0 {
+            told.record(turn.wrapping_add(nth), now + Duration::from_micros(chance.into()));
+        }
+    }
+    let mut compound = Vec::new();
+    while told.build(SENDER, pictures, &mut compound) {
+        hostile.send_rtcp(&compound);
+        compound.clear();
+    }
 }
 
 /// Sound whose transport-wide numbers jump as far as they can.
@@ -178,10 +202,11 @@ fn junk(hostile: &mut Raw, turn: u16) {
 #[test]
 fn a_hostile_receiver_gets_and_costs_little_and_takes_nothing_from_others() {
     let mut call = Call::begin();
-    let attacks: [(&str, Attack); 5] = [
+    let attacks: [(&str, Attack); 6] = [
         ("packets asked for again", nacks),
         ("wishes for keyframes", wishes),
         ("reports", reports),
+        ("false feedback", feedback),
         ("jumps", jumps),
         ("junk", junk),
     ];

@@ -77,6 +77,14 @@ fn a_slow_link_carries_sound_and_the_pictures_that_fit_and_others_lose_nothing()
         assert!(!pictures.is_empty(), "seed {seed}");
         let resting = world.paused.iter().filter(|(key, _)| *key == people[0]).count();
         assert_eq!((resting + pictures.len(), world.paused.len()), (3, resting), "it says which");
+        let told = |key: PersonKey| {
+            let name = format!("bot-{}", key.0);
+            let last = world.samples.iter().rev().find(|sample| sample.person == name);
+            last.and_then(|sample| sample.sample.estimate_kbps)
+        };
+        let estimate = told(people[0]).unwrap_or(0.0);
+        assert!((900.0..1900.0).contains(&estimate), "seed {seed}: told {estimate} kbit/s");
+        assert_eq!(told(people[1]), None, "seed {seed}: an ample path is not told of");
         for other in &people[1..] {
             let (pictures, _) = received(&world, *other, 13_000);
             assert_eq!((pictures.len(), world.downlink(*other).queue_full), (3, 0), "seed {seed}");

@@ -14,6 +14,7 @@ mod mcu;
 mod pausing;
 mod pressure;
 mod properties;
+mod redundancy;
 mod reports;
 mod rooms;
 mod simulcast;

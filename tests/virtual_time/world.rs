@@ -161,10 +161,12 @@ pub struct World {
     pub full: Option<Rc<RefCell<Random>>>,
     /// How long packets wait until a shard reads them.
     pub read_late: Duration,
-    /// Whether those who come can do RED, and whether what they send is encrypted end to end.
+    /// Whether those who come can do RED, and want it all the time.
     pub red: bool,
+    pub red_first: bool,
     /// Whether those who come give transport-wide feedback.
     pub feedback: bool,
+    /// Whether what those who come send is encrypted end to end.
     pub opaque: bool,
     /// In how many layers those who come send pictures.
     pub layers: usize,
@@ -244,6 +246,7 @@ impl World {
             full: None,
             read_late: Duration::ZERO,
             red: false,
+            red_first: false,
             feedback: true,
             opaque: false,
             layers: 1,
@@ -310,6 +313,7 @@ impl World {
             send_video: video || films,
             layers: self.layers,
             red: self.red,
+            red_first: self.red_first,
             feedback: self.feedback,
             audio_slots: self.room.limits().audio_slots.min(4),
             video_slots: self.room.limits().video_slots.min(12),
@@ -555,6 +559,7 @@ impl World {
                     self.wanted.insert(track, layer);
                     self.person(person).media.layers(&format!("t-{}", track.0), layer);
                 }
+                Notice::Downlink { person, kbps } => self.person(person).media.downlink(kbps),
                 Notice::Paused { person, track, paused } => {
                     match paused {
                         true => self.resting.insert(track),

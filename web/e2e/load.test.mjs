@@ -142,7 +142,11 @@ test("first-room: everyone receives all others without loss", async (t) => {
       assert.ok(loss <= 0.5, `${name} lost ${loss} %`);
     }
   }
-  assert.deepEqual(summary.server.drops, {}, "the server dropped nothing");
+  // A slot that takes another layer gives up what waited of the one before, and a browser that begins or ends a layer
+  // may report twice at once. Nothing of that is lost to anybody.
+  const { "out/withdrawn": withdrawn = 0, "in/report_too_soon": soon = 0, ...drops } = summary.server.drops;
+  assert.deepEqual(drops, {}, "the server dropped nothing");
+  assert.ok(withdrawn <= 50 && soon <= 20, `${withdrawn} packets withdrawn, ${soon} reports too soon`);
   assert.ok(summary.server.cpu_cores > 0 && summary.server.threads["media-0"] > 0);
   assert.ok(!report.includes('"__MOIM_RECORD__"'), "the record is in the report");
   console.log(

@@ -62,6 +62,7 @@ fn lines() -> Negotiated {
         payload_type: 96,
         rtx_payload_type: None,
         red_payload_type: None,
+        red_first: false,
         extensions: Extensions::default(),
         local: Some(StreamIds { ssrc: 1, rtx: None }),
         remote: None,

@@ -229,6 +229,15 @@ pub enum Report {
         /// The layer.
         layer: u8,
     },
+    /// What the way to a participant is estimated to carry, if that is little.
+    Downlink {
+        /// Whose way.
+        person: PersonKey,
+        /// In which room.
+        room: RoomKey,
+        /// In kbit/s; None: all that goes there, with ease.
+        kbps: Option<u32>,
+    },
     /// Who speaks in a room, loudest first; at most 5 a second.
     Speakers {
         /// Which room.
@@ -247,6 +256,8 @@ pub enum Subject {
     Rests(PersonKey, String),
     /// Which layers of a track are wanted.
     Layers(TrackKey),
+    /// What the way to a participant carries.
+    Downlink(PersonKey),
     /// Who speaks in a room.
     Speakers(RoomKey),
 }
@@ -258,6 +269,7 @@ impl Report {
             Self::Switched { person, mid, .. } => Subject::Slot(*person, mid.clone()),
             Self::Rests { person, mid, .. } => Subject::Rests(*person, mid.clone()),
             Self::Layers { track, .. } => Subject::Layers(*track),
+            Self::Downlink { person, .. } => Subject::Downlink(*person),
             Self::Speakers { room, .. } => Subject::Speakers(*room),
         }
     }

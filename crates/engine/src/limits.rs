@@ -95,8 +95,10 @@ pub const RESEND_INTERVAL: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 /// The round-trip time to a participant who has not reported any, as in libwebrtc.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// One byte in so many of the pictures that flow to a receiver may be sent again.
-pub const RESEND_SHARE: u64 = 4;
+/// One byte in so many of the pictures that flow to a receiver may be sent again…
+pub const RESEND_SHARE: u64 = 2;
+/// …and of those on a limited path.
+pub const RESEND_SHARE_LIMITED: u64 = 4;
 /// What may be sent again at once: as much as flows to the receiver in this time…
 pub const RESEND_BURST: Duration = Duration::from_millis(125);
 /// …and never less than this, in bytes: about ten packets.
@@ -113,11 +115,14 @@ pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
 pub const PACED_LEAST_BYTES: usize = 40_000;
 /// A picture that the path does not carry rests at least so long…
 pub const REST_LEAST: Duration = Duration::from_secs(2);
-/// …and twice as long each time that it has to rest again within [`SETTLED`], or to fall again within [`LAYER_SETTLED`],
-/// up to this.
+/// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
 pub const REST_MOST: Duration = Duration::from_secs(32);
 /// On a limited path a picture gets a larger layer so long after it fell, or got the one that it has, at the soonest.
 pub const LAYER_LEAST: Duration = Duration::from_secs(5);
+/// If it has to fall again within [`LAYER_SETTLED`], it waits so many times as long the next time…
+pub const LAYER_FAILED_TIMES: u32 = 3;
+/// …up to this.
+pub const LAYER_MOST: Duration = Duration::from_secs(60);
 /// A picture that flowed so long fits.
 pub const SETTLED: Duration = Duration::from_secs(10);
 /// A larger layer that flowed so long fits.
@@ -147,8 +152,10 @@ pub const LAYERS_INTERVAL: Duration = Duration::from_millis(200);
 pub const LAYERS_TOLD_INTERVAL: Duration = Duration::from_secs(1);
 /// A layer that nobody wants any more is sent for so long all the same.
 pub const LAYER_KEPT: Duration = Duration::from_secs(3);
-/// Pictures that the path does not carry by less than a fifth rest only if that lasts so long: an estimate dips.
+/// Pictures that the path does not carry by less than a fifth fall only if that lasts so long: an estimate dips…
 pub const DIP: Duration = Duration::from_secs(2);
+/// …and by less than twice only if that lasts so long.
+pub const DIP_DEEP: Duration = Duration::from_millis(800);
 /// What a packet of a publisher has more on its way to a subscriber: IP and UDP, header extensions and the cipher's tag.
 pub const ON_THE_WAY_BYTES: usize = bwe::IP_UDP_BYTES + 24;
 /// Time over which it is measured how much flows to a receiver.

@@ -4,8 +4,17 @@ use crate::extended::{FIRST_CYCLE, nearest};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Wait before a first request: packets that are only out of order arrive meanwhile.
+/// Wait before a first request: packets that are only out of order arrive meanwhile. Where they come later, it is longer…
 pub const REORDER_WAIT: Duration = Duration::from_millis(10);
+/// …up to this, and to half of a round trip.
+pub const REORDER_WAIT_MOST: Duration = Duration::from_millis(40);
+/// What is left of a longer wait with each packet that is missing.
+const REORDER_MEMORY: f64 = 0.98;
+/// Where one packet of so many is missing, out of so many at least, each is asked for twice in a row…
+const LOSSES_SHARE: u64 = 50;
+const LOSSES_NUMBERS: u64 = 200;
+/// …so long after each other.
+const REPEAT_WAIT: Duration = Duration::from_millis(15);
 /// Bounds of the wait between two requests for one packet.
 pub const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Requests for one packet, after which it is given up.
@@ -14,6 +23,12 @@ pub const MAX_TRIES: u8 = 10;
 pub const MAX_MISSING: usize = 1000;
 /// Most sequence numbers of one answer of [`NackGenerator::due`].
 pub const MAX_DUE: usize = 128;
+
+/// The longest round-trip time lately, in ms, from what that was and a new one: answers that come a little later than
+/// usual are waited for.
+pub fn longest_lately(known: Option<f64>, rtt_ms: f64) -> f64 {
+    known.map_or(rtt_ms, |known| rtt_ms.max(known + (rtt_ms - known) / 8.0))
+}
 
 /// What a packet was to the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +44,10 @@ pub enum Pushed {
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     sequence: u64,
+    /// When a later packet came.
+    since: Instant,
+    /// When it was asked for first.
+    asked: Option<Instant>,
     due: Instant,
     tries: u8,
 }
@@ -40,6 +59,11 @@ pub struct NackGenerator {
     highest: Option<u64>,
     /// Ascending by sequence.
     missing: VecDeque<Missing>,
+    /// How long packets that overtake each other are waited for.
+    wait: Duration,
+    /// Of so many numbers, so many were asked for; and whether those were many last.
+    counted: (u64, u64),
+    loses_many: bool,
     retry: Duration,
     keyframe_needed: bool,
     abandoned: u64,
@@ -57,6 +81,9 @@ impl NackGenerator {
         Self {
             highest: None,
             missing: VecDeque::new(),
+            wait: REORDER_WAIT,
+            counted: (0, 0),
+            loses_many: false,
             retry: Duration::from_millis(100),
             keyframe_needed: false,
             abandoned: 0,
@@ -89,7 +116,7 @@ impl NackGenerator {
             let found = self.missing.binary_search_by_key(&sequence, |m| m.sequence);
             return match found {
                 Ok(at) => {
-                    self.missing.remove(at);
+                    self.missing.remove(at).iter().for_each(|missing| self.came(missing, now));
                     Pushed::Recovered
                 }
                 Err(_) => Pushed::Old,
@@ -97,19 +124,44 @@ impl NackGenerator {
         }
         self.highest = Some(sequence);
         let gap = sequence - highest - 1;
+        self.count(gap + 1);
         if gap + self.missing.len() as u64 > MAX_MISSING as u64 {
             self.abandoned = self.abandoned.saturating_add(gap + self.missing.len() as u64);
             self.missing.clear();
             self.keyframe_needed = true;
             return Pushed::New;
         }
-        let due = now + REORDER_WAIT;
+        if gap > 0 {
+            self.wait = self.wait.mul_f64(REORDER_MEMORY).max(REORDER_WAIT);
+        }
+        let due = now + self.wait.min(self.retry / 2).max(REORDER_WAIT);
         self.missing.extend((highest + 1..sequence).map(|sequence| Missing {
             sequence,
+            since: now,
+            asked: None,
             due,
             tries: 0,
         }));
         Pushed::New
+    }
+
+    /// So many numbers more were sent.
+    fn count(&mut self, numbers: u64) {
+        self.counted.0 += numbers;
+        if self.counted.0 >= LOSSES_NUMBERS {
+            self.loses_many = LOSSES_SHARE * self.counted.1 >= self.counted.0;
+            self.counted = (0, 0);
+        }
+    }
+
+    /// A packet that was missing came. If it came sooner than it can have been sent again, it was only overtaken.
+    fn came(&mut self, missing: &Missing, now: Instant) {
+        let soon = |asked| now.saturating_duration_since(asked) < self.retry / 2;
+        let overtaken = missing.asked.is_none_or(soon);
+        if overtaken {
+            let late = now.saturating_duration_since(missing.since) + Duration::from_millis(1);
+            self.wait = self.wait.max(late).min(REORDER_WAIT_MOST);
+        }
     }
 
     /// Appends to `out` the sequence numbers to ask for now, at most [`MAX_DUE`], ascending. Each
@@ -124,7 +176,11 @@ impl NackGenerator {
         }
         for missing in self.missing.iter_mut().filter(|m| m.due <= now).take(MAX_DUE) {
             missing.tries += 1;
-            missing.due = now + self.retry;
+            self.counted.1 += u64::from(missing.tries == 1);
+            // Requests are lost as well, and answers.
+            let repeats = self.loses_many && missing.tries == 1;
+            missing.due = now + if repeats { REPEAT_WAIT } else { self.retry };
+            missing.asked.get_or_insert(now);
             out.push(missing.sequence as u16);
         }
     }
@@ -205,6 +261,31 @@ mod tests {
             assert_eq!(due(&mut nack, asked), [2]);
             assert_eq!(nack.next_due(), Some(asked + Duration::from_millis(wait)));
         }
+    }
+
+    #[test]
+    fn packets_that_overtake_each_other_are_waited_for_and_asked_for_soon_again_once_they_do_not() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut nack = NackGenerator::new();
+        nack.set_rtt(Duration::from_millis(60));
+        nack.push(0, at(0));
+        // The first comes 18 ms late: it was asked for in vain.
+        nack.push(2, at(10));
+        assert_eq!(due(&mut nack, at(20)), [1]);
+        assert_eq!(nack.push(1, at(28)), Pushed::Recovered);
+        nack.push(4, at(100));
+        assert!(due(&mut nack, at(118)).is_empty());
+        assert_eq!(nack.push(3, at(118)), Pushed::Recovered);
+        // A retransmission is not taken for that.
+        nack.push(6, at(200));
+        assert_eq!(due(&mut nack, at(220)), [5]);
+        assert_eq!(nack.push(5, at(275)), Pushed::Recovered);
+        assert!(nack.wait < Duration::from_millis(20), "{:?}", nack.wait);
+        for n in 0..40_u16 {
+            nack.push(8 + 2 * n, at(300 + u64::from(n)));
+        }
+        assert_eq!(nack.wait, REORDER_WAIT);
     }
 
     #[test]

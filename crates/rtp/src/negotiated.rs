@@ -121,6 +121,8 @@ pub struct Line {
     pub rtx_payload_type: Option<u8>,
     /// The payload type of RED over this codec (RFC 2198), where both sides can.
     pub red_payload_type: Option<u8>,
+    /// Whether RED is wanted all the time, not only while packets are lost: the client names it before the codec.
+    pub red_first: bool,
     /// Header extension ids.
     pub extensions: Extensions,
     /// What this side sends, where it does; of a line with layers, none.

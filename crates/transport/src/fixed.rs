@@ -30,6 +30,8 @@ pub struct Fixed {
     pub layers: usize,
     /// Whether the client can do RED (RFC 2198).
     pub red: bool,
+    /// Whether it wants RED all the time.
+    pub red_first: bool,
     /// Whether transport-wide feedback is given.
     pub feedback: bool,
     /// The client's audio slots.
@@ -92,7 +94,7 @@ impl Fixed {
     }
 
     fn lines(&self) -> Vec<Line> {
-        let (mut lines, red) = (Vec::new(), self.red);
+        let (mut lines, red, red_first) = (Vec::new(), self.red, self.red_first);
         let mut add = |mid: String, codec: Codec, direction: Direction| {
             let video = codec != Codec::Opus;
             let sends = direction == Direction::Send;
@@ -107,6 +109,7 @@ impl Fixed {
                 payload_type: if video { 96 } else { 111 },
                 rtx_payload_type: video.then_some(97),
                 red_payload_type: (!video && red).then_some(63),
+                red_first: !video && red_first,
                 extensions: Extensions {
                     audio_level: (!video).then_some(1),
                     transport_sequence: Some(3),

@@ -81,13 +81,14 @@ impl Shared {
         Ok(Self { provider, certificate })
     }
 
-    fn config(&self, video: Option<VideoFormat>, red: bool) -> RtcConfig {
+    fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
         let day = Duration::from_secs(86_400);
         let mut config = RtcConfig::new()
             .set_crypto_provider(self.provider.clone())
             .set_dtls_cert(self.certificate.clone())
             .clear_codecs()
-            .enable_opus(true, red)
+            // With RED: sound repeats itself where packets are lost.
+            .enable_opus(true, true)
             .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
             // Reports that could never leave would be built for each stream otherwise.
             .set_rtcp_report_interval_audio(day)
@@ -199,8 +200,7 @@ impl IceDtls {
         candidates: &[impl Into<TransportAddress> + Copy],
         now: Instant,
     ) -> Result<Self, TransportError> {
-        // RED where it is offered: its packets pass, nobody has to understand them here.
-        let config = shared.config(video, true).set_ice_lite(true);
+        let config = shared.config(video).set_ice_lite(true);
         let mut server = Self::build(config, false, now)?;
         for address in candidates {
             server.add_local((*address).into(), TcpType::Passive)?;
@@ -216,7 +216,7 @@ impl IceDtls {
         local: SocketAddr,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let mut client = Self::build(shared.config(video, false), true, now)?;
+        let mut client = Self::build(shared.config(video), true, now)?;
         client.add_local(local.into(), TcpType::Active)?;
         Ok(client)
     }
@@ -228,7 +228,7 @@ impl IceDtls {
         video: Option<VideoFormat>,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        Self::build(shared.config(video, false), true, now)
+        Self::build(shared.config(video), true, now)
     }
 
     /// A client connects by TCP from here to a passive candidate of the other side (RFC 6544).
@@ -334,7 +334,7 @@ impl IceDtls {
         }
         let (offer, pending) =
             api.apply().ok_or_else(|| TransportError::Sdp("nothing to offer".into()))?;
-        let sdp = offer.to_sdp_string();
+        let sdp = sdp::codecs_first(&offer.to_sdp_string());
         self.pending = Some((pending, sdp.clone()));
         Ok(Offer { sdp, mids })
     }

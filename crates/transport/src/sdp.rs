@@ -100,22 +100,39 @@ pub fn as_preferred(offer: &str, answer: String) -> String {
         return answer;
     }
     let offered = sections(offer);
+    with_first(&answer, |index| {
+        let section = offered.get(index).filter(|section| offers_red(section))?;
+        Some(section[0].split(' ').nth(3)?.to_owned())
+    })
+}
+
+/// An offer that names its codecs before RED: what is sent has no redundancy unless losses ask for it.
+pub(crate) fn codecs_first(offer: &str) -> String {
+    let offered = sections(offer);
+    with_first(offer, |index| {
+        let section = offered.get(index).filter(|section| offers_red(section))?;
+        codec_of(section).map(|(_, payload_type, _)| payload_type.to_string())
+    })
+}
+
+/// An SDP whose m-lines name a payload type first: `first` tells which, by the number of the line. One that is not on the
+/// line changes nothing.
+fn with_first(sdp: &str, first: impl Fn(usize) -> Option<String>) -> String {
     let mut index = 0;
-    let mut preferred = String::with_capacity(answer.len());
-    for line in answer.split_inclusive('\n') {
+    let mut changed = String::with_capacity(sdp.len());
+    for line in sdp.split_inclusive('\n') {
         let Some(media) = line.strip_prefix("m=") else {
-            preferred.push_str(line);
+            changed.push_str(line);
             continue;
         };
-        let section = offered.get(index).filter(|section| offers_red(section));
-        let first = section.and_then(|section| section[0].split(' ').nth(3));
+        let wanted = first(index);
         index += 1;
-        match first.filter(|first| media.trim_end().split(' ').skip(3).any(|pt| pt == *first)) {
-            None => preferred.push_str(line),
-            Some(first) => preferred.push_str(&first_of(media, first)),
+        match wanted.filter(|first| media.trim_end().split(' ').skip(3).any(|pt| pt == first)) {
+            None => changed.push_str(line),
+            Some(first) => changed.push_str(&first_of(media, &first)),
         }
     }
-    preferred
+    changed
 }
 
 /// An m-line (without `m=`) that names this payload type first.
@@ -222,14 +239,17 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
             attributes(section, "rtcp-fb")
                 .any(|fb| fb.split_once(' ').is_some_and(|(_, rest)| rest == name))
         };
+        let red_payload_type =
+            red_of(section, payload_type).filter(|_| sender.is_some_and(offers_red));
+        let first = section[0].split(' ').nth(3).and_then(|format| format.parse().ok());
         result.lines.push(Line {
             mid: mid.to_owned(),
             direction: if we_answered { answered } else { turned(answered) },
             codec,
             payload_type,
             rtx_payload_type,
-            red_payload_type: red_of(section, payload_type)
-                .filter(|_| offered.get(index).is_some_and(|section| offers_red(section))),
+            red_payload_type,
+            red_first: red_payload_type.is_some() && red_payload_type == first,
             extensions: extensions_of(section),
             local: if we_answered { ours } else { theirs },
             remote: if we_answered { theirs } else { ours },

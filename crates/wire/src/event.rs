@@ -1,7 +1,7 @@
 //! What a room tells its people, numbered by `epoch`.
 //!
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
-//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`) carry the number of the
+//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`) carry the number of the
 //! last event of the room: they take none of their own, so no one else sees a gap.
 
 use crate::room::{AnsweredTrack, ParticipantInfo, RoomInfo, TrackInfo};
@@ -92,6 +92,12 @@ pub enum Event {
         track: String,
         /// The layer.
         layer: u8,
+    },
+    /// What the server estimates that the way to this receiver carries, sound and pictures together. Told when it changes by a
+    /// tenth, once a second at most. No number.
+    Downlink {
+        /// In kbit/s; null: it carries all that is sent there with ease.
+        estimate_kbps: Option<u32>,
     },
     /// The room was locked or opened, or its limits changed.
     RoomChanged {

@@ -24,6 +24,10 @@ pub struct QualitySample {
     pub rtt_ms: Option<f64>,
     /// Estimate of what the uplink carries (congestion control), in kbit/s.
     pub available_outgoing_kbps: Option<f64>,
+    /// Estimate of what the downlink carries, as the server told, in kbit/s; null where it carries all with ease, or nobody
+    /// estimates it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate_kbps: Option<f64>,
     /// SRTP cipher in use, such as `AEAD_AES_256_GCM`.
     #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
     pub srtp_cipher: Option<String>,
@@ -86,6 +90,9 @@ pub struct ReceivedTrack {
     pub packets_received: u64,
     /// Packets lost: max(0, Δlost) (RFC 3550 A.3).
     pub packets_lost: u64,
+    /// Packets that are among the lost ones, but whose sound came as a copy in a later packet (audio).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_recovered: Option<u64>,
     /// Packets that came as retransmissions, which `packets_received` leaves out (video).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmitted_packets_received: Option<u64>,

@@ -224,19 +224,27 @@ fn feedback(fci: &[u8]) {
     assert!(arrived <= fci.len(), "each arrival takes a byte or two");
 }
 
-/// RED: the primary block lies within the payload, and another payload type moves nothing.
+/// RED: the blocks follow each other within the payload, the primary one last; what is repeated is read as it was.
 pub fn red(data: &[u8]) {
-    let before = red::primary(data);
-    if let Ok(range) = &before {
-        assert!(range.start > 0 && range.end == data.len() && range.start <= range.end);
+    let primary = red::primary(data);
+    let mut end = 0;
+    for block in red::redundant(data) {
+        assert!(block.bytes.start >= end && block.packets_back > 0);
+        end = block.bytes.end;
     }
-    let mut relabelled = data.to_vec();
-    red::relabel(&mut relabelled, 96);
-    assert_eq!(red::primary(&relabelled), before);
-    let mut again = relabelled.clone();
-    red::relabel(&mut again, 0xFF);
-    red::relabel(&mut again, 96);
-    assert_eq!(again, relabelled, "it can be done again");
+    if let Ok(range) = &primary {
+        assert!(
+            range.start > 0 && range.end == data.len() && (end..=data.len()).contains(&range.start)
+        );
+    }
+    let mut previous = red::Previous::default();
+    previous.keep(1, 0, data);
+    if let Some((headers, bytes)) = previous.before(96, 2, 960) {
+        let payload = [&headers, bytes, b"next"].concat();
+        let block = red::redundant(&payload).next().expect("there is one");
+        assert_eq!((&payload[block.bytes], block.packets_back, block.offset), (data, 1, 960));
+        assert_eq!(&payload[red::primary(&payload).expect("it is RED")], b"next");
+    }
 }
 
 /// VP8: a rewrite changes what it is told to and nothing else.

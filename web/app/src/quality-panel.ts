@@ -81,7 +81,9 @@ export class QualityPanel {
       sample.available_outgoing_kbps === null
         ? ""
         : `, uplink up to ${figure(sample.available_outgoing_kbps)} kbit/s`;
-    this.#path.textContent = `Round trip ${figure(sample.rtt_ms, 1)} ms${uplink}${cipher}`;
+    const downlink =
+      sample.estimate_kbps === undefined ? "" : `, downlink about ${figure(sample.estimate_kbps)} kbit/s`;
+    this.#path.textContent = `Round trip ${figure(sample.rtt_ms, 1)} ms${uplink}${downlink}${cipher}`;
     const sent = sample.sent.flatMap((track) => [
       row(`You, ${track.kind} up`, [
         [figure(track.remote_loss_pct, 1), grade(track.remote_loss_pct, 1, 5)],

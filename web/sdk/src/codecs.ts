@@ -8,9 +8,10 @@ export interface CodecLike {
 }
 
 /**
- * The codecs to negotiate, best first: Opus alone, or the room's video codec with RTX. Short lists keep the cost
+ * The codecs to negotiate, best first: Opus with RED, or the room's video codec with RTX. Short lists keep the cost
  * of SDP low: it grows with lines × codecs.
- * @param redundancy sound with copies of the packets before (RED, RFC 2198), where the browser can
+ * @param redundancy whether all sound comes with copies of the packets before (RED, RFC 2198), and not only if packets
+ *   are lost; where the browser can
  * @returns an empty list where the browser lacks the codec
  */
 export function preferredCodecs<C extends CodecLike>(
@@ -20,7 +21,10 @@ export function preferredCodecs<C extends CodecLike>(
   redundancy = false,
 ): C[] {
   const named = (name: string) => available.filter((codec) => codec.mimeType.toLowerCase() === name);
-  if (kind === "audio") return [...(redundancy ? named("audio/red") : []), ...named("audio/opus")];
+  if (kind === "audio") {
+    const [opus, red] = [named("audio/opus"), named("audio/red")];
+    return opus.length === 0 ? [] : redundancy ? [...red, ...opus] : [...opus, ...red];
+  }
   let main = named(`video/${video}`);
   if (video === "h264") {
     const usable = main.filter((codec) => /packetization-mode=1/.test(codec.sdpFmtpLine ?? ""));

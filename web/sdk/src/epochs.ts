@@ -7,6 +7,7 @@ const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "slots_wanted",
   "track_paused",
   "track_layers",
+  "downlink",
   "peer_offer",
   "peer_answer",
   "peer_candidate",

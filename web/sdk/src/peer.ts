@@ -29,7 +29,7 @@ export interface SentLine {
 /** How media is sent. */
 export interface SendOptions {
   codec: VideoCodec;
-  /** Sound with copies of the packets before. */
+  /** Sound always with copies of the packets before. */
   redundancy: boolean;
   /** Pictures of cameras in several sizes. */
   simulcast: boolean;
@@ -48,6 +48,8 @@ export class Peer {
   /** What others want of own tracks, known by an answer or not yet. */
   readonly #demand = new Map<string, Wanted>();
   readonly #slots: { transceiver: RTCRtpTransceiver; kind: MediaKind; told: boolean }[] = [];
+  /** Own sound goes with copies of the packets before. */
+  #redundant: boolean;
   #wanted = false;
   #restart = false;
   #running: Promise<void> | null = null;
@@ -56,6 +58,7 @@ export class Peer {
 
   constructor(iceServers: IceServer[], options: SendOptions, hooks: PeerHooks) {
     this.#options = options;
+    this.#redundant = options.redundancy;
     this.#hooks = hooks;
     this.#pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle", rtcpMuxPolicy: "require" });
     this.#pc.onconnectionstatechange = () => this.#connectionChanged();
@@ -78,7 +81,7 @@ export class Peer {
   addSlots(kind: MediaKind, count: number): void {
     for (let i = 0; i < count; i++) {
       const transceiver = this.#pc.addTransceiver(kind, { direction: "recvonly" });
-      this.#limitCodecs(transceiver, kind);
+      limitCodecs(transceiver, kind, this.#options.codec, this.#options.redundancy);
       this.#slots.push({ transceiver, kind, told: false });
     }
   }
@@ -110,7 +113,7 @@ export class Peer {
     const init: RTCRtpTransceiverInit = { direction: "sendonly" };
     if (layers.length > 0) init.sendEncodings = encodingsOf(layers);
     const transceiver = this.#pc.addTransceiver(track, init);
-    this.#limitCodecs(transceiver, kind);
+    limitCodecs(transceiver, kind, this.#options.codec, this.#redundant);
     const demand = (id: string) => this.#demandFor(id);
     this.#sending.push(new SendingLine(transceiver, track, name, layers.length, demand));
   }
@@ -145,6 +148,19 @@ export class Peer {
   /** The highest layer of an own track that anybody wants: higher ones are not sent. Told as {@link pause} is. */
   setLayer(id: string, layer: number): void {
     this.#demanded(id, { ...this.#demandFor(id), layer });
+  }
+
+  /**
+   * Own sound is to go with copies of the packets before, or no longer, by a new offer: the codec that it names first is
+   * what is sent.
+   */
+  setRedundant(on: boolean): void {
+    const redundant = on || this.#options.redundancy;
+    const lines = this.#sending.filter(({ kind }) => kind === "audio");
+    if (redundant === this.#redundant || lines.length === 0) return;
+    this.#redundant = redundant;
+    for (const { transceiver } of lines) limitCodecs(transceiver, "audio", this.#options.codec, redundant);
+    this.negotiate().catch(() => {});
   }
 
   /** The sent tracks that have an id in the room. */
@@ -184,10 +200,6 @@ export class Peer {
     clearTimeout(this.#timer);
     this.#pc.onconnectionstatechange = null;
     this.#pc.close();
-  }
-
-  #limitCodecs(transceiver: RTCRtpTransceiver, kind: MediaKind): void {
-    limitCodecs(transceiver, kind, this.#options.codec, this.#options.redundancy);
   }
 
   #demandFor(id: string): Wanted {

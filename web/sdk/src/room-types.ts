@@ -17,8 +17,8 @@ export interface JoinOptions {
   video?: wire.VideoTopology;
   videoCodec?: wire.VideoCodec;
   /**
-   * Send and take sound with copies of the packets before (RED, RFC 2198): twice the rate of sound, and single losses
-   * are not heard. Who cannot do it gets the sound alone. Default: off.
+   * Send and take all sound with copies of the packets before (RED, RFC 2198): twice the rate of sound, and single losses
+   * are not heard. Who cannot do it gets the sound alone. Default: off, that is, only while packets are lost.
    */
   redundancy?: boolean;
   /**

@@ -1,6 +1,7 @@
 import { Emitter } from "./emitter.ts";
 import { Epochs } from "./epochs.ts";
 import { type CameraOptions, type MicrophoneOptions, openCamera, openMicrophone } from "./media.ts";
+import { Losses } from "./losses.ts";
 import { QualityMonitor } from "./quality.ts";
 import { joinArgument, participantOf, type Published, published } from "./room-state.ts";
 import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
@@ -36,12 +37,18 @@ export class Room extends Emitter<RoomEvents> {
   #routes: Routes | null = null;
   #videos: string[] | null = null;
   #comingBack = false;
+  /** What the server told of the way to here. */
+  #estimateKbps: number | null = null;
 
   private constructor(options: JoinOptions, shared?: Signaling) {
     super();
     this.#options = options;
+    const losses = new Losses();
     this.#quality = new QualityMonitor(performance.now(), (sample) => {
+      if (this.#estimateKbps !== null) sample.estimate_kbps = this.#estimateKbps;
       this.#signaling.tell(wire.call.qualitySample, sample);
+      const sound = sample.sent.find(({ kind }) => kind === "audio");
+      if (sound) this.#routes?.setRedundant(losses.report(sound.remote_loss_pct ?? null));
       this.emit("sample", sample);
     });
     this.#ownsSignaling = shared === undefined;
@@ -297,6 +304,7 @@ export class Room extends Emitter<RoomEvents> {
     this.participants.clear();
     for (const info of joined.participants) this.participants.set(info.id, participantOf(info));
     this.#slots = new SlotTable();
+    this.#estimateKbps = null;
     this.#shown.again();
     this.#routes?.close();
     const routes = this.#newRoutes(joined);
@@ -473,6 +481,9 @@ export class Room extends Emitter<RoomEvents> {
         return;
       case "track_layers":
         this.#routes?.setLayer(event.track, event.layer);
+        return;
+      case "downlink":
+        this.#estimateKbps = event.estimate_kbps;
         return;
       case "room_changed":
         this.#answer.room = event.room;

@@ -98,6 +98,11 @@ export class Routes {
     this.#peer?.setLayer(track, layer);
   }
 
+  /** Whether own sound goes to the server with copies of the packets before. In a mesh it has no effect. */
+  setRedundant(on: boolean): void {
+    if (!this.#isMesh("audio")) this.#peer?.setRedundant(on);
+  }
+
   /** The id in the room of what is sent of a kind. */
   idOf(kind: wire.MediaKind): string | null {
     if (this.#isMesh(kind)) return this.#mesh?.idOf(kind) ?? null;

@@ -226,6 +226,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     codec: codecOf(now, snapshot),
     packets_received: packets,
     packets_lost: lost,
+    ...(video ? {} : recovered(lost, ratio(d("concealedSamples"), samples, expected))),
     loss_pct: expected > 0 ? (100 * lost) / expected : null,
     total_packets_received: now ? Math.max(0, firstSent(now, since.stat) ?? 0) : null,
     total_packets_lost: totalLost === null ? null : Math.max(0, totalLost),
@@ -251,6 +252,21 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     mos_cq: null,
     mos_sdk: null,
   };
+}
+
+/**
+ * Lost packets of sound that were heard all the same, by copies in later ones (RED, or Opus' own): what was made up for
+ * is less than what was lost. Browsers do not count copies.
+ * @param concealed how many packets' sound was made up
+ */
+function recovered(lost: number, concealed: number | null): Pick<ReceivedTrack, "packets_recovered"> {
+  return concealed === null ? {} : { packets_recovered: Math.max(0, Math.round(lost - concealed)) };
+}
+
+/** The loss that is heard, in percent: what was lost, and did not come as a copy either. */
+function heardLossPct({ loss_pct, packets_lost, packets_recovered }: ReceivedTrack): number | null {
+  if (loss_pct === null || packets_lost === 0) return loss_pct;
+  return (loss_pct * Math.max(0, packets_lost - (packets_recovered ?? 0))) / packets_lost;
 }
 
 /**
@@ -280,15 +296,16 @@ function addScores(
   connection: string,
   paths: ReadonlyMap<string, Pick<PathFigures, "rttMs">>,
 ): void {
-  if (row.kind !== "audio" || row.loss_pct === null) return;
-  row.mos_lq = mosLq(row.loss_pct);
+  const lossPct = heardLossPct(row);
+  if (row.kind !== "audio" || lossPct === null) return;
+  row.mos_lq = mosLq(lossPct);
   const rttMs = paths.get(connection)?.rttMs ?? null;
   if (rttMs === null) return;
   if (row.jitter_buffer_ms !== null) {
     const network = oneWayMs(connection, rttMs);
-    row.mos_cq = mosCq(row.loss_pct, OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + network + row.jitter_buffer_ms);
+    row.mos_cq = mosCq(lossPct, OPUS_PACKET_MS + OPUS_LOOKAHEAD_MS + network + row.jitter_buffer_ms);
   }
-  if (row.jitter_ms !== null) row.mos_sdk = mosSdk(row.loss_pct, rttMs, row.jitter_ms);
+  if (row.jitter_ms !== null) row.mos_sdk = mosSdk(row.loss_pct ?? 0, rttMs, row.jitter_ms);
 }
 
 function sentKey({ mid, id }: SentMapping): string {

@@ -251,6 +251,8 @@ const events = {
   track_paused: object({ epoch: count, type: oneOf("track_paused"), track: text, paused: bool }),
   /** To the publisher of a track with layers: the highest that anybody wants, from 0 for the smallest picture. */
   track_layers: object({ epoch: count, type: oneOf("track_layers"), track: text, layer: count }),
+  /** What the server estimates that the way to here carries; null: all that is sent, with ease. */
+  downlink: object({ epoch: count, type: oneOf("downlink"), estimate_kbps: nullable(count) }),
   room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),
   peer_offer: object({
     epoch: count,
@@ -315,6 +317,8 @@ export const receivedTrack = object({
   codec: nullable(text),
   packets_received: count,
   packets_lost: count,
+  /** Packets that are among the lost ones, but whose sound came as a copy in a later packet (RED). */
+  packets_recovered: optional(count),
   loss_pct: nullable(number),
   total_packets_received: nullable(count),
   total_packets_lost: nullable(count),
@@ -350,6 +354,8 @@ export const qualitySample = object({
   interval_ms: count,
   rtt_ms: nullable(number),
   available_outgoing_kbps: nullable(number),
+  /** What the server estimates that the way to here carries, if that is little. */
+  estimate_kbps: optional(number),
   srtp_cipher: nullable(text),
   join_to_first_audio_ms: nullable(number),
   join_to_first_frame_ms: nullable(number),

@@ -76,7 +76,11 @@ export class FakeTransceiver {
     return this.encodings.map(({ rid, active }) => (active ? rid : "")).join("");
   }
   level: number | null = null;
-  setCodecPreferences(): void {}
+  /** The codecs that are to be negotiated, best first. */
+  preferred: string[] = [];
+  setCodecPreferences(codecs: { mimeType: string }[]): void {
+    this.preferred = codecs.map(({ mimeType }) => mimeType);
+  }
   stop(): void {
     this.stopped = true;
   }
@@ -221,7 +225,8 @@ export function installBrowser(): EventTarget {
   FakePeerConnection.all = [];
   FakePeerConnection.refusesSimulcast = false;
   const window = new EventTarget();
-  const codecs = [{ mimeType: "audio/opus" }, { mimeType: "video/VP8" }, { mimeType: "video/rtx" }];
+  const types = ["audio/opus", "audio/red", "video/VP8", "video/rtx"];
+  const codecs = types.map((mimeType) => ({ mimeType }));
   vi.stubGlobal("window", window);
   vi.stubGlobal("RTCPeerConnection", FakePeerConnection);
   vi.stubGlobal("RTCRtpReceiver", { getCapabilities: () => ({ codecs }) });

@@ -28,6 +28,7 @@ describe("Epochs", () => {
     expect(epochs.take({ epoch: 4, type: "slots_wanted", audio: 1, video: 1 })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "active_speakers", speakers: [] })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "track_layers", track: "t", layer: 0 })).toBe("apply");
+    expect(epochs.take({ epoch: 4, type: "downlink", estimate_kbps: null })).toBe("apply");
     expect(epochs.seen).toBe(4);
   });
 });
@@ -62,11 +63,12 @@ describe("preferredCodecs", () => {
     ]);
     expect(preferredCodecs(codecs, "video", "h264")).toEqual([codecs[5], codecs[1]]);
   });
-  it("takes Opus alone, with redundancy before it where that is wanted, and says where a codec is missing", () => {
+  it("takes Opus, with redundancy after or before it, and says where a codec is missing", () => {
     const audio = [{ mimeType: "audio/opus" }, { mimeType: "audio/red" }, { mimeType: "audio/CN" }];
-    expect(preferredCodecs(audio, "audio", "vp8")).toEqual([audio[0]]);
+    expect(preferredCodecs(audio, "audio", "vp8")).toEqual([audio[0], audio[1]]);
     expect(preferredCodecs(audio, "audio", "vp8", true)).toEqual([audio[1], audio[0]]);
     expect(preferredCodecs([audio[0]!], "audio", "vp8", true)).toEqual([audio[0]]);
+    expect(preferredCodecs([audio[1]!], "audio", "vp8")).toEqual([]);
     expect(preferredCodecs([codecs[1]!], "video", "h264")).toEqual([]);
   });
 });

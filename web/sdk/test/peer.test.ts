@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Losses } from "../src/losses.ts";
 import { Peer } from "../src/peer.ts";
 import type { OfferedTrack } from "../src/wire.ts";
 import { FakePeerConnection, type FakeTransceiver, fakeTrack, installBrowser } from "./fake-browser.ts";
@@ -179,5 +180,37 @@ describe("a camera in several sizes", () => {
     peer.pause("id-0", true);
     await settled();
     expect(line.active).toBe(false);
+  });
+});
+
+describe("redundant sound", () => {
+  it("is offered once more when packets are lost, and no longer when they are not", async () => {
+    newPeer();
+    await peer.send(fakeTrack("audio"), "microphone");
+    await peer.negotiate();
+    const line = FakePeerConnection.all.at(-1)!.transceivers[0]!;
+    expect(line.preferred).toEqual(["audio/opus", "audio/red"]);
+    peer.setRedundant(false);
+    await settled();
+    expect(offers).toHaveLength(1);
+    peer.setRedundant(true);
+    peer.setRedundant(true);
+    await settled();
+    expect(line.preferred).toEqual(["audio/red", "audio/opus"]);
+    expect(offers).toHaveLength(2);
+    peer.setRedundant(false);
+    await settled();
+    expect(line.preferred).toEqual(["audio/opus", "audio/red"]);
+    expect(offers).toHaveLength(3);
+  });
+
+  it("is asked for by many losses in a row of reports, and until there are few", () => {
+    const losses = new Losses();
+    const early = [4, null, null].map((pct) => losses.report(pct));
+    expect(early, "too few reports").toEqual([false, false, false]);
+    expect(losses.report(0), "2 % of two").toBe(true);
+    expect(Array.from({ length: 8 }, () => losses.report(1.2)).every(Boolean)).toBe(true);
+    expect(Array.from({ length: 10 }, () => losses.report(0.4)).at(-1)).toBe(false);
+    expect(Array.from({ length: 10 }, () => losses.report(1.2)).at(-1)).toBe(false);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { mosCq, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "../src/mos.ts";
+import { mosCq, mosLq, OPUS_LOOKAHEAD_MS, OPUS_PACKET_MS } from "../src/mos.ts";
 import { mergeStats, type Stat } from "../src/paths.ts";
 import { type Mapping, type Snapshot, StatsTracker } from "../src/stats.ts";
 import { qualitySample } from "../src/wire.ts";
@@ -104,6 +104,21 @@ describe("StatsTracker", () => {
     expect(row!.mos_cq).toBeLessThanOrEqual(row!.mos_lq!);
     expect(row!.frames_per_second).toBeNull();
     expect(row!.freezes).toBeNull();
+  });
+
+  it("takes what was lost and not made up for recovered", () => {
+    const heard = (concealed: number) => {
+      const tracker = new StatsTracker(0);
+      tracker.mapped([AUDIO], snapshot(0));
+      tracker.sample("me", 0, snapshot(3000, audio(100, 0)));
+      const counts = { totalSamplesReceived: 250 * 960, concealedSamples: concealed * 960 };
+      return tracker.sample("me", 0, snapshot(6000, audio(240, 10, counts))).received[0]!;
+    };
+    const row = heard(2);
+    expect(row).toMatchObject({ packets_lost: 10, packets_recovered: 8, loss_pct: (100 * 10) / 150 });
+    expect(row.mos_lq).toBeCloseTo(mosLq((100 * 2) / 150));
+    expect(heard(10).mos_lq).toBeCloseTo(mosLq((100 * 10) / 150));
+    expect(heard(30).mos_lq, "more was made up than lost").toBeCloseTo(mosLq((100 * 10) / 150));
   });
 
   it("says null and not 0 where nothing came", () => {

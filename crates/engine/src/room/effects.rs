@@ -48,6 +48,13 @@ pub enum Notice {
         /// The layer, from 0 for the smallest picture.
         layer: u8,
     },
+    /// One participant: what the way to them is estimated to carry, if that is little.
+    Downlink {
+        /// Who.
+        person: PersonKey,
+        /// In kbit/s; None: all that goes there, with ease.
+        kbps: Option<u32>,
+    },
     /// One participant: the room has more tracks than they have slots.
     SlotsWanted {
         /// Who.

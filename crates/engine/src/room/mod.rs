@@ -186,6 +186,10 @@ impl Room {
                 let notice = owner.and_then(|owner| layers::wanted(owner, track, layer));
                 effects.notices.extend(notice);
             }
+            Report::Downlink { person, kbps, .. } => {
+                let here = self.people.contains_key(&person);
+                effects.notices.extend(here.then_some(Notice::Downlink { person, kbps }));
+            }
             Report::Speakers { mut speakers, .. } => {
                 speakers.retain(|(person, _)| self.people.contains_key(person));
                 self.speaker_reports += 1;

@@ -25,6 +25,7 @@ fn line(mid: String, codec: Codec, direction: Direction) -> Line {
         payload_type: 96,
         rtx_payload_type: None,
         red_payload_type: None,
+        red_first: false,
         extensions: Extensions::default(),
         local: Some(StreamIds { ssrc: 1, rtx: None }),
         remote: None,

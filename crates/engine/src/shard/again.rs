@@ -3,7 +3,7 @@
 
 use crate::limits::{
     HISTORY_PACKETS, LEAST_RESEND_BYTES, RESEND_BURST, RESEND_INTERVAL, RESEND_LOOKUPS_PER_S,
-    RESEND_RATE_WINDOW, RESEND_SHARE, RTT_UNKNOWN,
+    RESEND_RATE_WINDOW, RESEND_SHARE, RESEND_SHARE_LIMITED, RTT_UNKNOWN,
 };
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ pub(super) struct Resends {
     most: u64,
     /// Bytes of media that were counted into the credit.
     counted: u64,
+    /// One byte in so many of the media may be sent again.
+    share: u64,
     /// Since when the media's rate is measured, and the media's bytes then.
     since: (Instant, u64),
     /// How many requested numbers may be looked up, in units of 1/1000, and when that was counted.
@@ -30,6 +32,7 @@ impl Resends {
             credit: LEAST_RESEND_BYTES,
             most: LEAST_RESEND_BYTES,
             counted: 0,
+            share: RESEND_SHARE_LIMITED,
             since: (now, 0),
             lookups: HISTORY_PACKETS as u64 * 1000,
             looked: now,
@@ -56,9 +59,14 @@ impl Resends {
             self.most = LEAST_RESEND_BYTES.max((bytes_per_s * RESEND_BURST.as_secs_f64()) as u64);
             self.since = (now, media);
         }
-        let share = (media - self.counted) / RESEND_SHARE;
-        self.counted += share * RESEND_SHARE;
+        let share = (media - self.counted) / self.share;
+        self.counted += share * self.share;
         self.credit = self.most.min(self.credit + share);
+    }
+
+    /// The path to the receiver is `limited`, or nothing is known of it: less may be sent again.
+    pub(super) fn limit(&mut self, limited: bool) {
+        self.share = if limited { RESEND_SHARE_LIMITED } else { RESEND_SHARE };
     }
 
     /// Takes the bytes of a packet, if there is credit for it.
@@ -89,6 +97,12 @@ impl SentAgain {
         place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
     }
 
+    /// Whether a number was sent again before.
+    pub(super) fn was_sent(&self, sequence: u16) -> bool {
+        let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
+        place.is_some_and(|(known, from_ms)| *known == sequence && *from_ms > 0)
+    }
+
     /// A number is sent again. It will not be sent once more within `interval`.
     pub(super) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
         if self.ring.is_empty() {
@@ -100,7 +114,8 @@ impl SentAgain {
     }
 }
 
-/// Least time between two requests for a packet, or two resends of it: the round-trip time to the participant, in bounds.
+/// A round-trip time to a participant, in bounds: the longest lately between two requests for a packet, the least between
+/// two resends of it.
 pub(super) fn round_trip(rtt_ms: Option<f64>) -> Duration {
     let known = rtt_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
     known.unwrap_or(RTT_UNKNOWN).clamp(RESEND_INTERVAL.0, RESEND_INTERVAL.1)
@@ -126,7 +141,7 @@ mod tests {
                 by_second.push(std::mem::take(&mut again));
             }
         }
-        let share = 500_000 / RESEND_SHARE;
+        let share = 500_000 / RESEND_SHARE_LIMITED;
         assert!(
             by_second.iter().all(|bytes| *bytes <= share + LEAST_RESEND_BYTES),
             "{by_second:?}"

@@ -23,8 +23,8 @@ pub(super) struct Outgoing<'a> {
     pub padding: u8,
     /// The payload may carry the picture ids of VP8: they are rewritten.
     pub has_picture_ids: bool,
-    /// The payload is RED: the payload type that its blocks name becomes the slot's.
-    pub has_blocks: bool,
+    /// It may be repeated with the packet after it, and repeat the one before (RED, RFC 2198).
+    pub repeats: bool,
 }
 
 /// What a packet is numbered with.
@@ -49,7 +49,7 @@ impl<'a> Outgoing<'a> {
             payload: &[],
             padding: u8::MAX,
             has_picture_ids: false,
-            has_blocks: false,
+            repeats: false,
         }
     }
 
@@ -66,7 +66,7 @@ impl<'a> Outgoing<'a> {
             payload,
             padding,
             has_picture_ids: slot.codec() == Codec::Vp8,
-            has_blocks: Some(payload_type) == slot.line.red_payload_type && !opened.opaque(),
+            repeats: opened.audio && !opened.opaque && payload.len() <= rtp::red::MOST_BYTES,
         })
     }
 }
@@ -128,8 +128,12 @@ fn seal<S: Sink>(
             (slot.next_rtx_sequence(), out, Some(original))
         }
     };
-    let (Slot { stream, rtx_stream, line, .. }, again) =
+    let (Slot { stream, rtx_stream, line, previous, .. }, again) =
         (&mut *slot, !matches!(packet.number, Number::Next(_)));
+    let mut previous = previous.as_deref_mut().filter(|_| packet.repeats);
+    let repeated = previous.as_deref().zip(line.red_payload_type).and_then(|(previous, red)| {
+        Some((red, previous.before(line.payload_type, out.sequence, out.timestamp)?))
+    });
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
     let number = person.path.number().map(u16::to_be_bytes);
     let numbered = line.extensions.transport_sequence.zip(number.as_ref());
@@ -142,7 +146,7 @@ fn seal<S: Sink>(
     let numbered = numbered.is_some();
     let writer = HeaderWriter {
         marker: packet.marker,
-        payload_type: packet.payload_type,
+        payload_type: repeated.map_or(packet.payload_type, |(red, _)| red),
         sequence,
         timestamp: out.timestamp,
         ssrc: stream.ssrc(),
@@ -150,23 +154,29 @@ fn seal<S: Sink>(
     };
     let header_len = writer.write(buffer).map_err(|_| OutDrop::TooLong)?;
     let original = original.map(u16::to_be_bytes);
-    let body = put(buffer, header_len, original.as_ref().map_or(&[], |bytes| &bytes[..]))?;
+    let mut body = put(buffer, header_len, original.as_ref().map_or(&[], |bytes| &bytes[..]))?;
+    if let Some((_, (headers, bytes))) = repeated {
+        body = put(buffer, body, &headers)?;
+        body = put(buffer, body, bytes)?;
+        turn.stats.repeated += 1;
+    }
     let mut len = put(buffer, body, packet.payload)?;
     if packet.has_picture_ids {
         let Rewritten { picture_id, tl0, .. } = out;
         // The descriptor was parsed when the packet was opened. A broken one goes on as it is.
         let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
     }
-    if packet.has_blocks {
-        rtp::red::relabel(&mut buffer[body..len], line.payload_type);
+    if let Some(previous) = &mut previous {
+        previous.keep(out.sequence, out.timestamp, packet.payload);
     }
+    let payload_len = len - header_len;
     len = pad(buffer, len, packet.padding)?;
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
     person.path.sent(turn.now.at, sealed, numbered, slot.is_video());
     if !again {
-        slot.count(packet.payload.len(), out.timestamp, turn.now);
+        slot.count(payload_len, out.timestamp, turn.now);
     }
     Ok(sealed)
 }

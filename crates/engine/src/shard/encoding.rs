@@ -19,14 +19,13 @@ use rtp::negotiated::{Codec, Kind, Line};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A packet that arrived: opened here, or on its publisher's shard.
-pub(super) struct Arrival<'a> {
+/// A packet that arrived: opened here, or on its publisher's shard. Its bytes are elsewhere.
+pub(super) struct Arrival {
     /// Its number, as [`Reception::number`] gives it.
     pub number: u64,
     pub header: RtpHeader,
     /// Its payload without padding: empty if there is only padding.
     pub payload: Range<usize>,
-    pub plain: &'a [u8],
     pub passed: Passed,
     /// It came as a retransmission.
     pub repaired: bool,
@@ -93,18 +92,19 @@ impl Encoding {
         self.line.codec.kind() == Kind::Video
     }
 
-    /// A packet arrived: media, a retransmission or padding. If the track is `silenced`, `lately` does not keep it.
+    /// A packet arrived, with these bytes: media, a retransmission or padding. If the track is `silenced`, `lately` does not keep it.
     ///
     /// # Errors
     /// [`InDrop::Duplicate`]: a retransmission of what had come already.
     pub(super) fn arrive(
         &mut self,
-        arrival: Arrival<'_>,
+        arrival: Arrival,
+        plain: &[u8],
         silenced: bool,
         now: Now,
         sampler: &mut Sampler,
     ) -> Result<Arrived, InDrop> {
-        let Arrival { number, header, repaired, at, plain, .. } = arrival;
+        let Arrival { number, header, repaired, at, .. } = arrival;
         if let Some(reception) = &mut self.reception {
             reception.note(number, &header, arrival.payload.len(), repaired, at)?;
         }
@@ -171,7 +171,18 @@ impl Encoding {
         let primary = (Some(header.payload_type) == self.line.red_payload_type)
             .then(|| if self.opaque { 0..0 } else { primary_of(&payload, plain) });
         let (passed, audio) = (Passed::default(), !self.is_video());
-        Opened { header, payload, primary, counters, passed, begins, repaired: false, audio }
+        let opaque = self.opaque;
+        Opened {
+            header,
+            payload,
+            primary,
+            opaque,
+            counters,
+            passed,
+            begins,
+            repaired: false,
+            audio,
+        }
     }
 
     /// Notes how loud a packet of sound is, and keeps it if `lately` is on. Says whether speech began with it.

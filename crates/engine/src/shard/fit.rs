@@ -47,7 +47,7 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
     }
     let Some(person) = model.people[index].as_mut() else { return };
     let all: u64 = pictures.iter().map(Picture::most_bps).sum();
-    person.pace(now, sound + flow(&pictures), sound + all);
+    turn.reports.extend(person.pace(now, sound + flow(&pictures), sound + all));
     list_probe(model, index);
 }
 
@@ -56,6 +56,8 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
 struct Picture {
     slot: usize,
     rests: bool,
+    /// It just got a smaller layer.
+    fell: bool,
     /// The highest layer that the slot may carry, and the highest that it needs.
     wish: usize,
     most: usize,
@@ -119,8 +121,9 @@ fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
         let line = &model.tracks[stream].as_ref()?.encoding.line;
         let most = needed(line, slot.shown).min(count - 1);
         let wish = usize::from(slot.wish).min(most);
-        let (rests, may_rise) = (slot.rests, slot.may_rise(now.at));
-        Some(Picture { slot: at, rests, wish, most, may_rise, layers, count })
+        let rests = slot.rests;
+        let may_rise = slot.may_rise(if rests { 0 } else { wish as u8 + 1 }, now.at);
+        Some(Picture { slot: at, rests, fell: false, wish, most, may_rise, layers, count })
     });
     described.collect()
 }
@@ -160,7 +163,8 @@ fn needed(line: &Line, shown: Option<u32>) -> usize {
     line.layers.iter().position(fits).unwrap_or(line.layers.len().saturating_sub(1))
 }
 
-/// Pictures fall until what flows has room.
+/// Pictures fall until what flows has room: each by one layer at a time, unless that is far too much. The estimate dips below
+/// what the path carries while a queue goes down.
 fn lower<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -171,23 +175,24 @@ fn lower<S: Sink>(
     let Some(person) = model.people[index].as_ref() else { return };
     if person.path.may_fall(turn.now.at) {
         let rests = person.path.is_over_for(turn.now.at, REST_AFTER);
-        while flow(pictures) > room && fall(model, turn, (index, rests), pictures) {}
+        let far = flow(pictures) > 2 * room;
+        while flow(pictures) > room && fall(model, turn, (index, rests, far), pictures) {}
     }
 }
 
-/// The largest picture falls by a layer. If all are smallest, the last one in order rests, if it may. Says whether one
-/// did.
+/// The largest picture falls by a layer, of those that did not yet if it is not `far` too much. If all are smallest, the last
+/// one in order rests, if it may. Says whether one did.
 fn fall<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
-    (index, rests): (PersonIndex, bool),
+    (index, rests, far): (PersonIndex, bool, bool),
     pictures: &mut [Picture],
 ) -> bool {
     let layer = |picture: &Picture| {
         let carried = picture.carried(picture.wish).stream;
         picture.layers.iter().position(|layer| layer.stream == carried).unwrap_or(0)
     };
-    let flowing = pictures.iter_mut().filter(|picture| !picture.rests);
+    let flowing = pictures.iter_mut().filter(|picture| !picture.rests && (far || !picture.fell));
     // Of several, the last in order.
     let Some(picture) = flowing.max_by_key(|picture| layer(picture)) else { return false };
     let to = layer(picture).checked_sub(1);
@@ -198,7 +203,7 @@ fn fall<S: Sink>(
     person.path.fell(turn.now.at);
     let slot = &mut person.slots[picture.slot];
     slot.fall(to.map(|to| to as u8), turn.now.at);
-    (picture.rests, picture.wish) = (slot.rests, usize::from(slot.wish));
+    (picture.rests, picture.wish, picture.fell) = (slot.rests, usize::from(slot.wish), true);
     if !picture.rests {
         return true;
     }

@@ -5,11 +5,11 @@ use super::datagram::Datagram;
 use super::encoding::{Arrival, Arrived};
 use super::forward::flush;
 use super::index::{PersonIndex, TrackIndex};
-use super::mixing::hand_to_mixer;
 use super::model::Model;
-use super::packet::{Opened, Passed};
+use super::packet::Passed;
 use super::person::{Person, Source};
-use super::relay::relay;
+use super::relay::{pass_on, relay};
+use super::restore::{Carrier, restore};
 use super::track::Track;
 use super::turn::Turn;
 use crate::drops::InDrop;
@@ -67,11 +67,22 @@ pub(super) fn handle_rtp<S: Sink>(
     let person = people[index].as_mut().ok_or(InDrop::UnknownSource)?;
     let (track_index, arrival) = open((index, person), tracks, datagram, plain)?;
     let track = tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
+    if let Some(carrier) = Carrier::of(track, &arrival, plain) {
+        // What it repeats goes before it.
+        restore(model, turn, (track_index, &carrier), sampler);
+        if model.queue.is_full() {
+            flush(model, turn);
+        }
+        carrier.put_back(model.queue.lend().ok_or(InDrop::TooLong)?);
+    }
+    let Model { tracks, queue, .. } = &mut *model;
+    let track = tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
+    let plain: &[u8] = queue.lend().ok_or(InDrop::TooLong)?;
     let (number, repaired) = (arrival.number, arrival.repaired);
     let missing = |track: &Track| {
         track.encoding.reception.as_ref().is_some_and(|it| it.missing.missing_count() > 0)
     };
-    let arrived = track.encoding.arrive(arrival, track.silenced, turn.now, sampler)?;
+    let arrived = track.encoding.arrive(arrival, plain, track.silenced, turn.now, sampler)?;
     let hurry = repaired || missing(track);
     let key = track.key;
     let Arrived::Media(opened, speech_began) = arrived else {
@@ -83,42 +94,20 @@ pub(super) fn handle_rtp<S: Sink>(
         return Err(InDrop::PaddingOnly);
     };
     let audio = opened.audio;
-    let dropped = pass_on(track, turn, &opened, plain, datagram).err();
+    let dropped = pass_on(track, turn, &opened, plain, datagram.arrival).err();
     if !track.mixed && dropped.is_none() {
         queue.push(track_index, opened);
     }
     Ok(Received { audio, speech_began, hurry, dropped })
 }
 
-/// An opened packet goes to the mixer, or to the shards that want it.
-fn pass_on<S: Sink>(
-    track: &mut Track,
-    turn: &mut Turn<'_, S>,
-    opened: &Opened,
-    plain: &[u8],
-    datagram: &Datagram<'_>,
-) -> Result<(), InDrop> {
-    let number = opened.counters.index;
-    if track.silenced {
-        relay(track, turn, &RelayPacket::empty(track.key, number, RelayContent::Silenced));
-        return Err(InDrop::Silenced);
-    }
-    if track.mixed {
-        return hand_to_mixer(turn, track, opened, plain, datagram.arrival);
-    }
-    let content = if opened.repaired { RelayContent::Repaired } else { RelayContent::Original };
-    let bytes = &plain[..opened.payload.end];
-    relay(track, turn, &RelayPacket { stream: track.key, index: number, content, bytes });
-    Ok(())
-}
-
 /// Opens a packet of a person; a retransmission becomes the original again.
-fn open<'a>(
+fn open(
     (index, person): (PersonIndex, &mut Person),
     tracks: &mut [Option<Track>],
     datagram: &Datagram<'_>,
-    plain: &'a mut [u8],
-) -> Result<(TrackIndex, Arrival<'a>), InDrop> {
+    plain: &mut [u8],
+) -> Result<(TrackIndex, Arrival), InDrop> {
     let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
     let opened = secure.opener.open_rtp(datagram.data, plain)?;
     let source = person
@@ -140,7 +129,7 @@ fn open<'a>(
         reception.number(opened.index)
     };
     let at = datagram.arrival;
-    Ok((source.track(), Arrival { number, header, payload, plain, passed, repaired, at }))
+    Ok((source.track(), Arrival { number, header, payload, passed, repaired, at }))
 }
 
 /// Finds the line of an SSRC that is not known by the packet's mid (RFC 8843 §9.2), and the layer by the packet's RTP

@@ -5,7 +5,7 @@
 //!    of SRTP and SRTCP tells whose it is.
 //! 2. [`incoming`] opens an SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
 //!    ([`encoding`], and [`reception`] on the publisher's shard) notes arrival, loss, frames and levels, of media,
-//!    retransmissions and padding alike.
+//!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
 //!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
 //!    [`path`] estimates what the way to a participant carries, [`fit`] chooses pictures and their layers by it, and
@@ -14,7 +14,8 @@
 //!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
 //!    packets to the listeners. [`relay`] is the way to and from the other shards.
 //! 4. [`deliver`] is the last step of them all: [`rewrite`] continues the slot's own counters, and the packet is built
-//!    and sealed in the buffer that the sink lends.
+//!    and sealed in the buffer that the sink lends; sound carries a copy of the packet before it ([`rtp::red`]) while its
+//!    receiver loses packets.
 //! 5. [`history`] keeps each publisher's video once, in plaintext. [`requests`] reads what receivers ask for, [`resend`]
 //!    sends packets again within the bounds of [`again`], and [`feedback`] sends reports, requests for missing packets and
 //!    keyframes ([`keyframe`]), and arrivals.
@@ -52,6 +53,7 @@ mod reception;
 mod relay;
 mod requests;
 mod resend;
+mod restore;
 mod rewrite;
 mod shortage;
 mod slot;

@@ -2,7 +2,7 @@
 
 use super::rewrite::Counters;
 use rtp::RtpHeader;
-use rtp::header::AudioLevel;
+use rtp::header::{self, AudioLevel};
 use rtp::negotiated::{Extensions, Line};
 use std::ops::Range;
 
@@ -12,6 +12,8 @@ pub(super) struct Opened {
     pub payload: Range<usize>,
     /// If the payload is RED (RFC 2198): its primary block. Empty if it is opaque or cannot be read.
     pub primary: Option<Range<usize>>,
+    /// The payload is encrypted end to end: nothing in it is read or added.
+    pub opaque: bool,
     pub counters: Counters,
     /// The header extensions that go on.
     pub passed: Passed,
@@ -23,26 +25,19 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Whether it is RED whose blocks cannot be read.
-    #[inline]
-    pub(super) fn opaque(&self) -> bool {
-        self.primary.as_ref().is_some_and(Range::is_empty)
-    }
-
     /// The Opus packet in it, if it is sound that can be read.
     pub(super) fn opus<'a>(&self, plain: &'a [u8]) -> &'a [u8] {
         &plain[self.primary.as_ref().unwrap_or(&self.payload).clone()]
     }
 
-    /// The payload for a slot, and its type: RED goes on to participants who agreed on it, all others get its
-    /// primary block. None if that cannot be read.
+    /// The payload for a slot, and its type. Of RED it is the primary block: what a participant loses differs from what the
+    /// server lost. RED that cannot be read goes on as it is to participants who agreed on it; None for all others.
     #[inline]
     pub(super) fn payload_for<'a>(&self, line: &Line, plain: &'a [u8]) -> Option<(u8, &'a [u8])> {
-        let (payload_type, range) = match (&self.primary, line.red_payload_type) {
-            (None, _) => (line.payload_type, &self.payload),
-            (Some(_), Some(red)) => (red, &self.payload),
-            (Some(_), None) if self.opaque() => return None,
-            (Some(primary), None) => (line.payload_type, primary),
+        let (payload_type, range) = match &self.primary {
+            None => (line.payload_type, &self.payload),
+            Some(primary) if primary.is_empty() => (line.red_payload_type?, &self.payload),
+            Some(primary) => (line.payload_type, primary),
         };
         Some((payload_type, &plain[range.clone()]))
     }
@@ -73,6 +68,18 @@ impl Passed {
     /// What still holds of a packet that is sent again: how the picture is turned.
     pub(super) fn again(self) -> Self {
         Self { level: None, capture: None, ..self }
+    }
+
+    /// Those of a packet that was captured so many ticks of a clock earlier, as far as they are known.
+    pub(super) fn earlier(self, ticks: u32, clock_rate: u32) -> Self {
+        let earlier = |(mut value, len): ([u8; 16], u8)| {
+            let captured = header::parse_abs_capture_time(&value)?;
+            // 32.32 bits of seconds.
+            let before = (u64::from(ticks) << 32) / u64::from(clock_rate);
+            value[..8].copy_from_slice(&captured.wrapping_sub(before).to_be_bytes());
+            Some((value, len))
+        };
+        Self { capture: self.capture.and_then(earlier), ..Self::default() }
     }
 
     /// How loud the packet is, in −dBov (RFC 6464).

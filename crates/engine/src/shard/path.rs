@@ -9,7 +9,7 @@
 //! tell, a round trip that takes longer.
 
 use crate::limits::{
-    DIP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL, RISE_SETTLES,
+    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL, RISE_SETTLES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::twcc::Feedback;
@@ -27,6 +27,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(6);
 const LOOK_AWAY: Duration = Duration::from_millis(400);
 /// A loss of more than this, in 1/256, is a hint.
 const LOST_HINT: u8 = 5;
+/// A participant is told of the estimate once in so long at most.
+const TOLD_INTERVAL: Duration = Duration::from_secs(1);
 /// How long bytes are counted until they make a new rate.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
@@ -82,6 +84,8 @@ pub(super) struct Path {
     look: Option<Look>,
     /// When the path is thought about next.
     due: Option<Instant>,
+    /// What the participant was told of the estimate, and when.
+    told: Option<(Instant, Option<u32>)>,
     /// The shortest round-trip time that reports told, in ms.
     least_rtt_ms: Option<f64>,
 }
@@ -159,6 +163,11 @@ impl Path {
         }
     }
 
+    /// The shortest round-trip time that reports told, in ms.
+    pub(super) fn least_rtt_ms(&self) -> Option<f64> {
+        self.least_rtt_ms
+    }
+
     /// The transport-wide number of the next packet, if packets are numbered.
     #[inline]
     pub(super) fn number(&self) -> Option<u16> {
@@ -195,14 +204,16 @@ impl Path {
         self.downlink.as_deref_mut().filter(|_| self.numbers)
     }
 
-    /// Whether `flow` is too much for a path with room for `room`, both in bits a second: by far, or for long.
+    /// Whether `flow` is too much for a path with room for `room`, both in bits a second: by far, or for a while. Others who
+    /// share the path, and try what it carries, make the estimate dip.
     pub(super) fn is_over(&mut self, now: Instant, flow: u64, room: u64) -> bool {
         if flow <= room {
             self.over = None;
             return false;
         }
         let since = *self.over.get_or_insert(now);
-        5 * flow > 6 * room || now.saturating_duration_since(since) >= DIP
+        let span = now.saturating_duration_since(since);
+        flow > 2 * room || (5 * flow > 6 * room && span >= DIP_DEEP) || span >= DIP
     }
 
     /// Whether more has flowed than the path carries for so long.
@@ -242,6 +253,23 @@ impl Path {
         let lately = |at: Instant| now.saturating_duration_since(at) < RISE_SETTLES;
         let before = self.rose.filter(|(at, _)| lately(*at)).map_or(0, |(_, before)| before);
         Some(estimate.max(before))
+    }
+
+    /// What the participant is to be told of the estimate, in kbit/s, if that is news. Only that of a `limited` path means
+    /// anything.
+    pub(super) fn news(&mut self, now: Instant, limited: bool) -> Option<Option<u32>> {
+        let kbps = self.estimate_bps(now).filter(|_| limited).map(|bps| (bps / 1000) as u32);
+        let (at, known) = self.told.map_or((None, None), |(at, kbps)| (Some(at), kbps));
+        let lately = at.is_some_and(|at| now.saturating_duration_since(at) < TOLD_INTERVAL);
+        let changed = match (known, kbps) {
+            (Some(known), Some(kbps)) => 10 * known.abs_diff(kbps) > known,
+            (known, kbps) => known != kbps,
+        };
+        if !changed || lately {
+            return None;
+        }
+        self.told = Some((now, kbps));
+        Some(kbps)
     }
 
     /// When the next packets of a probe are due.

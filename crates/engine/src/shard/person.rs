@@ -12,6 +12,7 @@ use crate::limits::{
 };
 use rtp::TransportAddress;
 use rtp::negotiated::{Direction, Line, Negotiated};
+use rtp::red::Losses;
 use rtp::srtp::{KeyPair, Opener, Sealer};
 use rtp::stun::Responder;
 use rtp::twcc::FeedbackBuilder;
@@ -69,13 +70,15 @@ pub(super) struct Person {
     pub pacer: Pacer,
     /// What the path to the participant carries.
     pub path: Path,
+    /// What they say that they lose.
+    pub losses: Losses,
     /// What may be sent again to the participant.
     pub resends: Resends,
     /// When the last reports went to the participant.
     pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
     pub clock_offset_ns: Option<i128>,
-    /// Round-trip time, from their reports on what they receive.
+    /// The longest round-trip time lately, from their reports on what they receive.
     pub rtt_ms: Option<f64>,
 }
 
@@ -94,6 +97,7 @@ impl Person {
             feedback_at: now,
             pacer: Pacer::new(now),
             path: Path::default(),
+            losses: Losses::default(),
             resends: Resends::new(now),
             reported_at: None,
             clock_offset_ns: None,
@@ -145,25 +149,40 @@ impl Person {
         Some(())
     }
 
+    /// A report tells of a slot: how far its packets came, and how many of 256 were lost. Sound repeats itself from many
+    /// losses on, of sound or of pictures: they share the path.
+    pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8) {
+        let packets = self.slots[slot].reported(highest);
+        if let Some(many) = self.losses.report(packets, lost) {
+            self.slots.iter_mut().for_each(|slot| slot.repeat(many));
+        }
+    }
+
     /// Whether packets can be sent to the participant.
     #[inline]
     pub(super) fn reachable(&self) -> bool {
         self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
     }
 
-    /// How packets leave, by what flows and what would if the path carried it, both in bits a second.
-    pub(super) fn pace(&mut self, now: Instant, flow: u64, all: u64) {
+    /// How packets leave, by what flows and what would if the path carried it, both in bits a second. Returns what the
+    /// participant is to be told of the path, if anything.
+    pub(super) fn pace(&mut self, now: Instant, flow: u64, all: u64) -> Option<Report> {
         let Some(downlink) = self.path.downlink() else {
             self.path.leave(now);
-            return self.pacer.limit(None);
+            self.pacer.limit(None);
+            self.resends.limit(true);
+            return None;
         };
         let wanted = (all as f64 * PROBE_HEADROOM) as u64;
         downlink.want(now, if flow < all { wanted } else { 0 });
         let estimate = self.path.estimate_bps(now).unwrap_or(0);
         // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
         let limited = flow < all || estimate < 2 * flow;
+        self.resends.limit(limited);
         self.path.look(now, !limited);
         self.pacer.limit(limited.then_some((estimate as f64 * PACING_LIMITED) as u64));
+        let kbps = self.path.news(now, limited)?;
+        Some(Report::Downlink { person: self.key, room: self.room, kbps })
     }
 
     /// A slot that carries nothing does not rest.

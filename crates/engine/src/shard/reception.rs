@@ -5,6 +5,7 @@ use rtp::RtpHeader;
 use rtp::extended::{FIRST_CYCLE, nearest};
 use rtp::nack::{NackGenerator, Pushed};
 use rtp::negotiated::{Line, StreamIds};
+use rtp::red::Came;
 use rtp::report::ReceiveStream;
 use std::time::Instant;
 
@@ -27,6 +28,8 @@ pub(super) struct Reception {
     repairs: bool,
     pub receive: ReceiveStream,
     pub missing: NackGenerator,
+    /// What came of a stream of which no packet is asked for again: sound repeats itself instead.
+    came: Came,
 }
 
 impl Reception {
@@ -41,6 +44,7 @@ impl Reception {
             repairs: line.nack,
             receive: ReceiveStream::new(line.remote.map_or(0, |ids| ids.ssrc), clock_rate),
             missing: NackGenerator::new(),
+            came: Came::default(),
         }
     }
 
@@ -57,10 +61,16 @@ impl Reception {
         nearest(self.newest.unwrap_or(self.base | u64::from(original)), original)
     }
 
-    /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 if there is only padding.
+    /// Whether a packet of sound has not come, though others of its stream have.
+    pub(super) fn lacks(&self, number: u64) -> bool {
+        !self.repairs && self.came.lacks(number)
+    }
+
+    /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 if there is only padding. `repaired`: it came as a
+    /// retransmission, or as a copy in a later packet.
     ///
     /// # Errors
-    /// [`InDrop::Duplicate`]: a retransmission of what had come already.
+    /// [`InDrop::Duplicate`]: it had come already in another way.
     pub(super) fn note(
         &mut self,
         number: u64,
@@ -69,17 +79,20 @@ impl Reception {
         repaired: bool,
         arrival: Instant,
     ) -> Result<(), InDrop> {
-        let pushed = self.repairs.then(|| self.missing.push_number(number, arrival));
-        if repaired {
+        let of_use = if self.repairs {
+            let pushed = self.missing.push_number(number, arrival);
             // A retransmission that is newer than all before is media like any other: nothing else will bring it.
-            let of_use = matches!(pushed, Some(Pushed::Recovered | Pushed::New));
-            return if of_use { Ok(()) } else { Err(InDrop::Duplicate) };
+            !repaired || matches!(pushed, Pushed::Recovered | Pushed::New)
+        } else {
+            self.came.take(number)
+        };
+        if !repaired {
+            match payload_len {
+                0 => self.receive.push_padding(header.sequence),
+                len => self.receive.push(header.sequence, header.timestamp, len, arrival),
+            }
         }
-        match payload_len {
-            0 => self.receive.push_padding(header.sequence),
-            len => self.receive.push(header.sequence, header.timestamp, len, arrival),
-        }
-        Ok(())
+        if of_use { Ok(()) } else { Err(InDrop::Duplicate) }
     }
 
     /// The SSRC that the publisher really uses. Says whether a new stream began: another was in use before. Sequence
@@ -91,6 +104,7 @@ impl Reception {
             self.retired = self.ids.map(|ids| ids.ssrc);
             self.base = ((newest >> 16) + CYCLES_BETWEEN) << 16;
             self.missing.restart();
+            self.came = Came::default();
         }
         self.ids = Some(StreamIds { ssrc, rtx: self.ids.and_then(|ids| ids.rtx) });
         self.receive = ReceiveStream::new(ssrc, self.clock_rate);
@@ -135,5 +149,23 @@ mod tests {
                 assert!(new >= old + ANOTHER_STREAM, "{last}, {first}");
             }
         }
+    }
+    #[test]
+    fn sound_that_came_as_a_copy_does_not_come_again() {
+        let mut reception = Reception::new(&voice_line());
+        let mut note = |number: u64, copy: bool| {
+            let header = header(number as u16);
+            reception.note(number, &header, 50, copy, Instant::now()).is_ok()
+        };
+        assert!(note(100, false) && note(102, false));
+        assert!(note(101, true), "a copy of what is missing");
+        assert!(!note(101, true) && !note(101, false) && !note(102, true));
+        assert!(!reception.lacks(99) && !reception.lacks(101) && reception.lacks(103));
+    }
+
+    fn header(sequence: u16) -> RtpHeader {
+        let [first, second] = sequence.to_be_bytes();
+        let packet = [0x80, 0, first, second, 0, 0, 0, 0, 0, 0, 0, 0];
+        RtpHeader::parse(&packet).unwrap()
     }
 }

@@ -5,8 +5,9 @@ use super::claim::Sampler;
 use super::encoding::{Arrival, Arrived};
 use super::forward::flush;
 use super::lately::Past;
+use super::mixing::hand_to_mixer;
 use super::model::Model;
-use super::packet::Passed;
+use super::packet::{Opened, Passed};
 use super::track::{Export, Track};
 use super::turn::Turn;
 use crate::command::{ShardIndex, TrackKey};
@@ -14,6 +15,7 @@ use crate::drops::InDrop;
 use crate::relay::{RelayContent, RelayControl, RelayPacket};
 use crate::sink::Sink;
 use rtp::RtpHeader;
+use std::time::Instant;
 
 /// Tracks of sound from other shards of which nothing has come yet.
 #[derive(Default)]
@@ -58,6 +60,28 @@ impl Imports {
             waits
         });
     }
+}
+
+/// An opened packet goes to the mixer, or to the shards that want it.
+pub(super) fn pass_on<S: Sink>(
+    track: &mut Track,
+    turn: &mut Turn<'_, S>,
+    opened: &Opened,
+    plain: &[u8],
+    arrival: Instant,
+) -> Result<(), InDrop> {
+    let number = opened.counters.index;
+    if track.silenced {
+        relay(track, turn, &RelayPacket::empty(track.key, number, RelayContent::Silenced));
+        return Err(InDrop::Silenced);
+    }
+    if track.mixed {
+        return hand_to_mixer(turn, track, opened, plain, arrival);
+    }
+    let content = if opened.repaired { RelayContent::Repaired } else { RelayContent::Original };
+    let bytes = &plain[..opened.payload.end];
+    relay(track, turn, &RelayPacket { stream: track.key, index: number, content, bytes });
+    Ok(())
 }
 
 /// Sends a packet of a track to the shards that want it.
@@ -134,12 +158,13 @@ pub(super) fn take_relayed<S: Sink>(
         number: packet.index,
         header,
         payload,
-        plain,
         passed: Passed::of(&track.encoding.line.extensions, plain, &header),
         repaired: packet.content == RelayContent::Repaired,
         at: turn.now.at,
     };
-    if let Arrived::Media(opened, _) = track.encoding.arrive(arrival, false, turn.now, sampler)? {
+    if let Arrived::Media(opened, _) =
+        track.encoding.arrive(arrival, plain, false, turn.now, sampler)?
+    {
         queue.push(index, opened);
     }
     Ok(())

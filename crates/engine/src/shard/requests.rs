@@ -112,10 +112,10 @@ fn report_blocks<S: Sink>(
 ) {
     let Some(person) = model.people[from].as_mut() else { return };
     for block in blocks {
-        if person.slot_by_ssrc(block.ssrc).is_some()
-            && let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix))
-        {
-            person.rtt_ms = Some(rtt);
+        let Some(slot) = person.slot_by_ssrc(block.ssrc) else { continue };
+        person.reported(slot, block.highest_sequence, block.fraction_lost);
+        if let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix)) {
+            person.rtt_ms = Some(rtp::nack::longest_lately(person.rtt_ms, rtt));
             person.path.reported(turn.now.at, rtt, block.fraction_lost);
         }
     }

@@ -78,15 +78,25 @@ fn resend<S: Sink>(
     if !person.resends.take(len) {
         return Err(OutDrop::ResendBudget);
     }
-    let interval = round_trip(person.rtt_ms);
-    person.slots[slot_index].sent_again.note(sequence, turn.now.at, interval);
+    let interval = round_trip(person.path.least_rtt_ms());
+    let sent_again = &mut person.slots[slot_index].sent_again;
+    // A retransmission was lost, too: one more that is makes the picture stand still.
+    let again = sent_again.was_sent(sequence) && person.losses.are_many();
+    sent_again.note(sequence, turn.now.at, interval);
+    let twice = again && person.resends.take(len);
     if !waits {
-        send_again(model, turn, (index, slot_index), sequence);
+        for _ in 0..1 + usize::from(twice) {
+            send_again(model, turn, (index, slot_index), sequence);
+        }
         return Ok(());
     }
-    let brings = Brings::Again { sequence, len };
-    person.pacer.wait(Waiting { track: left.track, slot: slot_index, index: left.index, brings });
-    turn.stats.paced += 1;
+    for _ in 0..1 + usize::from(twice) {
+        let brings = Brings::Again { sequence, len };
+        let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
+        if person.pacer.wait(again) {
+            turn.stats.paced += 1;
+        }
+    }
     if first {
         model.bursts.add(index);
         model.plan_bursts();
@@ -133,6 +143,6 @@ fn again(track: &Track, left: Left, sequence: u16, payload_type: u8) -> Option<O
         payload: &kept[opened.payload],
         padding: 0,
         has_picture_ids: track.encoding.line.codec == Codec::Vp8 && !track.encoding.opaque,
-        has_blocks: false,
+        repeats: false,
     })
 }

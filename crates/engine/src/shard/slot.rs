@@ -5,10 +5,12 @@ use super::index::TrackIndex;
 use super::rewrite::Rewrite;
 use crate::clock::Now;
 use crate::limits::{
-    KEYFRAME_WISH_INTERVAL, LAYER_LEAST, LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
+    KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_SETTLED, REST_LEAST,
+    REST_MOST, SETTLED,
 };
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
+use rtp::red::Previous;
 use rtp::srtp::{SealStream, Sealer};
 use std::time::{Duration, Instant};
 
@@ -18,31 +20,45 @@ use std::time::{Duration, Instant};
 struct Patience {
     /// How long it waited last, and until when.
     last: Option<(Duration, Instant)>,
+    /// The layer that did not fit, and when it was given up: a lower one need not wait as long.
+    failed: Option<(u8, Instant)>,
     /// When it got more.
     rose: Option<Instant>,
 }
 
 impl Patience {
-    /// It fell to a smaller layer, or it `rests`.
-    fn fell(&mut self, rests: bool, now: Instant) {
-        let (least, settled) =
-            if rests { (REST_LEAST, SETTLED) } else { (LAYER_LEAST, LAYER_SETTLED) };
+    /// It fell to a smaller layer, or it `rests`. `spread`: who shares a path waits for so many times as long as others, so
+    /// that not all try again at once.
+    fn fell(&mut self, from: u8, rests: bool, spread: f32, now: Instant) {
+        let (least, most, times, settled) = match rests {
+            true => (REST_LEAST, REST_MOST, 2, SETTLED),
+            // A middle layer costs little: it may be others who made it fall.
+            false if from < 2 => (LAYER_LEAST, LAYER_MOST / 4, LAYER_FAILED_TIMES, LAYER_SETTLED),
+            false => (LAYER_LEAST, LAYER_MOST, LAYER_FAILED_TIMES, LAYER_SETTLED),
+        };
         let soon = |at: Instant| now.saturating_duration_since(at) < settled;
         let failed = self.rose.take().is_some_and(soon);
         let wait = match self.last {
-            Some((last, _)) if failed => 2 * last,
+            Some((last, _)) if failed => times * last,
             // One fall goes over several steps.
             Some((last, until)) if now < until => last,
-            _ => least,
+            _ => least.mul_f32(spread),
         };
-        let wait = wait.min(REST_MOST);
+        let wait = wait.min(most);
+        // One fall goes over several steps.
+        let falling = self.last.is_some_and(|(_, until)| now < until);
+        let known = self.failed.filter(|_| falling);
+        self.failed = Some(known.map_or((from, now), |(highest, _)| (highest.max(from), now)));
         self.last = Some((wait, now + wait));
     }
 
-    fn is_over(&self, now: Instant) -> bool {
+    /// Whether it may get this layer.
+    fn is_over(&self, to: u8, now: Instant) -> bool {
         // The estimate must have seen what it got last.
         let lately = |at: Instant| now.saturating_duration_since(at) < LAYER_LEAST;
-        self.last.is_none_or(|(_, until)| now >= until) && !self.rose.is_some_and(lately)
+        let lower = self.failed.is_some_and(|(failed, at)| to < failed && !lately(at));
+        let over = lower || self.last.is_none_or(|(_, until)| now >= until);
+        over && !self.rose.is_some_and(lately)
     }
 }
 
@@ -66,6 +82,10 @@ pub(super) struct Slot {
     pub shown: Option<u32>,
     patience: Patience,
     pub rewrite: Rewrite,
+    /// Its last packet of sound, while each packet repeats the one before it (RED).
+    pub previous: Option<Box<Previous>>,
+    /// The newest number that the receiver's reports told of.
+    reported: u32,
     /// What was sent again lately.
     pub sent_again: SentAgain,
     /// When the receiver's last keyframe request was heard.
@@ -84,6 +104,8 @@ impl Slot {
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
             rewrite: Rewrite::new(line.codec.clock_rate(), first),
+            previous: line.red_first.then(Box::default),
+            reported: u32::from(first.wrapping_sub(1)),
             line,
             stream: None,
             rtx_stream: None,
@@ -159,13 +181,16 @@ impl Slot {
 
     /// The path does not carry what it has: it gets a lower layer, or rests.
     pub(super) fn fall(&mut self, to: Option<u8>, now: Instant) {
-        (self.rests, self.wish) = (to.is_none(), to.unwrap_or(0));
-        self.patience.fell(to.is_none(), now);
+        let from = std::mem::replace(&mut self.wish, to.unwrap_or(0));
+        self.rests = to.is_none();
+        // From 0.75 to 1.25.
+        let spread = 0.75 + (self.ssrc().wrapping_mul(0x9E37_79B9) >> 16) as f32 / 131_072.0;
+        self.patience.fell(from, to.is_none(), spread, now);
     }
 
-    /// Whether it may get more again.
-    pub(super) fn may_rise(&self, now: Instant) -> bool {
-        self.patience.is_over(now)
+    /// Whether it may get this layer.
+    pub(super) fn may_rise(&self, to: u8, now: Instant) -> bool {
+        self.patience.is_over(to, now)
     }
 
     /// It gets this layer. If it rested, its picture flows again.
@@ -182,6 +207,20 @@ impl Slot {
             self.wished = Some(now);
         }
         hears
+    }
+
+    /// Each packet of sound repeats the one before it from now on, or none does, if the receiver agreed on RED.
+    pub(super) fn repeat(&mut self, on: bool) {
+        let on = (on || self.line.red_first) && self.line.red_payload_type.is_some();
+        if on != self.previous.is_some() {
+            self.previous = on.then(Box::default);
+        }
+    }
+
+    /// A report of the receiver reaches to this number. Returns how many packets it tells of.
+    pub(super) fn reported(&mut self, highest: u32) -> u32 {
+        let before = std::mem::replace(&mut self.reported, highest);
+        highest.saturating_sub(before)
     }
 
     /// The next sequence number of the RTX stream.

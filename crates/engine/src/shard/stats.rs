@@ -28,6 +28,10 @@ pub struct Stats {
     pub rtcp_not_sent: u64,
     /// Packets resent on request; part of `copies` and `rtp_out`.
     pub resent: u64,
+    /// Packets of sound that left with a copy of the one before (RED).
+    pub repeated: u64,
+    /// Packets of sound that did not come and were taken from the copy in one after them.
+    pub restored: u64,
     /// Packets of pictures that waited for their receiver's next burst.
     pub paced: u64,
     /// Packets of padding that probed paths.

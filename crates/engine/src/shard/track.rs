@@ -181,6 +181,7 @@ pub(super) fn voice_line() -> Line {
         payload_type: 111,
         rtx_payload_type: None,
         red_payload_type: None,
+        red_first: false,
         extensions: Extensions::default(),
         local: None,
         remote: Some(StreamIds { ssrc: 1, rtx: None }),

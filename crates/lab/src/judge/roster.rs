@@ -106,6 +106,7 @@ impl Roster {
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
             | Event::TrackLayers { .. }
+            | Event::Downlink { .. }
             | Event::RoomChanged { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
@@ -207,6 +208,7 @@ pub fn numbered(event: &Event) -> bool {
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
             | Event::TrackLayers { .. }
+            | Event::Downlink { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
             | Event::PeerCandidate { .. }

@@ -26,7 +26,7 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 20] = [
     "loss_pct",
     "jitter_ms",
     "rtt_ms",
@@ -41,6 +41,7 @@ pub const NAMES: [&str; 19] = [
     "frame_height",
     "switches_per_minute",
     "retransmitted_pct",
+    "estimate_kbps",
     "concealed_pct",
     "jitter_buffer_ms",
     "join_to_connected_ms",
@@ -191,6 +192,7 @@ impl Collector {
             return; // warm-up
         }
         self.value(person, "rtt_ms", sample.rtt_ms);
+        self.value(person, "estimate_kbps", sample.estimate_kbps);
         for row in &sample.received {
             for (name, value) in row_values(row, sample.interval_ms) {
                 self.value(person, name, value);

@@ -106,6 +106,13 @@ pub fn estimated_delay_ms(rtt_ms: f64, jitter_buffer_ms: f64) -> f64 {
     PACKET_TIME_MS + LOOK_AHEAD_MS + rtt_ms + jitter_buffer_ms
 }
 
+/// The loss of a row that is heard: what was lost, and not copied in a later packet; in percent.
+fn heard_loss_pct(row: &wire::quality::ReceivedTrack) -> Option<f64> {
+    let lost = row.packets_lost.max(1);
+    let recovered = row.packets_recovered.unwrap_or(0).min(lost);
+    Some(row.loss_pct? * (lost - recovered) as f64 / lost as f64)
+}
+
 /// Fills in the scores that a sample's audio rows lack, from the row's own loss, jitter and delay.
 pub fn fill(sample: &mut wire::QualitySample) {
     let rtt_ms = sample.rtt_ms;
@@ -113,14 +120,16 @@ pub fn fill(sample: &mut wire::QualitySample) {
         if row.kind != wire::room::MediaKind::Audio {
             continue;
         }
-        let Some(loss_pct) = row.loss_pct else { continue };
-        row.mos_lq.get_or_insert_with(|| mos_lq(Opus::SPEECH, loss_pct));
+        let (Some(heard_pct), Some(loss_pct)) = (heard_loss_pct(row), row.loss_pct) else {
+            continue;
+        };
+        row.mos_lq.get_or_insert_with(|| mos_lq(Opus::SPEECH, heard_pct));
         if let (None, Some(delay_ms)) = (row.mos_cq, row.mouth_to_ear_ms) {
-            row.mos_cq = Some(mos_cq(Opus::SPEECH, loss_pct, delay_ms));
+            row.mos_cq = Some(mos_cq(Opus::SPEECH, heard_pct, delay_ms));
         }
         if let (None, Some(rtt_ms), Some(buffer_ms)) = (row.mos_cq, rtt_ms, row.jitter_buffer_ms) {
             let delay_ms = estimated_delay_ms(rtt_ms, buffer_ms);
-            row.mos_cq = Some(mos_cq(Opus::SPEECH, loss_pct, delay_ms));
+            row.mos_cq = Some(mos_cq(Opus::SPEECH, heard_pct, delay_ms));
         }
         if let (None, Some(rtt_ms), Some(jitter_ms)) = (row.mos_sdk, rtt_ms, row.jitter_ms) {
             row.mos_sdk = Some(mos_sdk(rtt_ms, jitter_ms, loss_pct));
@@ -204,5 +213,15 @@ mod tests {
         fill(&mut sample);
         let row = &sample.received[0];
         assert!(row.mos_lq > Some(4.2) && row.mos_cq > Some(4.2) && row.mos_sdk > Some(4.2));
+        let of = |recovered| {
+            let mut row = crate::testing::audio_row("p", "t", 150);
+            (row.loss_pct, row.packets_lost, row.packets_recovered) = (Some(5.0), 8, recovered);
+            let mut sample = wire::QualitySample { received: vec![row], ..Default::default() };
+            fill(&mut sample);
+            sample.received[0].mos_lq.unwrap()
+        };
+        assert_eq!(of(None), mos_lq(Opus::SPEECH, 5.0));
+        assert_eq!(of(Some(6)), mos_lq(Opus::SPEECH, 1.25), "what is recovered is heard");
+        assert_eq!(of(Some(20)), mos_lq(Opus::SPEECH, 0.0), "a copy of what had been lost before");
     }
 }

@@ -150,6 +150,9 @@ fn tables() -> Vec<Table> {
         SERVER_CPU,
         ("jitter_ms", "jitter ms", 1),
         ("loss_pct", "loss %", 2),
+        ("mos_cq", "MOS-CQ of sound (5 % of people)", 2),
+        ("frame_height", "picture's height (5 % of people)", 0),
+        ("paused_pct", "pictures paused % (95 % of people)", 1),
         MEAN_RATE,
         US_PER_PACKET_OUT,
         ("bottleneck", "first bottleneck", 0),
@@ -294,6 +297,9 @@ fn session_row(row: Row, session: &Session) -> Row {
         .measured("jitter_ms", of("jitter_ms", |metric| metric.user_p95))
         .measured("loss_pct", of("loss_pct", |metric| metric.user_p95))
         .measured("rtt_ms", of("rtt_ms", |metric| metric.user_p95))
+        .measured("mos_cq", of("mos_cq", |metric| metric.user_p5))
+        .measured("frame_height", of("frame_height", |metric| metric.user_p5))
+        .measured("paused_pct", of("paused_ratio", |metric| 100.0 * metric.user_p95))
         .cell("received_mb", Cell::number(megabytes))
         .measured("mean_rate_mbit", rate)
         .measured("per_person_mbit", rate.map(|rate| rate / people))
@@ -369,15 +375,19 @@ fn signaling_row(plan: &Plan, busy_pct: Option<f64>, delay: Option<(u64, f64)>) 
     }
 }
 
-/// Rooms behind a link of 100 Mbit/s, and one whose server has a CPU quota besides that is the next in its way.
+/// Rooms behind a link of 100 Mbit/s: the study's one picture for all, and layers, of which the server chooses. The link must
+/// be named for what it makes worse. And one whose server has a CPU quota besides that is the next in its way.
 async fn limited(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
+    let (one, layers) = ("video: 1080p", "video: simulcast");
     let plans = [
-        ("10 people, 1080p, 100 Mbit/s", 10, false),
-        ("30 people, 1080p, 100 Mbit/s", 30, false),
-        ("10 people, 1080p, 100 Mbit/s, a CPU quota behind", 10, true),
+        ("10 people, 1080p, 100 Mbit/s", 10, one, false),
+        ("30 people, 1080p, 100 Mbit/s", 30, one, false),
+        ("10 people, 480p in layers, 100 Mbit/s", 10, layers, false),
+        ("30 people, 480p in layers, 100 Mbit/s", 30, layers, false),
+        ("10 people, 1080p, 100 Mbit/s, a CPU quota behind", 10, one, true),
     ];
     let mut rows: Vec<Row> = Vec::new();
-    for (name, people, behind) in plans {
+    for (name, people, media, behind) in plans {
         let row = Row::new("later", name);
         let link = Limits { mbit_per_s: LINK_MBIT, cores: None };
         // The first row's, of one CPU.
@@ -391,8 +401,10 @@ async fn limited(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
             (_, None) => "what the server uses without the quota was not measured",
             (false, Some(limits)) => {
                 let slug = name.replace([' ', ','], "-").replace("--", "-").replace('/', "");
-                let text = scenario("", 30, people, "video: 1080p")
-                    + "thresholds: { loss_pct: [\"user_p95 < 2\"] }\n";
+                let whole = "loss_pct: [\"user_p95 < 2\"], paused_ratio: [\"user_p95 < 0.05\"]";
+                let large = ", frame_height: [\"user_p5 >= 480\"]";
+                let text = scenario("", 30, people, media);
+                let text = format!("{text}thresholds: {{ {whole}{large} }}\n");
                 let slug: String = slug.to_ascii_lowercase().chars().take(40).collect();
                 let session = sessions.run_limited(&slug, limits, &text).await;
                 rows.push(limited_row(row, table, session));

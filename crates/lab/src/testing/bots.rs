@@ -102,6 +102,8 @@ impl BotHandle for FakeBot {
 
     fn layers(&self, _track: String, _layer: u8) {}
 
+    fn downlink(&self, _estimate_kbps: Option<u32>) {}
+
     fn slots(&self, changes: Vec<SlotChange>) {
         let mut state = self.state.lock().expect("state");
         for change in changes {

@@ -43,6 +43,7 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         mos_sdk: None,
         paused_ratio: None,
         resolution_switches: None,
+        packets_recovered: None,
         retransmitted_packets_received: None,
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Counts {
     waiting: Counter,
     checks: Counter,
     resent: Counter,
+    repeated: Counter,
+    restored: Counter,
     paced: Counter,
     probed: Counter,
     rested: Counter,
@@ -89,6 +91,14 @@ impl Counts {
             layer_switches: counter(
                 "moim_media_layer_switches_total",
                 "Times that a slot was to carry another layer of its picture.",
+            ),
+            repeated: counter(
+                "moim_media_repeated_total",
+                "Packets of sound that left with a copy of the one before (RED), because their receiver loses packets.",
+            ),
+            restored: counter(
+                "moim_media_restored_total",
+                "Packets of sound that did not come and were taken from the copy in one after them (RED).",
             ),
             paced: counter(
                 "moim_media_paced_total",
@@ -147,6 +157,8 @@ impl Counts {
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);
+        self.repeated.add(stats.repeated - old.repeated);
+        self.restored.add(stats.restored - old.restored);
         self.paced.add(stats.paced - old.paced);
         self.probed.add(stats.probed - old.probed);
         self.rested.add(stats.rested - old.rested);

@@ -71,6 +71,7 @@ impl Rooms {
             Report::Switched { room, .. }
             | Report::Rests { room, .. }
             | Report::Layers { room, .. }
+            | Report::Downlink { room, .. }
             | Report::Speakers { room, .. } => *room,
         };
         let cell = locked(&self.table).by_key.get(&key).cloned();

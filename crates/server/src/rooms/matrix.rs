@@ -204,6 +204,7 @@ fn publish(rooms: &Rooms, socket: &Arc<Socket>) -> String {
         payload_type: 111,
         rtx_payload_type: None,
         red_payload_type: None,
+        red_first: false,
         extensions: Extensions::default(),
         local: None,
         remote: None,

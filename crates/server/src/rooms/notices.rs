@@ -127,6 +127,9 @@ impl Cell {
                     let event = Event::TrackLayers { track: track_id(track), layer };
                     self.tell_one(state, person, event);
                 }
+                Notice::Downlink { person, kbps } => {
+                    self.tell_one(state, person, Event::Downlink { estimate_kbps: kbps });
+                }
                 Notice::SlotsWanted { person, audio, video } => {
                     self.tell_one(state, person, Event::SlotsWanted { audio, video });
                 }

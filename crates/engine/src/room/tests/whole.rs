@@ -97,7 +97,7 @@ impl Whole {
                     effects.tell_slots(person, vec![SlotChange { rtp_timestamp, ..change }]);
                 }
             }
-            Report::Rests { .. } | Report::Layers { .. } => {}
+            Report::Rests { .. } | Report::Layers { .. } | Report::Downlink { .. } => {}
             Report::Speakers { mut speakers, .. } => {
                 speakers.retain(|(person, _)| self.person(*person).is_some());
                 self.speaker_reports += 1;

@@ -290,6 +290,10 @@ impl BotHandle for Handle {
         self.tell(Command::Layers { bot: self.bot, track, layer });
     }
 
+    fn downlink(&self, estimate_kbps: Option<u32>) {
+        self.tell(Command::Downlink { bot: self.bot, estimate_kbps });
+    }
+
     fn slots(&self, changes: Vec<SlotChange>) {
         self.tell(Command::Slots { bot: self.bot, changes });
     }

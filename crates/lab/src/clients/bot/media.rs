@@ -245,6 +245,11 @@ impl BotMedia {
         self.rest();
     }
 
+    /// What the server estimates that the way to here carries, in kbit/s; None: all that is sent, with ease.
+    pub fn downlink(&mut self, estimate_kbps: Option<u32>) {
+        self.0.estimate_kbps = estimate_kbps;
+    }
+
     fn rest(&mut self) {
         let State { sent, tracks, paused, layers, .. } = &mut self.0;
         for outgoing in sent {
@@ -371,6 +376,7 @@ impl BotMedia {
             at_ms: now.saturating_duration_since(joined).as_millis() as u64,
             interval_ms: interval.as_millis() as u64,
             rtt_ms: (rtt.count > 0).then(|| rtt.sum_ms / f64::from(rtt.count)),
+            estimate_kbps: self.0.estimate_kbps.map(f64::from),
             srtp_cipher: self.0.secured.as_ref().map(|secured| cipher_name(secured.profile).into()),
             ..QualitySample::default()
         };

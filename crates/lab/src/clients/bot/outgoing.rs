@@ -4,6 +4,7 @@ use super::source::{AudioSource, Piece, VideoSource};
 use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::negotiated::{Codec, Extensions, Kind, Line, StreamIds};
+use rtp::red::{Losses, Previous};
 use rtp::report::{Ntp, SendStream};
 use rtp::rtcp::{ReportBlock, SenderInfo};
 use rtp::srtp::{SealStream, Sealer, SrtpError};
@@ -113,6 +114,59 @@ struct Rtx {
     wanted: VecDeque<u16>,
 }
 
+/// Sound that repeats itself while the other side loses packets (RFC 2198).
+#[derive(Debug)]
+struct Red {
+    payload_type: u8,
+    losses: Losses,
+    /// The newest number that reports told of.
+    reported: Option<u32>,
+    /// The last packet, while the next one repeats it.
+    previous: Option<Box<Previous>>,
+    /// The payload that leaves.
+    payload: Vec<u8>,
+}
+
+impl Red {
+    fn new(line: &Line) -> Option<Self> {
+        let payload_type = line.red_payload_type?;
+        let (losses, payload) = (Losses::default(), Vec::new());
+        Some(Self { payload_type, losses, reported: None, previous: None, payload })
+    }
+
+    fn on_report(&mut self, block: &ReportBlock) {
+        let before = self.reported.replace(block.highest_sequence);
+        let packets =
+            block.highest_sequence.saturating_sub(before.unwrap_or(block.highest_sequence));
+        match self.losses.report(packets, block.fraction_lost) {
+            Some(true) if self.previous.is_none() => self.previous = Some(Box::default()),
+            Some(false) => self.previous = None,
+            _ => {}
+        }
+    }
+
+    /// The payload with the packet before it, if it repeats that.
+    fn with_previous(
+        &mut self,
+        opus_type: u8,
+        sequence: u16,
+        timestamp: u32,
+        opus: &[u8],
+    ) -> Option<(u8, &[u8])> {
+        let previous = self.previous.as_mut()?;
+        let before = previous.before(opus_type, sequence, timestamp);
+        let repeats = before.is_some();
+        if let Some((headers, bytes)) = before {
+            self.payload.clear();
+            for part in [&headers, bytes, opus] {
+                self.payload.extend_from_slice(part);
+            }
+        }
+        previous.keep(sequence, timestamp, opus);
+        repeats.then_some((self.payload_type, &self.payload))
+    }
+}
+
 /// What one interval had.
 #[derive(Debug, Default)]
 struct Interval {
@@ -141,6 +195,7 @@ pub(super) struct Outgoing {
     seal: SealStream,
     sequence: u16,
     rtx: Option<Rtx>,
+    red: Option<Red>,
     began: Instant,
     first_packet: bool,
     interval: Interval,
@@ -195,6 +250,7 @@ impl Outgoing {
             seal: sealer.stream(ids.ssrc)?,
             sequence,
             rtx,
+            red: Red::new(line),
             began: now,
             first_packet: true,
             interval: Interval::default(),
@@ -263,7 +319,7 @@ impl Outgoing {
     }
 
     fn send_next(&mut self, sending: &mut Sending) -> Result<bool, SrtpError> {
-        let header = Header {
+        let mut header = Header {
             mid: self.rid.is_some() || self.began + MID_TIME > sending.now,
             repairs: false,
             payload_type: self.payload_type,
@@ -274,14 +330,19 @@ impl Outgoing {
         let (timestamp, bytes, last) = match &mut self.source {
             Source::Audio(audio) => {
                 let Some((timestamp, opus)) = audio.pop(sending.now) else { return Ok(false) };
+                let red = self.red.as_mut().and_then(|red| {
+                    red.with_previous(self.payload_type, self.sequence, timestamp, &opus.data)
+                });
+                let (payload_type, payload) = red.unwrap_or((self.payload_type, &opus.data));
+                header.payload_type = payload_type;
                 let packet = Packet {
                     marker: self.first_packet,
                     timestamp,
                     level: Some(opus.level_dbov),
-                    payload: (&opus.data, &[]),
+                    payload: (payload, &[]),
                 };
                 send(sending, &mut self.seal, &lines, header, &packet)?;
-                (timestamp, opus.data.len(), false)
+                (timestamp, payload.len(), false)
             }
             Source::Video(video) => {
                 let Some(piece) = video.pop(sending.now) else { return Ok(false) };
@@ -369,6 +430,7 @@ impl Outgoing {
     /// A report on this stream came.
     pub(super) fn on_report(&mut self, block: &ReportBlock) {
         self.reported = Some((block.highest_sequence, block.cumulative_lost));
+        self.red.iter_mut().for_each(|red| red.on_report(block));
     }
 
     /// Loss that the reports since the last call tell of, in percent.

@@ -4,9 +4,10 @@
 use super::frames::{Assembler, Frame, FrameStats, Part};
 use super::marks::Outcome;
 use crate::record::MIX;
-use rtp::extended::timestamp_diff;
+use rtp::extended::{SequenceUnwrapper, timestamp_diff};
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Codec, Kind, Line};
+use rtp::red::Came;
 use rtp::report::{Interval, ReceiveStream};
 use rtp::rtcp::ReportBlock;
 use std::time::{Duration, Instant};
@@ -50,6 +51,8 @@ struct Row {
     keyframe_requests: u64,
     /// Packets that came as retransmissions.
     retransmitted: u64,
+    /// Packets that did not come, but whose sound came as a copy in a later one.
+    recovered: u64,
     /// Height of the picture that was shown last, and how often it changed in the interval.
     height: Option<u16>,
     switches: u64,
@@ -76,6 +79,7 @@ impl Row {
             paused_for: Duration::ZERO,
             keyframe_requests: 0,
             retransmitted: 0,
+            recovered: 0,
             height: None,
             switches: 0,
             transits_ms: Vec::new(),
@@ -178,6 +182,8 @@ pub(super) struct Slot {
     /// Whether something came since the last report.
     to_report: bool,
     nack: Option<NackGenerator>,
+    /// Which packets of sound came, or copies of them.
+    came: (SequenceUnwrapper, Came),
     assembler: Option<Assembler>,
     size: Option<(u16, u16)>,
     last_keyframe: Option<Keyframe>,
@@ -201,6 +207,7 @@ impl Slot {
             stats: None,
             to_report: false,
             nack: repaired.then(NackGenerator::new),
+            came: Default::default(),
             assembler: (line.codec == Codec::Vp8).then(Assembler::default),
             size: None,
             last_keyframe: None,
@@ -340,6 +347,43 @@ impl Slot {
             heard.frame = self.on_part(header.sequence, part, now);
         }
         Ok(heard)
+    }
+
+    /// Whether a packet of the slot is RED (RFC 2198).
+    pub(super) fn is_red(&self, header: &rtp::RtpHeader) -> bool {
+        Some(header.payload_type) == self.line.red_payload_type
+    }
+
+    /// A packet of sound came, with this payload if it is RED: packets that did not come may be copied in it. `transit`: how
+    /// long it was under way.
+    pub(super) fn recover(
+        &mut self,
+        header: &rtp::RtpHeader,
+        red: Option<&[u8]>,
+        transit: Option<Duration>,
+    ) {
+        if self.line.red_payload_type.is_none() {
+            return;
+        }
+        let (unwrapper, came) = &mut self.came;
+        let number = unwrapper.unwrap(header.sequence);
+        let first = came.take(number);
+        if !first && let Some(row) = &mut self.row {
+            // It was only late.
+            row.recovered = row.recovered.saturating_sub(1);
+        }
+        for block in red.into_iter().flat_map(rtp::red::redundant) {
+            let Some(copied) = number.checked_sub(block.packets_back) else { continue };
+            if !self.came.1.misses(copied) {
+                continue;
+            }
+            self.came.1.take(copied);
+            if let Some(row) = &mut self.row {
+                row.recovered += 1;
+            }
+            let older = Duration::from_secs_f64(f64::from(block.offset) / 48_000.0);
+            transit.into_iter().for_each(|transit| self.note_transit(transit + older));
+        }
     }
 
     /// How long the packet that was just taken had been under way, by its sender's mark.
@@ -555,6 +599,7 @@ fn finish(
         freeze_ratio: frames.and_then(FrameStats::freeze_ratio),
         since_last_ms: Some(since_last.as_secs_f64() * 1000.0),
         keyframe_requests: video.then_some(row.keyframe_requests),
+        packets_recovered: line.red_payload_type.map(|_| row.recovered),
         retransmitted_packets_received: video.then_some(row.retransmitted),
         resolution_switches: counts_frames.then_some(row.switches),
         mos_lq: None,
@@ -562,6 +607,6 @@ fn finish(
         mos_sdk: None,
     };
     row.frames.reset_interval();
-    (row.keyframe_requests, row.retransmitted, row.switches) = (0, 0, 0);
+    (row.keyframe_requests, row.retransmitted, row.switches, row.recovered) = (0, 0, 0, 0);
     received
 }

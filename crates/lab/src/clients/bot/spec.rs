@@ -158,6 +158,8 @@ pub trait BotHandle: Send + Sync + 'static {
     fn pause(&self, track: String, paused: bool);
     /// Tells the highest layer that anybody wants of a track of its own, from 0 for the smallest picture.
     fn layers(&self, track: String, layer: u8);
+    /// Tells what the server estimates that the way to it carries, in kbit/s; None: all that is sent, with ease.
+    fn downlink(&self, estimate_kbps: Option<u32>);
     /// Asks for this many slots in all; they are in the next offer.
     fn grow(&self, audio: u32, video: u32);
     /// Makes the bot do something.

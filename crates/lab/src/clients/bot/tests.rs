@@ -30,6 +30,7 @@ const S: Duration = Duration::from_secs(1);
 fn fixed(seed: u64) -> Fixed {
     Fixed {
         red: false,
+        red_first: false,
         feedback: true,
         seed,
         video: Codec::Vp8,

@@ -458,6 +458,9 @@ impl<D: BotDriver> Bot<D> {
             Event::TrackLayers { track, layer } => {
                 self.server.iter().for_each(|bot| bot.layers(track.clone(), layer));
             }
+            Event::Downlink { estimate_kbps } => {
+                self.server.iter().for_each(|bot| bot.downlink(estimate_kbps));
+            }
             Event::SlotsWanted { audio, video } => self.grow(audio, video).await?,
             Event::RoomEnded { reason } => return Err(format!("the room ended: {reason}")),
             Event::ParticipantLeft { participant, reason } => {

@@ -296,6 +296,10 @@ impl Peer {
         self.media.layers(track, layer);
     }
 
+    pub(super) fn downlink(&mut self, estimate_kbps: Option<u32>) {
+        self.media.downlink(estimate_kbps);
+    }
+
     pub(super) fn slots(&mut self, changes: &[SlotChange]) {
         self.media.map_slots(changes, Instant::now());
     }

@@ -80,6 +80,7 @@ pub(super) enum Command {
     Slots { bot: u64, changes: Vec<SlotChange> },
     Pause { bot: u64, track: String, paused: bool },
     Layers { bot: u64, track: String, layer: u8 },
+    Downlink { bot: u64, estimate_kbps: Option<u32> },
     Grow { bot: u64, pool: SlotPool },
     Do { bot: u64, command: BotCommand },
     Connected { bot: u64, reply: Reply<()> },

@@ -303,6 +303,9 @@ impl Worker {
             Command::Layers { bot, track, layer } => {
                 self.tell(bot, |peer| peer.layers(&track, layer))
             }
+            Command::Downlink { bot, estimate_kbps } => {
+                self.tell(bot, |peer| peer.downlink(estimate_kbps))
+            }
             Command::Grow { bot, pool } => self.tell(bot, |peer| peer.wanted = pool),
             Command::Do { bot, command } => self.tell(bot, |peer| peer.command(command)),
             Command::Connected { bot, reply } => self.tell(bot, |peer| peer.waiters.push(reply)),

@@ -69,10 +69,17 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
     } else {
         media.counters.received += 1;
         let payload = header.payload_range(packet).map_err(|_| Dropped::Malformed)?;
-        let heard = slot.on_packet(&header, &packet[payload.clone()], now);
+        let payload = &packet[payload];
+        let red = slot.is_red(&header).then_some(payload);
+        let sound = match red {
+            Some(red) => &red[rtp::red::primary(red).map_err(|_| Dropped::Malformed)?],
+            None => payload,
+        };
+        let heard = slot.on_packet(&header, payload, now);
+        slot.recover(&header, red, transit);
         transit.into_iter().for_each(|transit| slot.note_transit(transit));
         if slot.is_mix() {
-            hear(media, &header, &packet[payload], now);
+            hear(media, &header, sound, now);
         }
         heard
     };
@@ -94,7 +101,9 @@ fn take_closed(media: &mut State, now: Instant, datagram: &[u8]) -> Option<Resul
     let ssrc = u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]);
     let place = media.place(ssrc)?;
     let slot = &media.slots[place.slot];
-    if place.rtx || slot.line.codec.kind() != Kind::Audio {
+    // What a packet of RED repeats stands in its payload.
+    let red = Some(datagram[1] & 0x7F) == slot.line.red_payload_type;
+    if place.rtx || red || slot.line.codec.kind() != Kind::Audio {
         return None;
     }
     if slot.is_mix() {
@@ -115,6 +124,7 @@ fn take_closed(media: &mut State, now: Instant, datagram: &[u8]) -> Option<Resul
     let payload = &packet[header.header_len..];
     let slot = &mut media.slots[place.slot];
     let heard = slot.on_packet(&header, payload, now);
+    slot.recover(&header, None, transit);
     transit.into_iter().for_each(|transit| slot.note_transit(transit));
     Some(heard.map(|heard| note(media, heard, now)).map_err(|_| Dropped::Malformed))
 }

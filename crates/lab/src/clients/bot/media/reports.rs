@@ -56,7 +56,9 @@ fn on_block(state: &mut State, block: &rtcp::ReportBlock, now: Instant) {
     if let Some(rtt_ms) = rtp::report::rtt_ms(block, ntp) {
         state.rtt.sum_ms += rtt_ms;
         state.rtt.count += 1;
-        let rtt = Duration::from_secs_f64(rtt_ms / 1000.0);
+        let longest = rtp::nack::longest_lately(state.longest_rtt_ms, rtt_ms);
+        state.longest_rtt_ms = Some(longest);
+        let rtt = Duration::from_secs_f64(longest / 1000.0);
         state.slots.iter_mut().for_each(|slot| slot.set_rtt(rtt));
     }
 }

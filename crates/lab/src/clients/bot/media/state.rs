@@ -162,6 +162,8 @@ pub(super) struct State {
     pub(super) report_due: Option<Instant>,
     pub(super) sample_begin: Instant,
     pub(super) rtt: Rtt,
+    /// The longest round-trip time lately.
+    pub(super) longest_rtt_ms: Option<f64>,
     pub(super) first_audio: Option<Instant>,
     pub(super) first_frame: Option<Instant>,
     pub(super) first_told: (bool, bool),
@@ -170,6 +172,8 @@ pub(super) struct State {
     pub(super) paused: BTreeSet<String>,
     /// The highest layer that anybody wants of an own track, where that is not told to be all of them.
     pub(super) layers: BTreeMap<String, u8>,
+    /// What the server estimates that the way to here carries.
+    pub(super) estimate_kbps: Option<u32>,
     pub(super) leaving: bool,
     pub(super) gone: bool,
     pub(super) counters: Counters,
@@ -206,12 +210,14 @@ impl State {
             report_due: None,
             sample_begin: config.joined,
             rtt: Rtt::default(),
+            longest_rtt_ms: None,
             first_audio: None,
             first_frame: None,
             first_told: (false, false),
             stopped: [false; 2],
             paused: BTreeSet::new(),
             layers: BTreeMap::new(),
+            estimate_kbps: None,
             leaving: false,
             gone: false,
             counters: Counters::default(),

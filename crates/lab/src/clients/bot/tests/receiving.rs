@@ -139,9 +139,9 @@ fn loss_is_counted_exactly_and_repaired() {
     assert!((3.0..=7.0).contains(&loss_pct), "{loss_pct}");
     // Retransmissions hold the frame rate.
     let counters = world.bots[0].counters();
-    // (but for packets that a complete keyframe made needless).
+    // (but for packets that a complete keyframe made needless). Where many are lost, some come twice.
     let repaired = counters.received_rtx;
-    assert!(repaired <= total && repaired * 20 > total * 19, "{repaired} of {total}");
+    assert!(repaired <= 2 * total && repaired * 20 > total * 19, "{repaired} of {total}");
     let again = |row: &ReceivedTrack| row.retransmitted_packets_received.unwrap();
     assert_eq!(again(row(&before.received, "V")) + again(video), repaired);
     assert_eq!(row(&sample.received, "A").retransmitted_packets_received, None);

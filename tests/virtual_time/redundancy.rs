@@ -1,0 +1,139 @@
+//! Sound repeats itself where packets are lost (RED, RFC 2198): on the way to the server, and on the way from it.
+
+use super::hand::{Ears, Hand, LOUD, PACKET_TIME};
+use super::world::{LAN, Link, Made, World};
+use engine::drops::OutDrop;
+use engine::room::Topology;
+use lab::checks::Failure;
+use rtp::negotiated::Kind;
+use std::time::Duration;
+use wire::room::MediaKind;
+
+const S: Duration = Duration::from_secs(1);
+const SFU: Made = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 1 };
+/// 5 % lost each way.
+const LOSSY: Link = Link { delay_ms: 25, jitter_ms: 15, loss_permille: 50 };
+/// And packets overtake each other.
+const OVERTAKING: Link = Link { jitter_ms: 60, ..LOSSY };
+
+/// What all people heard since `from_ms`: packets expected, lost, recovered; and the worst MOS-LQ of a sample.
+fn sound(world: &World, from_ms: u64) -> (u64, u64, u64, f64) {
+    let samples = world.samples.iter().filter(|sample| sample.t_ms >= from_ms);
+    let rows = samples.flat_map(|sample| &sample.sample.received);
+    let (mut expected, mut lost, mut recovered, mut worst) = (0, 0, 0, 5.0_f64);
+    for row in rows.filter(|row| row.kind == MediaKind::Audio && row.packets_received > 100) {
+        expected += row.packets_received + row.packets_lost;
+        lost += row.packets_lost;
+        recovered += row.packets_recovered.unwrap_or(0);
+        worst = worst.min(row.mos_lq.unwrap_or(1.0));
+    }
+    (expected, lost, recovered, worst)
+}
+
+/// Four people who talk and show a picture, behind such links, from the twentieth second of a minute on.
+fn room(seed: u64, link: Link, made: Made, red: bool) -> World {
+    let mut world = World::of(seed, link, made);
+    world.red = red;
+    let people = (0..4).map(|_| world.join(true)).count();
+    assert_eq!(people, 4);
+    world.run(60 * S);
+    world.assert_invariants(seed);
+    world
+}
+
+#[test]
+fn sound_that_is_lost_each_way_is_heard_all_the_same() {
+    for (seed, shards) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+        let world = room(seed, LOSSY, Made { shards, ..SFU }, true);
+        let (expected, lost, recovered, worst) = sound(&world, 20_000);
+        let percent = |part: u64| 100.0 * part as f64 / expected as f64;
+        assert!(expected > 20_000 && percent(lost) > 4.0, "seed {seed}: {lost} of {expected}");
+        assert!(percent(lost - recovered.min(lost)) < 1.0, "seed {seed}: {recovered} of {lost}");
+        assert!(worst >= 2.8, "seed {seed}: {worst}");
+        let restored: u64 = world.shards.iter().map(|shard| shard.stats().restored).sum();
+        assert!(restored > 400, "seed {seed}: {restored} restored on the way to the server");
+        let plain = room(seed, LOSSY, Made { shards, ..SFU }, false);
+        let (expected, lost, recovered, _) = sound(&plain, 20_000);
+        assert!(100 * lost > 8 * expected && recovered == 0, "seed {seed}: {lost} of {expected}");
+    }
+}
+
+#[test]
+fn what_is_restored_and_then_comes_late_does_not_leave_twice() {
+    for (seed, shards) in [(9, 1), (10, 2)] {
+        let world = room(seed, OVERTAKING, Made { shards, ..SFU }, true);
+        let restored: u64 = world.shards.iter().map(|shard| shard.stats().restored).sum();
+        assert!(restored > 500, "seed {seed}: {restored} restored");
+        for shard in &world.shards {
+            assert_eq!(shard.stats().out_drops.get(OutDrop::SealRefused), 0, "seed {seed}");
+        }
+        let (expected, lost, recovered, _) = sound(&world, 20_000);
+        let plain = room(seed, OVERTAKING, Made { shards, ..SFU }, false);
+        let (heard, before) = (lost - recovered.min(lost), sound(&plain, 20_000).1);
+        assert!(3 * heard < 2 * before, "seed {seed}: {heard} and {before} of {expected} lost");
+    }
+}
+
+#[test]
+fn a_mix_repeats_itself_too() {
+    let mixed = Made { audio: Topology::Mcu, video: Topology::None, shards: 1 };
+    let mut world = World::of(5, LOSSY, mixed);
+    world.red = true;
+    for _ in 0..4 {
+        world.join(false);
+    }
+    world.run(60 * S);
+    let (expected, lost, recovered, _) = sound(&world, 20_000);
+    assert!(expected > 5000 && 100 * lost > 3 * expected, "{lost} of {expected}");
+    assert!(100 * (lost - recovered.min(lost)) < expected, "{recovered} of {lost}");
+}
+
+#[test]
+fn nothing_is_repeated_where_nothing_is_lost_and_no_longer_once_it_is_not() {
+    let world = room(6, LAN, SFU, true);
+    assert_eq!((world.stats().repeated, world.stats().restored), (0, 0));
+    assert_eq!(sound(&world, 0).2, 0);
+    let mut world = World::of(7, LOSSY, SFU);
+    world.red = true;
+    let people: Vec<_> = (0..3).map(|_| world.join(true)).collect();
+    world.run(20 * S);
+    let lossy = world.stats().repeated;
+    assert!(lossy > 1000, "{lossy}");
+    for key in people {
+        world.set_link(key, lab::link::LinkSpec::default());
+    }
+    world.run(15 * S);
+    let settled = (world.stats().repeated, world.stats().restored);
+    world.run(15 * S);
+    assert_eq!((world.stats().repeated, world.stats().restored), settled);
+    let failures: Vec<Failure> = world.failures();
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[test]
+fn who_names_red_first_gets_it_all_the_time_and_who_did_not_agree_never() {
+    let mut world = World::with_slots(8, LAN, SFU, (4, 4));
+    let speaker = world.join_silent(false);
+    (world.red, world.red_first) = (true, true);
+    let first = world.join_silent(false);
+    (world.red, world.red_first) = (false, false);
+    let never = world.join_silent(false);
+    let mut hand = Hand::new(&mut world, speaker, Kind::Audio);
+    let ears = Ears::of(&mut world, &[first, never]);
+    for _ in 0..50 {
+        hand.say(&mut world, LOUD);
+        world.run(PACKET_TIME);
+    }
+    let (with, without) = (ears.take_all(first), ears.take_all(never));
+    assert_eq!((with.len(), without.len()), (50, 50));
+    assert_eq!(with[0].payload, without[0].payload, "nothing came before the first");
+    for (n, pair) in without.windows(2).enumerate() {
+        let packet = &with[n + 1];
+        assert_eq!(packet.payload_type, 63);
+        let blocks: Vec<_> = rtp::red::redundant(&packet.payload).collect();
+        assert_eq!((blocks.len(), blocks[0].packets_back, blocks[0].offset), (1, 1, 960));
+        assert_eq!(packet.payload[blocks[0].bytes.clone()], pair[0].payload);
+        assert_eq!(packet.payload[rtp::red::primary(&packet.payload).unwrap()], pair[1].payload);
+    }
+    world.assert_invariants(8);
+}
