@@ -121,8 +121,10 @@ pub const REST_MOST: Duration = Duration::from_secs(32);
 pub const LAYER_LEAST: Duration = Duration::from_secs(5);
 /// If it has to fall again within [`LAYER_SETTLED`], it waits so many times as long the next time…
 pub const LAYER_FAILED_TIMES: u32 = 3;
-/// …up to this.
-pub const LAYER_MOST: Duration = Duration::from_secs(60);
+/// …up to this: it may be others on the path who made it fall…
+pub const LAYER_MOST: Duration = Duration::from_secs(15);
+/// …and this for the largest layer.
+pub const LAYER_MOST_LARGEST: Duration = Duration::from_secs(60);
 /// A picture that flowed so long fits.
 pub const SETTLED: Duration = Duration::from_secs(10);
 /// A larger layer that flowed so long fits.

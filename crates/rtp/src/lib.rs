@@ -9,6 +9,7 @@ pub mod error;
 pub mod extended;
 pub mod h264;
 pub mod header;
+pub mod losses;
 pub mod nack;
 pub mod negotiated;
 mod ntp;

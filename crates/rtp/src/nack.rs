@@ -1,6 +1,7 @@
 //! Which packets of a received stream to ask for again, and when.
 
 use crate::extended::{FIRST_CYCLE, nearest};
+use crate::losses::Losses;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,7 @@ pub const REORDER_WAIT: Duration = Duration::from_millis(10);
 pub const REORDER_WAIT_MOST: Duration = Duration::from_millis(40);
 /// What is left of a longer wait with each packet that is missing.
 const REORDER_MEMORY: f64 = 0.98;
-/// Where one packet of so many is missing, out of so many at least, each is asked for twice in a row…
-const LOSSES_SHARE: u64 = 50;
-const LOSSES_NUMBERS: u64 = 200;
-/// …so long after each other.
+/// Where many packets are missing, each is asked for twice in a row, so long after each other.
 const REPEAT_WAIT: Duration = Duration::from_millis(15);
 /// Bounds of the wait between two requests for one packet.
 pub const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -61,9 +59,8 @@ pub struct NackGenerator {
     missing: VecDeque<Missing>,
     /// How long packets that overtake each other are waited for.
     wait: Duration,
-    /// Of so many numbers, so many were asked for; and whether those were many last.
-    counted: (u64, u64),
-    loses_many: bool,
+    /// How many were asked for.
+    losses: Losses,
     retry: Duration,
     keyframe_needed: bool,
     abandoned: u64,
@@ -82,8 +79,7 @@ impl NackGenerator {
             highest: None,
             missing: VecDeque::new(),
             wait: REORDER_WAIT,
-            counted: (0, 0),
-            loses_many: false,
+            losses: Losses::default(),
             retry: Duration::from_millis(100),
             keyframe_needed: false,
             abandoned: 0,
@@ -124,7 +120,7 @@ impl NackGenerator {
         }
         self.highest = Some(sequence);
         let gap = sequence - highest - 1;
-        self.count(gap + 1);
+        self.losses.sent(u32::try_from(gap + 1).unwrap_or(u32::MAX));
         if gap + self.missing.len() as u64 > MAX_MISSING as u64 {
             self.abandoned = self.abandoned.saturating_add(gap + self.missing.len() as u64);
             self.missing.clear();
@@ -143,15 +139,6 @@ impl NackGenerator {
             tries: 0,
         }));
         Pushed::New
-    }
-
-    /// So many numbers more were sent.
-    fn count(&mut self, numbers: u64) {
-        self.counted.0 += numbers;
-        if self.counted.0 >= LOSSES_NUMBERS {
-            self.loses_many = LOSSES_SHARE * self.counted.1 >= self.counted.0;
-            self.counted = (0, 0);
-        }
     }
 
     /// A packet that was missing came. If it came sooner than it can have been sent again, it was only overtaken.
@@ -176,11 +163,15 @@ impl NackGenerator {
         }
         for missing in self.missing.iter_mut().filter(|m| m.due <= now).take(MAX_DUE) {
             missing.tries += 1;
-            self.counted.1 += u64::from(missing.tries == 1);
-            // Requests are lost as well, and answers.
-            let repeats = self.loses_many && missing.tries == 1;
-            missing.due = now + if repeats { REPEAT_WAIT } else { self.retry };
-            missing.asked.get_or_insert(now);
+            missing.due = now + self.retry;
+            if missing.asked.is_none() {
+                missing.asked = Some(now);
+                self.losses.lost();
+                // Requests are lost as well, and answers.
+                if self.losses.are_many() {
+                    missing.due = now + REPEAT_WAIT;
+                }
+            }
             out.push(missing.sequence as u16);
         }
     }

@@ -134,40 +134,6 @@ impl Previous {
     }
 }
 
-/// Whether the losses that reports tell ask for redundancy: from 2 % on, until they are less than 1 %.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Losses {
-    expected: u32,
-    /// In 1/256 packets.
-    lost: u32,
-    many: bool,
-}
-
-/// So many packets make a share of losses.
-const LOSSES_PACKETS: u32 = 120;
-
-impl Losses {
-    /// Whether there are many losses.
-    pub fn are_many(&self) -> bool {
-        self.many
-    }
-
-    /// A report tells of so many packets that `fraction`/256 of them were lost. Returns whether there are many losses, if
-    /// enough was told to say so.
-    pub fn report(&mut self, packets: u32, fraction: u8) -> Option<bool> {
-        let packets = packets.min(10 * LOSSES_PACKETS);
-        self.expected += packets;
-        self.lost += packets * u32::from(fraction);
-        if self.expected < LOSSES_PACKETS {
-            return None;
-        }
-        let permille = 1000 * (self.lost / 256) / self.expected;
-        self.many = permille >= if self.many { 10 } else { 20 };
-        (self.expected, self.lost) = (0, 0);
-        Some(self.many)
-    }
-}
-
 /// Which of the last 64 packets of a stream came, by numbers that do not wrap.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Came {
@@ -202,7 +168,7 @@ impl Came {
     }
 
     /// Whether a number before the newest one is known to be missing.
-    pub fn misses(&self, number: u64) -> bool {
+    fn misses(&self, number: u64) -> bool {
         let bit = self
             .newest
             .filter(|newest| number < *newest)
@@ -286,19 +252,6 @@ mod tests {
         assert!(previous.before(96, 0, 859).is_some(), "a late one changes nothing");
         previous.keep(0, 859, &[7; MOST_BYTES + 1]);
         assert_eq!(previous.before(96, 1, 1819), None, "too long");
-    }
-
-    #[test]
-    fn redundancy_is_asked_for_from_two_percent_and_until_one() {
-        let mut losses = Losses::default();
-        assert_eq!(losses.report(100, 255), None, "too few to tell");
-        assert_eq!(losses.report(50, 0), Some(true));
-        // 1.56 %: not enough to begin, enough to go on.
-        assert_eq!(losses.report(1000, 4), Some(true));
-        assert_eq!(losses.report(1000, 2), Some(false));
-        assert_eq!(losses.report(1000, 4), Some(false));
-        assert_eq!(losses.report(1000, 6), Some(true));
-        assert_eq!(losses.report(u32::MAX, 255), Some(true), "what is told is bounded");
     }
 
     #[test]

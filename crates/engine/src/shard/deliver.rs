@@ -66,7 +66,7 @@ impl<'a> Outgoing<'a> {
             payload,
             padding,
             has_picture_ids: slot.codec() == Codec::Vp8,
-            repeats: opened.audio && !opened.opaque && payload.len() <= rtp::red::MOST_BYTES,
+            repeats: opened.audio && !opened.opaque,
         })
     }
 }
@@ -131,7 +131,9 @@ fn seal<S: Sink>(
     let (Slot { stream, rtx_stream, line, previous, .. }, again) =
         (&mut *slot, !matches!(packet.number, Number::Next(_)));
     let mut previous = previous.as_deref_mut().filter(|_| packet.repeats);
-    let repeated = previous.as_deref().zip(line.red_payload_type).and_then(|(previous, red)| {
+    let short = packet.payload.len() <= rtp::red::MOST_BYTES;
+    let agreed = previous.as_deref().filter(|_| short).zip(line.red_payload_type);
+    let repeated = agreed.and_then(|(previous, red)| {
         Some((red, previous.before(line.payload_type, out.sequence, out.timestamp)?))
     });
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;

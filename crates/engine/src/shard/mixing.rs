@@ -104,7 +104,7 @@ fn send<S: Sink>(
         payload: packet.payload.bytes(),
         padding: 0,
         has_picture_ids: false,
-        repeats: packet.payload.bytes().len() <= rtp::red::MOST_BYTES,
+        repeats: true,
     };
     if deliver(turn, &outgoing, person, slot_index).is_ok() {
         person.slots[slot_index].mix_tick = Some(packet.tick);

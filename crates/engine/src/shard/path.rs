@@ -297,4 +297,13 @@ mod tests {
         assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
         assert_eq!(rate.bps(at(17_000)), 0);
     }
+    #[test]
+    fn what_was_told_of_a_path_is_taken_back_when_nothing_is_known_of_it_any_more() {
+        let now = Instant::now();
+        let after = |ms| now + Duration::from_millis(ms);
+        let mut path = Path { told: Some((now, Some(900))), ..Path::default() };
+        assert_eq!(path.news(after(500), false), None, "not so soon");
+        assert_eq!(path.news(after(1000), false), Some(None));
+        assert_eq!(path.news(after(9000), false), None, "once");
+    }
 }

@@ -11,8 +11,8 @@ use crate::limits::{
     MAX_TRACKS_EACH, PACING_LIMITED, PROBE_HEADROOM, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING,
 };
 use rtp::TransportAddress;
+use rtp::losses::Losses;
 use rtp::negotiated::{Direction, Line, Negotiated};
-use rtp::red::Losses;
 use rtp::srtp::{KeyPair, Opener, Sealer};
 use rtp::stun::Responder;
 use rtp::twcc::FeedbackBuilder;
@@ -171,7 +171,7 @@ impl Person {
             self.path.leave(now);
             self.pacer.limit(None);
             self.resends.limit(true);
-            return None;
+            return self.tell_path(now, false);
         };
         let wanted = (all as f64 * PROBE_HEADROOM) as u64;
         downlink.want(now, if flow < all { wanted } else { 0 });
@@ -181,6 +181,10 @@ impl Person {
         self.resends.limit(limited);
         self.path.look(now, !limited);
         self.pacer.limit(limited.then_some((estimate as f64 * PACING_LIMITED) as u64));
+        self.tell_path(now, limited)
+    }
+
+    fn tell_path(&mut self, now: Instant, limited: bool) -> Option<Report> {
         let kbps = self.path.news(now, limited)?;
         Some(Report::Downlink { person: self.key, room: self.room, kbps })
     }

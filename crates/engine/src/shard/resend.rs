@@ -84,18 +84,17 @@ fn resend<S: Sink>(
     let again = sent_again.was_sent(sequence) && person.losses.are_many();
     sent_again.note(sequence, turn.now.at, interval);
     let twice = again && person.resends.take(len);
+    let copies = if twice { 2 } else { 1 };
     if !waits {
-        for _ in 0..1 + usize::from(twice) {
+        for _ in 0..copies {
             send_again(model, turn, (index, slot_index), sequence);
         }
         return Ok(());
     }
-    for _ in 0..1 + usize::from(twice) {
-        let brings = Brings::Again { sequence, len };
-        let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
-        if person.pacer.wait(again) {
-            turn.stats.paced += 1;
-        }
+    let brings = Brings::Again { sequence, len };
+    let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
+    for _ in 0..copies {
+        turn.stats.paced += u64::from(person.pacer.wait(again));
     }
     if first {
         model.bursts.add(index);

@@ -6,6 +6,7 @@ use super::forward::flush;
 use super::index::TrackIndex;
 use super::model::Model;
 use super::packet::Passed;
+use super::reception::Reception;
 use super::relay::pass_on;
 use super::track::Track;
 use super::turn::Turn;
@@ -28,6 +29,13 @@ pub(super) struct Carrier {
     packet: [u8; MAX_PACKET],
 }
 
+/// The number of the packet that a block of packet `number` repeats, if that did not come.
+fn repeats_missing(number: u64, block: &Block, reception: &Reception) -> Option<u64> {
+    let fits = (1..=MOST_BYTES).contains(&block.bytes.len()) && block.offset > 0;
+    let repeated = number.checked_sub(block.packets_back).filter(|_| fits)?;
+    reception.lacks(repeated).then_some(repeated)
+}
+
 /// Restores the packets that a packet of RED repeats, as far as they are missing.
 pub(super) fn restore<S: Sink>(
     model: &mut Model,
@@ -37,15 +45,12 @@ pub(super) fn restore<S: Sink>(
 ) {
     let payload = &carrier.packet[carrier.payload.clone()];
     for block in rtp::red::redundant(payload) {
-        let Some(number) = carrier.number.checked_sub(block.packets_back) else { continue };
-        let misses = |model: &Model| {
-            let reception = model.tracks[index].as_ref()?.encoding.reception.as_ref()?;
-            Some(reception.lacks(number))
-        };
-        let fits = (1..=MOST_BYTES).contains(&block.bytes.len()) && block.offset > 0;
-        if !fits || misses(model) != Some(true) {
+        let track = model.tracks[index].as_ref();
+        let reception = track.and_then(|track| track.encoding.reception.as_ref());
+        let Some(number) = reception.and_then(|it| repeats_missing(carrier.number, &block, it))
+        else {
             continue;
-        }
+        };
         if model.queue.is_full() {
             flush(model, turn);
         }
@@ -74,7 +79,7 @@ pub(super) fn restore<S: Sink>(
 }
 
 impl Carrier {
-    /// A packet of RED with this number, if the one before it did not come, or the one before that.
+    /// A packet that arrives, if it is RED and repeats one that did not come.
     pub(super) fn of(track: &Track, arrival: &Arrival, plain: &[u8]) -> Option<Self> {
         let Arrival { number, header, passed, at, .. } = *arrival;
         let encoding = &track.encoding;
@@ -82,11 +87,11 @@ impl Carrier {
             return None;
         }
         let reception = encoding.reception.as_ref()?;
-        let lacks = |back| number.checked_sub(back).is_some_and(|number| reception.lacks(number));
-        if !lacks(1) && !lacks(2) {
+        let payload = arrival.payload.clone();
+        let mut blocks = rtp::red::redundant(plain.get(payload.clone())?);
+        if !blocks.any(|block| repeats_missing(number, &block, reception).is_some()) {
             return None;
         }
-        let payload = arrival.payload.clone();
         let mut packet = [0; MAX_PACKET];
         packet[..payload.end].copy_from_slice(plain.get(..payload.end)?);
         Some(Self { number, header, passed, at, payload, packet })

@@ -5,11 +5,11 @@ use super::index::TrackIndex;
 use super::rewrite::Rewrite;
 use crate::clock::Now;
 use crate::limits::{
-    KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_SETTLED, REST_LEAST,
-    REST_MOST, SETTLED,
+    KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST,
+    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
 };
 use crate::sink::Priority;
-use rtp::negotiated::{Codec, Kind, Line};
+use rtp::negotiated::{Codec, Kind, Line, MOST_LAYERS};
 use rtp::red::Previous;
 use rtp::srtp::{SealStream, Sealer};
 use std::time::{Duration, Instant};
@@ -32,21 +32,22 @@ impl Patience {
     fn fell(&mut self, from: u8, rests: bool, spread: f32, now: Instant) {
         let (least, most, times, settled) = match rests {
             true => (REST_LEAST, REST_MOST, 2, SETTLED),
-            // A middle layer costs little: it may be others who made it fall.
-            false if from < 2 => (LAYER_LEAST, LAYER_MOST / 4, LAYER_FAILED_TIMES, LAYER_SETTLED),
-            false => (LAYER_LEAST, LAYER_MOST, LAYER_FAILED_TIMES, LAYER_SETTLED),
+            false => {
+                let largest = usize::from(from) + 1 == MOST_LAYERS;
+                let most = if largest { LAYER_MOST_LARGEST } else { LAYER_MOST };
+                (LAYER_LEAST, most, LAYER_FAILED_TIMES, LAYER_SETTLED)
+            }
         };
+        // One fall goes over several steps.
+        let falling = self.last.is_some_and(|(_, until)| now < until);
         let soon = |at: Instant| now.saturating_duration_since(at) < settled;
         let failed = self.rose.take().is_some_and(soon);
         let wait = match self.last {
             Some((last, _)) if failed => times * last,
-            // One fall goes over several steps.
-            Some((last, until)) if now < until => last,
+            Some((last, _)) if falling => last,
             _ => least.mul_f32(spread),
         };
         let wait = wait.min(most);
-        // One fall goes over several steps.
-        let falling = self.last.is_some_and(|(_, until)| now < until);
         let known = self.failed.filter(|_| falling);
         self.failed = Some(known.map_or((from, now), |(highest, _)| (highest.max(from), now)));
         self.last = Some((wait, now + wait));

@@ -29,6 +29,9 @@ const LINK_MBIT: f64 = 100.0;
 /// A quota of so much of what the server uses behind the limited link is the next thing in its way. It uses more
 /// there than on a free link, since what is lost is asked for again.
 const BEHIND: f64 = 1.15;
+/// What a limited link makes worse: packets are lost, or pictures are paused or smaller.
+const WHOLE: &str = "thresholds: { loss_pct: [\"user_p95 < 2\"], paused_ratio: [\"user_p95 < 0.05\"], \
+                     frame_height: [\"user_p5 >= 480\"] }\n";
 const SENDS_LESS: &str = "the study's rate is no plausible one for this picture: here the video is \
                           sent at an ordinary rate";
 
@@ -401,10 +404,7 @@ async fn limited(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
             (_, None) => "what the server uses without the quota was not measured",
             (false, Some(limits)) => {
                 let slug = name.replace([' ', ','], "-").replace("--", "-").replace('/', "");
-                let whole = "loss_pct: [\"user_p95 < 2\"], paused_ratio: [\"user_p95 < 0.05\"]";
-                let large = ", frame_height: [\"user_p5 >= 480\"]";
-                let text = scenario("", 30, people, media);
-                let text = format!("{text}thresholds: {{ {whole}{large} }}\n");
+                let text = scenario("", 30, people, media) + WHOLE;
                 let slug: String = slug.to_ascii_lowercase().chars().take(40).collect();
                 let session = sessions.run_limited(&slug, limits, &text).await;
                 rows.push(limited_row(row, table, session));

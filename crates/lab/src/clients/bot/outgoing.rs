@@ -3,8 +3,9 @@
 use super::source::{AudioSource, Piece, VideoSource};
 use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
+use rtp::losses::Losses;
 use rtp::negotiated::{Codec, Extensions, Kind, Line, StreamIds};
-use rtp::red::{Losses, Previous};
+use rtp::red::Previous;
 use rtp::report::{Ntp, SendStream};
 use rtp::rtcp::{ReportBlock, SenderInfo};
 use rtp::srtp::{SealStream, Sealer, SrtpError};
@@ -119,8 +120,6 @@ struct Rtx {
 struct Red {
     payload_type: u8,
     losses: Losses,
-    /// The newest number that reports told of.
-    reported: Option<u32>,
     /// The last packet, while the next one repeats it.
     previous: Option<Box<Previous>>,
     /// The payload that leaves.
@@ -131,14 +130,12 @@ impl Red {
     fn new(line: &Line) -> Option<Self> {
         let payload_type = line.red_payload_type?;
         let (losses, payload) = (Losses::default(), Vec::new());
-        Some(Self { payload_type, losses, reported: None, previous: None, payload })
+        Some(Self { payload_type, losses, previous: None, payload })
     }
 
-    fn on_report(&mut self, block: &ReportBlock) {
-        let before = self.reported.replace(block.highest_sequence);
-        let packets =
-            block.highest_sequence.saturating_sub(before.unwrap_or(block.highest_sequence));
-        match self.losses.report(packets, block.fraction_lost) {
+    /// A report tells that `lost`/256 of so many packets were lost.
+    fn on_report(&mut self, packets: u32, lost: u8) {
+        match self.losses.report(packets, lost) {
             Some(true) if self.previous.is_none() => self.previous = Some(Box::default()),
             Some(false) => self.previous = None,
             _ => {}
@@ -429,8 +426,10 @@ impl Outgoing {
 
     /// A report on this stream came.
     pub(super) fn on_report(&mut self, block: &ReportBlock) {
+        let before = self.reported.unwrap_or(self.reported_before);
+        let packets = block.highest_sequence.saturating_sub(before.0);
         self.reported = Some((block.highest_sequence, block.cumulative_lost));
-        self.red.iter_mut().for_each(|red| red.on_report(block));
+        self.red.iter_mut().for_each(|red| red.on_report(packets, block.fraction_lost));
     }
 
     /// Loss that the reports since the last call tell of, in percent.

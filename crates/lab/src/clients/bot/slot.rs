@@ -349,9 +349,9 @@ impl Slot {
         Ok(heard)
     }
 
-    /// Whether a packet of the slot is RED (RFC 2198).
-    pub(super) fn is_red(&self, header: &rtp::RtpHeader) -> bool {
-        Some(header.payload_type) == self.line.red_payload_type
+    /// Whether a packet of this type is RED (RFC 2198).
+    pub(super) fn is_red(&self, payload_type: u8) -> bool {
+        Some(payload_type) == self.line.red_payload_type
     }
 
     /// A packet of sound came, with this payload if it is RED: packets that did not come may be copied in it. `transit`: how
@@ -374,7 +374,7 @@ impl Slot {
         }
         for block in red.into_iter().flat_map(rtp::red::redundant) {
             let Some(copied) = number.checked_sub(block.packets_back) else { continue };
-            if !self.came.1.misses(copied) {
+            if !self.came.1.lacks(copied) {
                 continue;
             }
             self.came.1.take(copied);

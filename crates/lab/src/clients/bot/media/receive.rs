@@ -70,7 +70,7 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
         media.counters.received += 1;
         let payload = header.payload_range(packet).map_err(|_| Dropped::Malformed)?;
         let payload = &packet[payload];
-        let red = slot.is_red(&header).then_some(payload);
+        let red = slot.is_red(header.payload_type).then_some(payload);
         let sound = match red {
             Some(red) => &red[rtp::red::primary(red).map_err(|_| Dropped::Malformed)?],
             None => payload,
@@ -102,7 +102,7 @@ fn take_closed(media: &mut State, now: Instant, datagram: &[u8]) -> Option<Resul
     let place = media.place(ssrc)?;
     let slot = &media.slots[place.slot];
     // What a packet of RED repeats stands in its payload.
-    let red = Some(datagram[1] & 0x7F) == slot.line.red_payload_type;
+    let red = slot.is_red(datagram[1] & 0x7F);
     if place.rtx || red || slot.line.codec.kind() != Kind::Audio {
         return None;
     }
