@@ -5,6 +5,7 @@ use super::world::{LAN, Link, Made, World};
 use engine::drops::OutDrop;
 use engine::room::Topology;
 use lab::checks::Failure;
+use lab::link::{LinkSpec, Loss};
 use rtp::negotiated::Kind;
 use std::time::Duration;
 use wire::room::MediaKind;
@@ -136,4 +137,43 @@ fn who_names_red_first_gets_it_all_the_time_and_who_did_not_agree_never() {
         assert_eq!(packet.payload[rtp::red::primary(&packet.payload).unwrap()], pair[1].payload);
     }
     world.assert_invariants(8);
+}
+
+/// The same room behind links that lose `permille` in runs of four packets on average.
+fn room_of_bursts(seed: u64, permille: u64) -> World {
+    let mut world = World::of(seed, Link { loss_permille: permille, ..LOSSY }, SFU);
+    world.red = true;
+    let people: Vec<_> = (0..4).map(|_| world.join(true)).collect();
+    let loss = Loss::Bursts { share: permille as f64 / 1000.0, mean_packets: 4.0 };
+    let spec = LinkSpec { delay: Duration::from_millis(25), loss, ..LinkSpec::default() };
+    people.iter().for_each(|key| world.set_link(*key, spec));
+    world.run(60 * S);
+    world.assert_invariants(seed);
+    world
+}
+
+#[test]
+fn sound_that_is_lost_in_runs_is_heard_by_a_second_copy() {
+    for seed in [11, 12] {
+        let world = room_of_bursts(seed, 100);
+        let (expected, lost, recovered, _) = sound(&world, 20_000);
+        assert!(10 * lost > expected, "seed {seed}: {lost} of {expected}");
+        // With one copy alone 7 % are.
+        assert!(33 * (lost - recovered) < expected, "seed {seed}: {recovered} of {lost}");
+    }
+}
+
+#[test]
+fn pictures_that_are_lost_each_way_move_all_the_same() {
+    for seed in [13, 14, 15] {
+        let world = room(seed, LOSSY, SFU, true);
+        let samples = world.samples.iter().filter(|sample| sample.t_ms >= 20_000);
+        let rows = samples.flat_map(|sample| &sample.sample.received);
+        let rows: Vec<_> = rows.filter(|row| row.kind == MediaKind::Video).collect();
+        let froze: f64 = rows.iter().filter_map(|row| row.freeze_ratio).sum();
+        let share = froze / rows.len() as f64;
+        // Without a second copy of what is sent again it is 3 % and more.
+        assert!(rows.len() > 100 && share < 0.014, "seed {seed}: still for {share:.4} of the time");
+        assert!(world.stats().keyframes_asked < 20, "{:?}", world.stats());
+    }
 }

@@ -118,9 +118,9 @@ pub const REST_LEAST: Duration = Duration::from_secs(2);
 /// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
 pub const REST_MOST: Duration = Duration::from_secs(32);
 /// On a limited path a picture gets a larger layer so long after it fell, or got the one that it has, at the soonest.
-pub const LAYER_LEAST: Duration = Duration::from_secs(5);
+pub const LAYER_LEAST: Duration = Duration::from_secs(8);
 /// If it has to fall again within [`LAYER_SETTLED`], it waits so many times as long the next time…
-pub const LAYER_FAILED_TIMES: u32 = 3;
+pub const LAYER_FAILED_TIMES: u32 = 5;
 /// …up to this: it may be others on the path who made it fall…
 pub const LAYER_MOST: Duration = Duration::from_secs(15);
 /// …and this for the largest layer.

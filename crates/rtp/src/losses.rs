@@ -6,25 +6,29 @@ const PACKETS: u32 = 120;
 const MANY: u32 = 20;
 /// …until they are less than this.
 const STILL_MANY: u32 = 10;
+/// From this share on, in 1/1000, one copy is not enough…
+const VERY_MANY: u32 = 60;
+/// …until it is less than this.
+const STILL_VERY_MANY: u32 = 40;
 
-/// Counts losses: many from 2 % on, until they are less than 1 %.
+/// Counts losses: many from 2 % on, until they are less than 1 %; very many from 6 % on, until they are less than 4 %.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Losses {
     packets: u32,
     /// In 1/256 packets.
     lost: u32,
-    many: bool,
+    copies: usize,
 }
 
 impl Losses {
     /// Whether there are many losses.
     pub fn are_many(&self) -> bool {
-        self.many
+        self.copies > 0
     }
 
-    /// A report tells of so many packets that `fraction`/256 of them were lost. Returns whether there are many losses, if
-    /// enough was told to say so.
-    pub fn report(&mut self, packets: u32, fraction: u8) -> Option<bool> {
+    /// A report tells of so many packets that `fraction`/256 of them were lost. If enough was told to say so, returns how many
+    /// copies sound is worth: one if there are many losses, two if there are very many.
+    pub fn report(&mut self, packets: u32, fraction: u8) -> Option<usize> {
         let packets = packets.min(10 * PACKETS);
         self.lost += packets * u32::from(fraction);
         self.sent(packets)
@@ -36,15 +40,20 @@ impl Losses {
     }
 
     /// So many packets more were sent. Returns the same as [`Losses::report`].
-    pub fn sent(&mut self, packets: u32) -> Option<bool> {
+    pub fn sent(&mut self, packets: u32) -> Option<usize> {
         self.packets += packets.min(10 * PACKETS);
         if self.packets < PACKETS {
             return None;
         }
         let permille = (u64::from(self.lost) * 1000 / 256) / u64::from(self.packets);
-        self.many = permille >= u64::from(if self.many { STILL_MANY } else { MANY });
+        let reaches = |share, still, copies| {
+            permille >= u64::from(if self.copies >= copies { still } else { share })
+        };
+        let one = reaches(MANY, STILL_MANY, 1);
+        let two = reaches(VERY_MANY, STILL_VERY_MANY, 2);
+        self.copies = usize::from(one) + usize::from(two);
         (self.packets, self.lost) = (0, 0);
-        Some(self.many)
+        Some(self.copies)
     }
 }
 
@@ -53,16 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redundancy_is_asked_for_from_two_percent_and_until_one() {
+    fn one_copy_from_two_percent_until_one_and_two_from_six_until_four() {
         let mut losses = Losses::default();
         assert_eq!(losses.report(100, 255), None, "too few to tell");
-        assert_eq!(losses.report(50, 0), Some(true));
-        // 1.56 %: not enough to begin, enough to go on.
-        assert_eq!(losses.report(1000, 4), Some(true));
-        assert_eq!(losses.report(1000, 2), Some(false));
-        assert_eq!(losses.report(1000, 4), Some(false));
-        assert_eq!(losses.report(1000, 6), Some(true));
-        assert_eq!(losses.report(u32::MAX, 255), Some(true), "what is told is bounded");
+        assert_eq!(losses.report(50, 0), Some(2), "two thirds");
+        for (of_256, copies) in
+            [(11, 2), (10, 1), (4, 1), (2, 0), (4, 0), (6, 1), (15, 1), (16, 2), (2, 0)]
+        {
+            assert_eq!(losses.report(1000, of_256), Some(copies), "{of_256}/256");
+        }
+        assert_eq!(losses.report(u32::MAX, 255), Some(2), "what is told is bounded");
     }
 
     #[test]
@@ -75,6 +84,6 @@ mod tests {
             }
         }
         assert!(losses.are_many(), "one of 40");
-        assert_eq!(losses.sent(u32::MAX), Some(false));
+        assert_eq!(losses.sent(u32::MAX), Some(0));
     }
 }

@@ -11,8 +11,10 @@ pub const REORDER_WAIT: Duration = Duration::from_millis(10);
 pub const REORDER_WAIT_MOST: Duration = Duration::from_millis(40);
 /// What is left of a longer wait with each packet that is missing.
 const REORDER_MEMORY: f64 = 0.98;
-/// Where many packets are missing, each is asked for twice in a row, so long after each other.
+/// Where many packets are missing, each is asked for twice in a row, so long after each other: requests are lost as well.
 const REPEAT_WAIT: Duration = Duration::from_millis(15);
+/// Where many packets are missing: a frame whose last packet has not come so long after the one before it lacks that one.
+const TAIL_WAIT: Duration = Duration::from_millis(15);
 /// Bounds of the wait between two requests for one packet.
 pub const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// Requests for one packet, after which it is given up.
@@ -48,6 +50,8 @@ struct Missing {
     asked: Option<Instant>,
     due: Instant,
     tries: u8,
+    /// When it is asked for anew, if the next request only repeats the last one.
+    anew: Option<Instant>,
 }
 
 /// Tracks the missing sequence numbers of one received stream (RFC 4585 §6.2.1).
@@ -57,6 +61,8 @@ pub struct NackGenerator {
     highest: Option<u64>,
     /// Ascending by sequence.
     missing: VecDeque<Missing>,
+    /// When the newest packet came, if its frame goes on.
+    unfinished: Option<Instant>,
     /// How long packets that overtake each other are waited for.
     wait: Duration,
     /// How many were asked for.
@@ -78,6 +84,7 @@ impl NackGenerator {
         Self {
             highest: None,
             missing: VecDeque::new(),
+            unfinished: None,
             wait: REORDER_WAIT,
             losses: Losses::default(),
             retry: Duration::from_millis(100),
@@ -118,7 +125,7 @@ impl NackGenerator {
                 Err(_) => Pushed::Old,
             };
         }
-        self.highest = Some(sequence);
+        (self.highest, self.unfinished) = (Some(sequence), None);
         let gap = sequence - highest - 1;
         self.losses.sent(u32::try_from(gap + 1).unwrap_or(u32::MAX));
         if gap + self.missing.len() as u64 > MAX_MISSING as u64 {
@@ -137,8 +144,36 @@ impl NackGenerator {
             asked: None,
             due,
             tries: 0,
+            anew: None,
         }));
         Pushed::New
+    }
+
+    /// The packet with this number, which just came, is not the last one of its frame. If that one is lost, only the next
+    /// frame shows it: it is asked for before. To be called after [`NackGenerator::push_number`].
+    pub fn frame_goes_on(&mut self, sequence: u64, now: Instant) {
+        if self.highest == Some(sequence) {
+            self.unfinished = Some(now);
+        }
+    }
+
+    /// When the packet after the newest one is taken to be missing.
+    fn tail_due(&self) -> Option<Instant> {
+        let wait = self.wait.max(TAIL_WAIT);
+        self.unfinished.filter(|_| self.losses.are_many()).map(|since| since + wait)
+    }
+
+    /// Takes the packet after the newest one for missing, if it is time.
+    fn look_for_tail(&mut self, now: Instant) {
+        let (Some(due), Some(highest)) = (self.tail_due(), self.highest) else { return };
+        if now < due || self.missing.len() == MAX_MISSING {
+            return;
+        }
+        let sequence = highest + 1;
+        (self.highest, self.unfinished) = (Some(sequence), None);
+        self.losses.sent(1);
+        let (asked, anew) = (None, None);
+        self.missing.push_back(Missing { sequence, since: now, asked, due: now, tries: 0, anew });
     }
 
     /// A packet that was missing came. If it came sooner than it can have been sent again, it was only overtaken.
@@ -154,6 +189,7 @@ impl NackGenerator {
     /// Appends to `out` the sequence numbers to ask for now, at most [`MAX_DUE`], ascending. Each
     /// counts as asked for.
     pub fn due(&mut self, now: Instant, out: &mut Vec<u16>) {
+        self.look_for_tail(now);
         let before = self.missing.len();
         self.missing.retain(|m| m.tries < MAX_TRIES || m.due > now);
         let given_up = before - self.missing.len();
@@ -162,13 +198,17 @@ impl NackGenerator {
             self.keyframe_needed = true;
         }
         for missing in self.missing.iter_mut().filter(|m| m.due <= now).take(MAX_DUE) {
-            missing.tries += 1;
-            missing.due = now + self.retry;
             if missing.asked.is_none() {
                 missing.asked = Some(now);
                 self.losses.lost();
-                // Requests are lost as well, and answers.
-                if self.losses.are_many() {
+            }
+            if let Some(anew) = missing.anew.take() {
+                missing.due = anew;
+            } else {
+                missing.tries += 1;
+                missing.due = now + self.retry;
+                if self.losses.are_many() && self.retry > REPEAT_WAIT {
+                    missing.anew = Some(missing.due);
                     missing.due = now + REPEAT_WAIT;
                 }
             }
@@ -178,7 +218,7 @@ impl NackGenerator {
 
     /// When [`NackGenerator::due`] has something to do next.
     pub fn next_due(&self) -> Option<Instant> {
-        self.missing.iter().map(|m| m.due).min()
+        self.missing.iter().map(|m| m.due).chain(self.tail_due()).min()
     }
 
     /// Forgets what is missing before `sequence`: a keyframe starts there, nobody needs it.
@@ -192,6 +232,11 @@ impl NackGenerator {
     /// Whether packets were given up since the last call, so that only a keyframe repairs video.
     pub fn take_keyframe_needed(&mut self) -> bool {
         std::mem::take(&mut self.keyframe_needed)
+    }
+
+    /// Whether there is something to ask for, now or soon.
+    pub fn is_pending(&self) -> bool {
+        !self.missing.is_empty() || self.tail_due().is_some()
     }
 
     /// Packets that are missing and still asked for.
@@ -238,6 +283,38 @@ mod tests {
         assert_eq!((nack.missing_count(), nack.abandoned_count()), (0, 1));
         assert_eq!(nack.push(65_535, at(511)), Pushed::Old);
         assert_eq!(nack.next_due(), None);
+    }
+
+    #[test]
+    fn where_many_are_missing_the_end_of_a_frame_is_asked_for_before_the_next_frame_comes() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut nack = NackGenerator::new();
+        nack.push_number(1000, at(0));
+        nack.frame_goes_on(1000, at(0));
+        assert!(
+            !nack.is_pending() && due(&mut nack, at(100)).is_empty(),
+            "nothing was lost so far"
+        );
+        // One of ten is lost, and the last number is that of a frame that goes on.
+        for n in (1001..1400).filter(|n| n % 10 != 0) {
+            nack.push_number(n, at(n));
+            due(&mut nack, at(n + 500));
+        }
+        nack.missing.clear();
+        nack.frame_goes_on(1398, at(3000));
+        assert!(!nack.is_pending(), "it is not the newest");
+        nack.frame_goes_on(1399, at(3000));
+        let wait = nack.wait.max(TAIL_WAIT);
+        assert_eq!(nack.next_due(), Some(at(3000) + wait));
+        assert!(due(&mut nack, at(3000) + wait - Duration::from_millis(1)).is_empty());
+        assert_eq!(due(&mut nack, at(3000) + wait), [1400]);
+        assert_eq!(nack.push_number(1400, at(3060)), Pushed::Recovered);
+        assert!(!nack.is_pending(), "its frame ends");
+        nack.push_number(1401, at(3070));
+        nack.frame_goes_on(1401, at(3070));
+        nack.push_number(1402, at(3075));
+        assert!(!nack.is_pending() && due(&mut nack, at(4000)).is_empty(), "it came");
     }
 
     #[test]

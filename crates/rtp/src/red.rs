@@ -7,10 +7,12 @@ use std::ops::Range;
 const FOLLOWS: u8 = 0x80;
 /// Length of the header of a block that another follows.
 const HEADER_LEN: usize = 4;
-/// What one redundant block adds to a payload beside its bytes: its header, and that of the primary block.
-pub const OVERHEAD: usize = HEADER_LEN + 1;
-/// The longest payload that is repeated, in bytes. The header of a block tells lengths to 1023.
+/// The longest payload that is repeated, in bytes, and the most bytes of two copies. The header of a block tells lengths to 1023.
 pub const MOST_BYTES: usize = 480;
+/// How many packets before the one that carries it a second copy is. Losses come in runs: it is not right before the first.
+const OLDER: u16 = 3;
+/// Most copies in a packet that is made here.
+pub const MOST_COPIES: usize = 2;
 /// A redundant block is less than so many units of the timestamp older than its packet.
 const MOST_OFFSET: u32 = 1 << 14;
 /// Most redundant blocks that are read of a payload.
@@ -54,7 +56,7 @@ fn header(payload: &[u8], at: usize) -> Result<Option<(u32, usize)>, ParseError>
 /// A packet of before that a payload repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// How many packets before the one that carries it.
+    /// How many packets before the one that carries it: the newest block is the packet before, and time tells of the others.
     pub packets_back: u64,
     /// How much older its timestamp is.
     pub offset: u32,
@@ -63,73 +65,123 @@ pub struct Block {
 }
 
 /// The packets of before that a RED payload repeats, the oldest first. Empty if the payload cannot be read, or if it repeats
-/// more than anybody sends.
+/// more than anybody sends. Packets that do not all last as long as the newest block are left out.
 pub fn redundant(payload: &[u8]) -> impl Iterator<Item = Block> + use<> {
     let mut blocks = [const { None }; MOST_BLOCKS];
-    let mut count = 0;
+    let (mut count, mut newest) = (0, 0);
     while let Ok(Some((offset, len))) = header(payload, count * HEADER_LEN) {
-        if count == MOST_BLOCKS {
-            return blocks.into_iter().take(0).flatten();
-        }
-        blocks[count] = Some(Block { packets_back: 0, offset, bytes: 0..len });
-        count += 1;
+        let Some(place) = blocks.get_mut(count) else { break };
+        *place = Some(Block { packets_back: 0, offset, bytes: 0..len });
+        (count, newest) = (count + 1, offset);
     }
     let mut at = count * HEADER_LEN + 1;
-    for (nth, block) in blocks.iter_mut().flatten().enumerate() {
-        block.packets_back = (count - nth) as u64;
+    for block in blocks.iter_mut().flatten() {
         block.bytes = at..at + block.bytes.len();
         at = block.bytes.end;
+        let whole = newest > 0 && block.offset.is_multiple_of(newest);
+        block.packets_back = if whole { u64::from(block.offset / newest) } else { 0 };
     }
-    let readable = if primary(payload).is_ok() { count } else { 0 };
-    blocks.into_iter().take(readable).flatten()
+    let few = !matches!(header(payload, count * HEADER_LEN), Ok(Some(_)));
+    let readable = if few && primary(payload).is_ok() { count } else { 0 };
+    blocks.into_iter().take(readable).flatten().filter(|block| block.packets_back > 0)
 }
 
-/// The last packet of a stream, which the next one repeats.
-#[derive(Debug)]
-pub struct Previous {
+/// A packet of sound that later ones may repeat.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
     sequence: u16,
     timestamp: u32,
     len: usize,
     bytes: [u8; MOST_BYTES],
 }
 
-impl Default for Previous {
-    fn default() -> Self {
-        Self { sequence: 0, timestamp: 0, len: 0, bytes: [0; MOST_BYTES] }
+/// The last packets of a stream, which the next one repeats: the one before it, and an older one if so many copies are
+/// wanted.
+#[derive(Debug)]
+pub struct Recent {
+    copies: usize,
+    /// By sequence number.
+    kept: [Kept; OLDER as usize + 1],
+}
+
+/// What stands before the payload of a packet: the headers of all blocks, and the copies, the oldest first.
+#[derive(Debug, Default)]
+pub struct Copies<'a> {
+    headers: [u8; MOST_COPIES * HEADER_LEN + 1],
+    headers_len: usize,
+    bytes: [&'a [u8]; MOST_COPIES],
+}
+
+impl<'a> Copies<'a> {
+    fn push(&mut self, kept: &'a Kept, payload_type: u8, offset: u32) {
+        let place = self.headers_len / HEADER_LEN;
+        let mut header = (offset << 10 | kept.len as u32).to_be_bytes();
+        header[0] = FOLLOWS | payload_type;
+        self.headers[self.headers_len..][..HEADER_LEN].copy_from_slice(&header);
+        self.headers_len += HEADER_LEN;
+        self.bytes[place] = &kept.bytes[..kept.len];
+    }
+
+    /// What stands before the payload, in order.
+    pub fn parts(&self) -> [&[u8]; 1 + MOST_COPIES] {
+        [&self.headers[..self.headers_len], self.bytes[0], self.bytes[1]]
     }
 }
 
-impl Previous {
-    /// What stands before the payload of the packet that comes right after this one: the headers of both blocks, and this
-    /// packet's bytes. None if there is nothing to repeat: the packet is not the next one, or much later.
-    #[inline]
-    pub fn before(
-        &self,
-        payload_type: u8,
-        sequence: u16,
-        timestamp: u32,
-    ) -> Option<([u8; OVERHEAD], &[u8])> {
-        let offset = timestamp.wrapping_sub(self.timestamp);
-        let next = self.len > 0 && sequence == self.sequence.wrapping_add(1);
-        if !next || !(1..MOST_OFFSET).contains(&offset) {
-            return None;
-        }
-        let [_, second, third, fourth] = (offset << 10 | self.len as u32).to_be_bytes();
-        let payload_type = payload_type & !FOLLOWS;
-        let headers = [FOLLOWS | payload_type, second, third, fourth, payload_type];
-        Some((headers, &self.bytes[..self.len]))
+impl Recent {
+    /// Nothing is there to be repeated yet. Each packet repeats so many, one or two.
+    pub fn new(copies: usize) -> Self {
+        let none = Kept { sequence: 0, timestamp: 0, len: 0, bytes: [0; MOST_BYTES] };
+        Self { copies, kept: [none; OLDER as usize + 1] }
     }
 
-    /// This packet is the last one now, unless it is late. Nothing is repeated of one that is long.
+    /// Each packet repeats so many from now on.
+    pub fn repeat(&mut self, copies: usize) {
+        self.copies = copies;
+    }
+
+    /// A packet so many before this one, and how much older it is.
+    fn back(&self, by: u16, sequence: u16, timestamp: u32) -> Option<(&Kept, u32)> {
+        let wanted = sequence.wrapping_sub(by);
+        let kept = &self.kept[usize::from(wanted) % self.kept.len()];
+        let offset = timestamp.wrapping_sub(kept.timestamp);
+        let fits = (1..MOST_OFFSET).contains(&offset);
+        (kept.len > 0 && kept.sequence == wanted && fits).then_some((kept, offset))
+    }
+
+    /// What stands before the payload of a packet. None if there is nothing to repeat: the packet before it is not known, or
+    /// much older.
+    #[inline]
+    pub fn before(&self, payload_type: u8, sequence: u16, timestamp: u32) -> Option<Copies<'_>> {
+        let (last, offset) = self.back(1, sequence, timestamp)?;
+        let payload_type = payload_type & !FOLLOWS;
+        let mut copies = Copies::default();
+        // Receivers count packets by time: what lies between must have lasted as long as the last one.
+        let counted = |(older, by): &(&Kept, u32)| {
+            older.len + last.len <= MOST_BYTES && *by == offset * u32::from(OLDER)
+        };
+        let older = self.back(OLDER, sequence, timestamp).filter(counted);
+        if let Some((older, by)) = older.filter(|_| self.copies > 1) {
+            copies.push(older, payload_type, by);
+        }
+        copies.push(last, payload_type, offset);
+        copies.headers[copies.headers_len] = payload_type;
+        copies.headers_len += 1;
+        Some(copies)
+    }
+
+    /// A packet left: later ones repeat it, unless it is late or long.
     #[inline]
     pub fn keep(&mut self, sequence: u16, timestamp: u32, payload: &[u8]) {
-        if self.len > 0 && sequence.wrapping_sub(self.sequence) > u16::MAX / 2 {
+        let place = usize::from(sequence) % self.kept.len();
+        let kept = &mut self.kept[place];
+        if kept.len > 0 && sequence.wrapping_sub(kept.sequence) > u16::MAX / 2 {
             return;
         }
-        (self.sequence, self.timestamp, self.len) = (sequence, timestamp, 0);
-        if let Some(place) = self.bytes.get_mut(..payload.len()) {
+        (kept.sequence, kept.timestamp, kept.len) = (sequence, timestamp, 0);
+        if let Some(place) = kept.bytes.get_mut(..payload.len()) {
             place.copy_from_slice(payload);
-            self.len = payload.len();
+            kept.len = payload.len();
         }
     }
 }
@@ -229,29 +281,72 @@ mod tests {
         assert_eq!(redundant(&[0x80 | 111; 4000]).count(), 0);
     }
 
+    /// The payload of a packet that carries these copies.
+    fn payload(copies: &Copies<'_>, opus: &[u8]) -> Vec<u8> {
+        [&copies.parts().concat(), opus].concat()
+    }
+
     #[test]
     fn a_packet_repeats_the_one_before_and_no_other() {
-        let mut previous = Previous::default();
-        assert_eq!(previous.before(111, 1, 960), None, "nothing was kept");
-        previous.keep(65_535, u32::MAX - 100, &[7; 90]);
-        let (headers, bytes) = previous.before(96, 0, 859).unwrap();
-        let payload = [&headers, bytes, &[8; 50]].concat();
+        let mut recent = Recent::new(1);
+        assert!(recent.before(111, 1, 960).is_none(), "nothing was kept");
+        recent.keep(65_535, u32::MAX - 100, &[7; 90]);
+        let payload = payload(&recent.before(96, 0, 859).unwrap(), &[8; 50]);
         assert_eq!(payload[primary(&payload).unwrap()], [8; 50]);
         let block = redundant(&payload).next().unwrap();
         assert_eq!((block.packets_back, block.offset), (1, 960));
         assert_eq!(payload[block.bytes], [7; 90]);
         assert_eq!((payload[0], payload[4]), (0x80 | 96, 96));
-        assert_eq!(previous.before(96, 1, 859), None, "one between them is lost");
-        assert_eq!(previous.before(96, 0, u32::MAX - 100), None, "no older");
+        assert!(recent.before(96, 1, 859).is_none(), "one between them is lost");
+        assert!(recent.before(96, 0, u32::MAX - 100).is_none(), "no older");
+        let old = (u32::MAX - 100).wrapping_add(MOST_OFFSET);
+        assert!(recent.before(96, 0, old).is_none(), "too old");
+        recent.keep(65_534, u32::MAX - 1060, &[7; 90]);
+        assert!(recent.before(96, 0, 859).is_some(), "a late one changes nothing");
+        recent.keep(0, 859, &[7; MOST_BYTES + 1]);
+        assert!(recent.before(96, 1, 1819).is_none(), "too long");
+    }
+
+    /// (packets back, first byte of the copy) of what packet `n` repeats; packet N is of N, and `ticks` long.
+    fn repeats(recent: &Recent, n: u16, ticks: u32) -> Vec<(u64, u8)> {
+        let Some(copies) = recent.before(111, n, u32::from(n) * ticks) else { return Vec::new() };
+        let payload = payload(&copies, &[255]);
+        redundant(&payload).map(|block| (block.packets_back, payload[block.bytes][0])).collect()
+    }
+
+    #[test]
+    fn two_copies_are_the_packet_before_and_the_third_before() {
+        let mut recent = Recent::new(2);
+        for n in 1..=4_u16 {
+            recent.keep(n, u32::from(n) * 960, &[n as u8; 90]);
+        }
+        assert_eq!(repeats(&recent, 5, 960), [(3, 2), (1, 4)]);
+        recent.repeat(1);
+        assert_eq!(repeats(&recent, 5, 960), [(1, 4)]);
+        recent.repeat(2);
+        // The fifth is overtaken by the sixth.
+        recent.keep(6, 6 * 960, &[6; 90]);
+        assert_eq!(repeats(&recent, 5, 960), [(1, 4)], "the sixth has the place of the second");
+        recent.keep(5, 5 * 960, &[5; 90]);
+        assert_eq!(repeats(&recent, 7, 960), [(3, 4), (1, 6)]);
+        recent.keep(7, 7 * 960, &[7; 400]);
+        assert_eq!(repeats(&recent, 8, 960), [(1, 7)], "together too long");
+        recent.keep(8, 7 * 960 + 480, &[8; 90]);
+        let copies = recent.before(111, 9, 8 * 960).unwrap();
         assert_eq!(
-            previous.before(96, 0, (u32::MAX - 100).wrapping_add(MOST_OFFSET)),
-            None,
-            "too old"
+            copies.headers_len, 5,
+            "who counts by time would take the sixth for an older one"
         );
-        previous.keep(65_534, u32::MAX - 1060, &[7; 90]);
-        assert!(previous.before(96, 0, 859).is_some(), "a late one changes nothing");
-        previous.keep(0, 859, &[7; MOST_BYTES + 1]);
-        assert_eq!(previous.before(96, 1, 1819), None, "too long");
+    }
+
+    #[test]
+    fn a_block_that_time_tells_nothing_of_is_left_out() {
+        let block = |offset: u32, len: u32| (0xEF00_0000 | offset << 10 | len).to_be_bytes();
+        let payload = [&block(1500, 1)[..], &block(960, 1), &[111, 1, 2, 3]].concat();
+        let found: Vec<Block> = redundant(&payload).collect();
+        assert_eq!(found, [Block { packets_back: 1, offset: 960, bytes: 10..11 }]);
+        let payload = [&block(960, 1)[..], &block(0, 1), &[111, 1, 2, 3]].concat();
+        assert_eq!(redundant(&payload).count(), 0, "no time between");
     }
 
     #[test]

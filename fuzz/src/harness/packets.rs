@@ -237,12 +237,18 @@ pub fn red(data: &[u8]) {
             range.start > 0 && range.end == data.len() && (end..=data.len()).contains(&range.start)
         );
     }
-    let mut previous = red::Previous::default();
-    previous.keep(1, 0, data);
-    if let Some((headers, bytes)) = previous.before(96, 2, 960) {
-        let payload = [&headers, bytes, b"next"].concat();
-        let block = red::redundant(&payload).next().expect("there is one");
-        assert_eq!((&payload[block.bytes], block.packets_back, block.offset), (data, 1, 960));
+    let mut recent = red::Recent::new(2);
+    recent.keep(1, 0, data);
+    recent.keep(3, 1920, b"last");
+    if let Some(copies) = recent.before(96, 4, 2880) {
+        let payload = [&copies.parts().concat()[..], b"next"].concat();
+        let mut blocks = red::redundant(&payload);
+        if (1..=red::MOST_BYTES - 4).contains(&data.len()) {
+            let older = blocks.next().expect("there are two");
+            assert_eq!((&payload[older.bytes], older.packets_back, older.offset), (data, 3, 2880));
+        }
+        let last = blocks.next().expect("there is one");
+        assert_eq!((&payload[last.bytes], last.packets_back, last.offset), (&b"last"[..], 1, 960));
         assert_eq!(&payload[red::primary(&payload).expect("it is RED")], b"next");
     }
 }

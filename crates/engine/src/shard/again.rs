@@ -69,6 +69,11 @@ impl Resends {
         self.share = if limited { RESEND_SHARE_LIMITED } else { RESEND_SHARE };
     }
 
+    /// Takes the bytes of a packet, if more than half of the credit is left after that: for what may be left out.
+    pub(super) fn take_spare(&mut self, len: usize) -> bool {
+        2 * self.credit > self.most + 2 * len as u64 && self.take(len)
+    }
+
     /// Takes the bytes of a packet, if there is credit for it.
     pub(super) fn take(&mut self, len: usize) -> bool {
         let rest = self.credit.checked_sub(len as u64);
@@ -95,12 +100,6 @@ impl SentAgain {
     pub(super) fn is_too_soon(&self, sequence: u16, now: Instant) -> bool {
         let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
         place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
-    }
-
-    /// Whether a number was sent again before.
-    pub(super) fn was_sent(&self, sequence: u16) -> bool {
-        let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
-        place.is_some_and(|(known, from_ms)| *known == sequence && *from_ms > 0)
     }
 
     /// A number is sent again. It will not be sent once more within `interval`.
@@ -155,6 +154,10 @@ mod tests {
             saved += 1000;
         }
         assert!((55_000..=62_500).contains(&saved), "an eighth of a second: {saved}");
+        assert!(!resends.take_spare(1000));
+        resends.fill(media + 60_000_000, start + Duration::from_secs(130));
+        let spare = (0..100).take_while(|_| resends.take_spare(1000)).count();
+        assert!((27..=31).contains(&spare) && resends.take(1000), "a half is kept: {spare}");
     }
 
     #[test]

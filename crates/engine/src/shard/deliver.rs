@@ -128,13 +128,13 @@ fn seal<S: Sink>(
             (slot.next_rtx_sequence(), out, Some(original))
         }
     };
-    let (Slot { stream, rtx_stream, line, previous, .. }, again) =
+    let (Slot { stream, rtx_stream, line, recent, .. }, again) =
         (&mut *slot, !matches!(packet.number, Number::Next(_)));
-    let mut previous = previous.as_deref_mut().filter(|_| packet.repeats);
+    let mut recent = recent.as_deref_mut().filter(|_| packet.repeats);
     let short = packet.payload.len() <= rtp::red::MOST_BYTES;
-    let agreed = previous.as_deref().filter(|_| short).zip(line.red_payload_type);
-    let repeated = agreed.and_then(|(previous, red)| {
-        Some((red, previous.before(line.payload_type, out.sequence, out.timestamp)?))
+    let agreed = recent.as_deref().filter(|_| short).zip(line.red_payload_type);
+    let repeated = agreed.and_then(|(recent, red)| {
+        Some((red, recent.before(line.payload_type, out.sequence, out.timestamp)?))
     });
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
     let number = person.path.number().map(u16::to_be_bytes);
@@ -148,7 +148,7 @@ fn seal<S: Sink>(
     let numbered = numbered.is_some();
     let writer = HeaderWriter {
         marker: packet.marker,
-        payload_type: repeated.map_or(packet.payload_type, |(red, _)| red),
+        payload_type: repeated.as_ref().map_or(packet.payload_type, |(red, _)| *red),
         sequence,
         timestamp: out.timestamp,
         ssrc: stream.ssrc(),
@@ -157,9 +157,10 @@ fn seal<S: Sink>(
     let header_len = writer.write(buffer).map_err(|_| OutDrop::TooLong)?;
     let original = original.map(u16::to_be_bytes);
     let mut body = put(buffer, header_len, original.as_ref().map_or(&[], |bytes| &bytes[..]))?;
-    if let Some((_, (headers, bytes))) = repeated {
-        body = put(buffer, body, &headers)?;
-        body = put(buffer, body, bytes)?;
+    if let Some((_, copies)) = &repeated {
+        for part in copies.parts() {
+            body = put(buffer, body, part)?;
+        }
         turn.stats.repeated += 1;
     }
     let mut len = put(buffer, body, packet.payload)?;
@@ -168,8 +169,8 @@ fn seal<S: Sink>(
         // The descriptor was parsed when the packet was opened. A broken one goes on as it is.
         let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
     }
-    if let Some(previous) = &mut previous {
-        previous.keep(out.sequence, out.timestamp, packet.payload);
+    if let Some(recent) = &mut recent {
+        recent.keep(out.sequence, out.timestamp, packet.payload);
     }
     let payload_len = len - header_len;
     len = pad(buffer, len, packet.padding)?;

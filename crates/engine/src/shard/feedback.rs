@@ -114,7 +114,7 @@ fn ask_person<S: Sink>(
         turn.send_rtcp(person, rtcp);
     }
     let keyframe = encoding.keyframe.is_wanted() && sent && !*silenced;
-    keyframe || missing.missing_count() > 0
+    keyframe || missing.is_pending()
 }
 
 /// Sends the reports and the feedback that are due to the people whose turn this tick is: every `turns`-th person, from

@@ -79,9 +79,8 @@ pub(super) fn handle_rtp<S: Sink>(
     let track = tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
     let plain: &[u8] = queue.lend().ok_or(InDrop::TooLong)?;
     let (number, repaired) = (arrival.number, arrival.repaired);
-    let missing = |track: &Track| {
-        track.encoding.reception.as_ref().is_some_and(|it| it.missing.missing_count() > 0)
-    };
+    let missing =
+        |track: &Track| track.encoding.reception.as_ref().is_some_and(|it| it.missing.is_pending());
     let arrived = track.encoding.arrive(arrival, plain, track.silenced, turn.now, sampler)?;
     let hurry = repaired || missing(track);
     let key = track.key;

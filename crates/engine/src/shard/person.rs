@@ -149,12 +149,12 @@ impl Person {
         Some(())
     }
 
-    /// A report tells of a slot: how far its packets came, and how many of 256 were lost. Sound repeats itself from many
-    /// losses on, of sound or of pictures: they share the path.
+    /// A report tells of a slot: how far its packets came, and how many of 256 were lost. Sound repeats itself if many
+    /// are, of sound or of pictures: they share the path.
     pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8) {
         let packets = self.slots[slot].reported(highest);
-        if let Some(many) = self.losses.report(packets, lost) {
-            self.slots.iter_mut().for_each(|slot| slot.repeat(many));
+        if let Some(copies) = self.losses.report(packets, lost) {
+            self.slots.iter_mut().for_each(|slot| slot.repeat(copies));
         }
     }
 

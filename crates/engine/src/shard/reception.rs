@@ -81,6 +81,9 @@ impl Reception {
     ) -> Result<(), InDrop> {
         let of_use = if self.repairs {
             let pushed = self.missing.push_number(number, arrival);
+            if !header.marker && payload_len > 0 {
+                self.missing.frame_goes_on(number, arrival);
+            }
             // A retransmission that is newer than all before is media like any other: nothing else will bring it.
             !repaired || matches!(pushed, Pushed::Recovered | Pushed::New)
         } else {

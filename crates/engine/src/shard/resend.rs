@@ -79,24 +79,20 @@ fn resend<S: Sink>(
         return Err(OutDrop::ResendBudget);
     }
     let interval = round_trip(person.path.least_rtt_ms());
-    let sent_again = &mut person.slots[slot_index].sent_again;
-    // A retransmission was lost, too: one more that is makes the picture stand still.
-    let again = sent_again.was_sent(sequence) && person.losses.are_many();
-    sent_again.note(sequence, turn.now.at, interval);
-    let twice = again && person.resends.take(len);
-    let copies = if twice { 2 } else { 1 };
-    if !waits {
-        for _ in 0..copies {
-            send_again(model, turn, (index, slot_index), sequence);
-        }
-        return Ok(());
-    }
+    person.slots[slot_index].sent_again.note(sequence, turn.now.at, interval);
     let brings = Brings::Again { sequence, len };
     let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
-    for _ in 0..copies {
+    // Where many packets are lost, those that are sent again are as well: each goes twice, at a distance.
+    let twice = paced && person.losses.are_many() && person.resends.take_spare(len);
+    let waiting = usize::from(waits) + usize::from(twice);
+    if !waits {
+        send_again(model, turn, (index, slot_index), sequence);
+    }
+    let Some(person) = model.people[index].as_mut() else { return Ok(()) };
+    for _ in 0..waiting {
         turn.stats.paced += u64::from(person.pacer.wait(again));
     }
-    if first {
+    if first && waiting > 0 {
         model.bursts.add(index);
         model.plan_bursts();
     }

@@ -10,7 +10,7 @@ use crate::limits::{
 };
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line, MOST_LAYERS};
-use rtp::red::Previous;
+use rtp::red::Recent;
 use rtp::srtp::{SealStream, Sealer};
 use std::time::{Duration, Instant};
 
@@ -83,8 +83,8 @@ pub(super) struct Slot {
     pub shown: Option<u32>,
     patience: Patience,
     pub rewrite: Rewrite,
-    /// Its last packet of sound, while each packet repeats the one before it (RED).
-    pub previous: Option<Box<Previous>>,
+    /// Its last packets of sound, while each packet repeats some of those before it (RED).
+    pub recent: Option<Box<Recent>>,
     /// The newest number that the receiver's reports told of.
     reported: u32,
     /// What was sent again lately.
@@ -105,7 +105,7 @@ impl Slot {
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
             rewrite: Rewrite::new(line.codec.clock_rate(), first),
-            previous: line.red_first.then(Box::default),
+            recent: line.red_first.then(|| Box::new(Recent::new(1))),
             reported: u32::from(first.wrapping_sub(1)),
             line,
             stream: None,
@@ -210,11 +210,14 @@ impl Slot {
         hears
     }
 
-    /// Each packet of sound repeats the one before it from now on, or none does, if the receiver agreed on RED.
-    pub(super) fn repeat(&mut self, on: bool) {
-        let on = (on || self.line.red_first) && self.line.red_payload_type.is_some();
-        if on != self.previous.is_some() {
-            self.previous = on.then(Box::default);
+    /// Each packet of sound repeats so many of those before it from now on, if the receiver agreed on RED.
+    pub(super) fn repeat(&mut self, copies: usize) {
+        let copies = if self.line.red_first { copies.max(1) } else { copies };
+        match &mut self.recent {
+            Some(_) if copies == 0 => self.recent = None,
+            Some(recent) => recent.repeat(copies),
+            None if copies == 0 || self.line.red_payload_type.is_none() => {}
+            None => self.recent = Some(Box::new(Recent::new(copies))),
         }
     }
 

@@ -102,7 +102,12 @@ impl Assembler {
         if part.start && part.keyframe {
             self.key_starts.push_back(sequence);
         }
+        let before = out.len();
         while self.take_frame(out) || self.jump() {}
+        // What is missing now is another packet than before.
+        if out.len() > before {
+            self.blocked_since = None;
+        }
         let gap = self.parts.len() > self.frontier;
         if self.chain && !gap {
             self.blocked_since = None;
@@ -293,6 +298,25 @@ mod tests {
         let (frames, assembler) = frames_of(packets.iter().copied());
         assert_eq!(frames, [0].into_iter().chain(10..30).collect::<Vec<_>>());
         assert_eq!(assembler.blocked_since(), None);
+    }
+
+    #[test]
+    fn a_gap_counts_from_the_last_frame_that_was_whole() {
+        let packets = stream(30);
+        let (start, mut frames) = (Instant::now(), Vec::new());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut assembler = Assembler::default();
+        let lost = [4, 10];
+        for (nth, (sequence, part)) in packets[..15].iter().enumerate() {
+            if !lost.contains(&nth) {
+                assembler.push(*sequence, *part, at(nth as u64), &mut frames);
+            }
+        }
+        assert_eq!((frames.len(), assembler.blocked_since()), (1, Some(at(5))));
+        assembler.push(packets[4].0, packets[4].1, at(100), &mut frames);
+        assert_eq!((frames.len(), assembler.blocked_since()), (3, Some(at(100))));
+        assembler.push(packets[10].0, packets[10].1, at(120), &mut frames);
+        assert_eq!((frames.len(), assembler.blocked_since()), (5, None));
     }
 
     #[test]

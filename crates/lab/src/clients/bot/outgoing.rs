@@ -5,7 +5,7 @@ use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::losses::Losses;
 use rtp::negotiated::{Codec, Extensions, Kind, Line, StreamIds};
-use rtp::red::Previous;
+use rtp::red::Recent;
 use rtp::report::{Ntp, SendStream};
 use rtp::rtcp::{ReportBlock, SenderInfo};
 use rtp::srtp::{SealStream, Sealer, SrtpError};
@@ -120,8 +120,8 @@ struct Rtx {
 struct Red {
     payload_type: u8,
     losses: Losses,
-    /// The last packet, while the next one repeats it.
-    previous: Option<Box<Previous>>,
+    /// The last packets, while the next one repeats some of them.
+    recent: Option<Box<Recent>>,
     /// The payload that leaves.
     payload: Vec<u8>,
 }
@@ -130,36 +130,36 @@ impl Red {
     fn new(line: &Line) -> Option<Self> {
         let payload_type = line.red_payload_type?;
         let (losses, payload) = (Losses::default(), Vec::new());
-        Some(Self { payload_type, losses, previous: None, payload })
+        Some(Self { payload_type, losses, recent: None, payload })
     }
 
     /// A report tells that `lost`/256 of so many packets were lost.
     fn on_report(&mut self, packets: u32, lost: u8) {
-        match self.losses.report(packets, lost) {
-            Some(true) if self.previous.is_none() => self.previous = Some(Box::default()),
-            Some(false) => self.previous = None,
-            _ => {}
+        match (self.losses.report(packets, lost), &mut self.recent) {
+            (None, _) => {}
+            (Some(0), _) => self.recent = None,
+            (Some(copies), Some(recent)) => recent.repeat(copies),
+            (Some(copies), None) => self.recent = Some(Box::new(Recent::new(copies))),
         }
     }
 
-    /// The payload with the packet before it, if it repeats that.
-    fn with_previous(
+    /// The payload with copies of packets before it, if it repeats any.
+    fn with_copies(
         &mut self,
         opus_type: u8,
         sequence: u16,
         timestamp: u32,
         opus: &[u8],
     ) -> Option<(u8, &[u8])> {
-        let previous = self.previous.as_mut()?;
-        let before = previous.before(opus_type, sequence, timestamp);
-        let repeats = before.is_some();
-        if let Some((headers, bytes)) = before {
+        let recent = self.recent.as_mut()?;
+        let copies = recent.before(opus_type, sequence, timestamp);
+        let repeats = copies.is_some();
+        if let Some(copies) = copies {
             self.payload.clear();
-            for part in [&headers, bytes, opus] {
-                self.payload.extend_from_slice(part);
-            }
+            copies.parts().iter().for_each(|part| self.payload.extend_from_slice(part));
+            self.payload.extend_from_slice(opus);
         }
-        previous.keep(sequence, timestamp, opus);
+        recent.keep(sequence, timestamp, opus);
         repeats.then_some((self.payload_type, &self.payload))
     }
 }
@@ -328,7 +328,7 @@ impl Outgoing {
             Source::Audio(audio) => {
                 let Some((timestamp, opus)) = audio.pop(sending.now) else { return Ok(false) };
                 let red = self.red.as_mut().and_then(|red| {
-                    red.with_previous(self.payload_type, self.sequence, timestamp, &opus.data)
+                    red.with_copies(self.payload_type, self.sequence, timestamp, &opus.data)
                 });
                 let (payload_type, payload) = red.unwrap_or((self.payload_type, &opus.data));
                 header.payload_type = payload_type;

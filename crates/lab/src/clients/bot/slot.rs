@@ -16,8 +16,10 @@ use wire::room::MediaKind;
 
 /// A keyframe of a new track is on its way by itself: the server asks for it at the switch.
 const ASK_AFTER_SWITCH: Duration = Duration::from_millis(100);
-/// Time for retransmissions to close a gap (libwebrtc waits 200 ms for a frame, too).
+/// A gap that nothing can close is waited for so long: a packet may be late…
 const ASK_AFTER_GAP: Duration = Duration::from_millis(200);
+/// …and one that retransmissions can close so long. (libwebrtc waits 3 s, or until it gives up a packet.)
+const ASK_AFTER_REPAIR: Duration = Duration::from_secs(1);
 /// Wait before asking again, doubled each time up to the bound.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 /// A keyframe this fresh may be the new track's, where the switch has no timestamp.
@@ -355,15 +357,16 @@ impl Slot {
     }
 
     /// A packet of sound came, with this payload if it is RED: packets that did not come may be copied in it. `transit`: how
-    /// long it was under way.
+    /// long it was under way. Returns the blocks of those.
     pub(super) fn recover(
         &mut self,
         header: &rtp::RtpHeader,
         red: Option<&[u8]>,
         transit: Option<Duration>,
-    ) {
+    ) -> Vec<rtp::red::Block> {
+        let mut copies = Vec::new();
         if self.line.red_payload_type.is_none() {
-            return;
+            return copies;
         }
         let (unwrapper, came) = &mut self.came;
         let number = unwrapper.unwrap(header.sequence);
@@ -383,7 +386,9 @@ impl Slot {
             }
             let older = Duration::from_secs_f64(f64::from(block.offset) / 48_000.0);
             transit.into_iter().for_each(|transit| self.note_transit(transit + older));
+            copies.push(block);
         }
+        copies
     }
 
     /// How long the packet that was just taken had been under way, by its sender's mark.
@@ -459,6 +464,11 @@ impl Slot {
         seen
     }
 
+    /// How long a gap is waited for.
+    fn gap_lasts(&self) -> Duration {
+        if self.nack.is_some() { ASK_AFTER_REPAIR } else { ASK_AFTER_GAP }
+    }
+
     /// Looks whether a keyframe must be asked for; true where that is now.
     pub(super) fn keyframe_request_due(&mut self, now: Instant) -> bool {
         if self.row.is_none() {
@@ -469,7 +479,7 @@ impl Slot {
         if self.wait.is_none()
             && let Some(since) = blocked
         {
-            let ask_at = if gave_up { now } else { since + ASK_AFTER_GAP };
+            let ask_at = if gave_up { now } else { since + self.gap_lasts() };
             self.ask_for_keyframe(Wait::Gap, ask_at);
         }
         // A gap that retransmissions closed before its time came.
@@ -499,7 +509,7 @@ impl Slot {
         let nack = self.nack.as_ref().and_then(NackGenerator::next_due);
         let keyframe = self.row.as_ref().and_then(|_| match (&self.wait, &self.assembler) {
             (Some(wait), _) => Some(wait.ask_at),
-            (None, Some(assembler)) => assembler.blocked_since().map(|at| at + ASK_AFTER_GAP),
+            (None, Some(assembler)) => assembler.blocked_since().map(|at| at + self.gap_lasts()),
             (None, None) => None,
         });
         nack.into_iter().chain(keyframe).min()

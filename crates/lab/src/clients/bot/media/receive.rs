@@ -76,10 +76,16 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
             None => payload,
         };
         let heard = slot.on_packet(&header, payload, now);
-        slot.recover(&header, red, transit);
+        let copies = slot.recover(&header, red, transit);
         transit.into_iter().for_each(|transit| slot.note_transit(transit));
         if slot.is_mix() {
-            hear(media, &header, sound, now);
+            for block in copies {
+                let bytes = &payload[block.bytes];
+                let sequence = header.sequence.wrapping_sub(block.packets_back as u16);
+                let timestamp = header.timestamp.wrapping_sub(block.offset);
+                hear(media, (sequence, timestamp), bytes, now);
+            }
+            hear(media, (header.sequence, header.timestamp), sound, now);
         }
         heard
     };
@@ -199,8 +205,8 @@ fn place_by_mid(media: &mut State, header: &RtpHeader, packet: &[u8]) -> Option<
     Some(place)
 }
 
-/// A packet of the room's mix, for the ears of those whose turn it is.
-fn hear(media: &mut State, header: &RtpHeader, payload: &[u8], now: Instant) {
+/// A packet of the room's mix, by its sequence number and timestamp, for the ears of those whose turn it is.
+fn hear(media: &mut State, (sequence, timestamp): (u16, u32), payload: &[u8], now: Instant) {
     if !listens(media, now) {
         (media.hearing, media.ears) = (None, None);
         return;
@@ -210,7 +216,7 @@ fn hear(media: &mut State, header: &RtpHeader, payload: &[u8], now: Instant) {
             media.ears = Ears::new(now).ok();
         }
         if let Some(ears) = &mut media.ears {
-            ears.packet(header.sequence, payload, now);
+            ears.packet(sequence, payload, now);
         }
         return;
     }
@@ -218,7 +224,7 @@ fn hear(media: &mut State, header: &RtpHeader, payload: &[u8], now: Instant) {
         media.hearing = Hearing::new(tone.origin).ok();
     }
     let Some(hearing) = &mut media.hearing else { return };
-    hearing.packet(header.sequence, header.timestamp, payload, now);
+    hearing.packet(sequence, timestamp, payload, now);
     let windows = hearing.take_windows();
     if media.windows.len() < MAX_WINDOWS {
         media.windows.extend(windows);
