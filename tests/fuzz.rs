@@ -125,7 +125,8 @@ fn run(names: &[&str]) {
     }
 }
 
-const PACKETS: &[&str] = &["stun", "rtp", "srtp", "rtcp", "red", "vp8", "h264"];
+const PACKETS: &[&str] =
+    &["stun", "rtp", "srtp", "rtcp", "red", "vp8", "vp9", "dependency", "h264"];
 const STREAMS: &[&str] = &["framing", "sequences"];
 const TRANSPORTS: &[&str] = &["datagrams", "handshake", "sdp", "answer"];
 const TEXTS: &[&str] = &["socket", "websocket", "settings", "scenario"];

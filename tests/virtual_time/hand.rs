@@ -23,6 +23,9 @@ pub const LOUD: u8 = 20;
 pub const PACKET: u32 = 960;
 pub const PACKET_TIME: Duration = Duration::from_millis(20);
 
+/// Where `transport::Fixed` puts dependency descriptors.
+const DEPENDENCY_ID: u8 = 12;
+
 /// A packet to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
@@ -49,6 +52,8 @@ pub struct Hand {
     pub said: u32,
     /// What is in a packet that is not silent.
     pub sounds_like: &'static Sound,
+    /// The dependency descriptor of the next packets, if it is not empty.
+    pub dependency: Vec<u8>,
 }
 
 /// One packet of Opus, encoded once.
@@ -107,6 +112,7 @@ impl Hand {
             timestamp: ssrc,
             said: 0,
             sounds_like: &VOICE,
+            dependency: Vec::new(),
             line,
         }
     }
@@ -164,8 +170,10 @@ impl Hand {
         let mid = self.line.extensions.mid.filter(|_| self.names_mid);
         let mid = mid.map(|id| (id, self.line.mid.as_bytes()));
         let rid = self.line.extensions.rid.zip(self.rid.as_ref().map(|rid| rid.as_bytes()));
+        let dependency = self.line.extensions.dependency.zip(Some(self.dependency.as_slice()));
+        let dependency = dependency.filter(|(_, value)| !value.is_empty());
         let level = level.iter().map(|(id, byte)| (*id, byte.as_slice()));
-        let extensions: Vec<(u8, &[u8])> = level.chain(mid).chain(rid).collect();
+        let extensions: Vec<(u8, &[u8])> = level.chain(mid).chain(rid).chain(dependency).collect();
         let writer = HeaderWriter {
             marker,
             payload_type,
@@ -199,6 +207,8 @@ pub struct Heard {
     pub sequence: u16,
     pub timestamp: u32,
     pub payload: Vec<u8>,
+    /// Its dependency descriptor, if it has one.
+    pub dependency: Option<Vec<u8>>,
     /// Bytes of the datagram.
     pub datagram: usize,
 }
@@ -254,8 +264,17 @@ impl Ears {
         let range = header.payload_range(&plain[..opened.len]).expect("a packet");
         let RtpHeader { ssrc, payload_type, marker, sequence, timestamp, .. } = header;
         let payload = plain[range].to_vec();
-        let datagram = bytes.len();
-        heard.push(Heard { ssrc, payload_type, marker, sequence, timestamp, payload, datagram });
+        let dependency = header.find_extension(&plain, DEPENDENCY_ID).map(<[u8]>::to_vec);
+        heard.push(Heard {
+            ssrc,
+            payload_type,
+            marker,
+            sequence,
+            timestamp,
+            payload,
+            dependency,
+            datagram: bytes.len(),
+        });
     }
 
     fn take_report(&self, person: SocketAddr, bytes: &[u8]) {

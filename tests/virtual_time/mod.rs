@@ -5,6 +5,7 @@ mod asking_again;
 mod behind;
 mod bursts;
 mod churn;
+mod codecs;
 mod consent;
 mod downlink;
 mod formats;

@@ -168,6 +168,8 @@ pub struct World {
     pub feedback: bool,
     /// Whether what those who come send is encrypted end to end.
     pub opaque: bool,
+    /// The codec of pictures.
+    pub codec: Codec,
     /// In how many layers those who come send pictures.
     pub layers: usize,
     /// What those who come with a camera show.
@@ -249,6 +251,7 @@ impl World {
             red_first: false,
             feedback: true,
             opaque: false,
+            codec: Codec::Vp8,
             layers: 1,
             clip: VideoSource::P360,
             eats: Box::new(|_, _, _| false),
@@ -308,7 +311,7 @@ impl World {
         let name = format!("bot-{number}");
         let session = Fixed {
             seed: self.random.below(u64::MAX),
-            video: Codec::Vp8,
+            video: self.codec,
             send_audio: !listens,
             send_video: video || films,
             layers: self.layers,

@@ -147,6 +147,14 @@ impl RtpHeader {
     pub fn find_extension<'a>(&self, packet: &'a [u8], id: u8) -> Option<&'a [u8]> {
         self.extensions(packet).find(|(found, _)| *found == id).map(|(_, value)| value)
     }
+
+    /// Where the value of the header extension `id` is in `packet`, where it carries it.
+    pub fn locate_extension(&self, packet: &[u8], id: u8) -> Option<Range<usize>> {
+        let mut extensions = self.extensions(packet);
+        let (_, value) = extensions.find(|(found, _)| *found == id)?;
+        let end = self.header_len - extensions.rest.len();
+        Some(end - value.len()..end)
+    }
 }
 
 /// Iterates over header extensions (RFC 8285 §4.2, §4.3). A malformed tail ends it.

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod av1;
+pub mod dependency;
 pub mod error;
 pub mod extended;
 pub mod h264;
@@ -21,6 +23,7 @@ pub mod srtp;
 pub mod stun;
 pub mod twcc;
 pub mod vp8;
+pub mod vp9;
 
 #[cfg(test)]
 pub(crate) mod testing;

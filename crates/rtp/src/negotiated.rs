@@ -20,6 +20,10 @@ pub enum Codec {
     Vp8,
     /// H.264 (RFC 6184).
     H264,
+    /// VP9 (RFC 9628).
+    Vp9,
+    /// AV1 (RTP Payload Format For AV1, Alliance for Open Media).
+    Av1,
 }
 
 impl Codec {
@@ -27,7 +31,7 @@ impl Codec {
     pub fn clock_rate(self) -> u32 {
         match self {
             Self::Opus => 48_000,
-            Self::Vp8 | Self::H264 => 90_000,
+            Self::Vp8 | Self::H264 | Self::Vp9 | Self::Av1 => 90_000,
         }
     }
 
@@ -35,7 +39,7 @@ impl Codec {
     pub fn kind(self) -> Kind {
         match self {
             Self::Opus => Kind::Audio,
-            Self::Vp8 | Self::H264 => Kind::Video,
+            Self::Vp8 | Self::H264 | Self::Vp9 | Self::Av1 => Kind::Video,
         }
     }
 
@@ -45,6 +49,8 @@ impl Codec {
             Self::Opus => "opus",
             Self::Vp8 => "vp8",
             Self::H264 => "h264",
+            Self::Vp9 => "vp9",
+            Self::Av1 => "av1",
         }
     }
 }
@@ -81,6 +87,8 @@ pub struct Extensions {
     pub rid: Option<u8>,
     /// Which layer a retransmission is of (RFC 8852).
     pub repaired_rid: Option<u8>,
+    /// Layers and references of a frame, see [`crate::dependency`].
+    pub dependency: Option<u8>,
 }
 
 /// An outgoing or incoming stream: its SSRC and that of its retransmissions.

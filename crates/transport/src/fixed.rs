@@ -119,6 +119,7 @@ impl Fixed {
                     capture_time: (!video).then_some(6),
                     rid: video.then_some(10),
                     repaired_rid: video.then_some(11),
+                    dependency: (codec == Codec::Av1).then_some(12),
                 },
                 local: if sends { ids } else { None },
                 remote: if sends { None } else { ids },

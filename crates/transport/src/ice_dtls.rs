@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::config::DtlsCert;
 use str0m::crypto::CryptoProvider;
-use str0m::media::{Direction as StrDirection, MediaKind, Simulcast, SimulcastLayer};
+use str0m::format::{Codec, FormatParams};
+use str0m::media::{Direction as StrDirection, Frequency, MediaKind, Simulcast, SimulcastLayer};
 use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
-use str0m::rtp::Extension;
+use str0m::rtp::{Extension, ExtensionSerializer, ExtensionValues};
 use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
 
 /// Where `abs-capture-time` stands in offers of ours; str0m's own extensions are below.
 const CAPTURE_TIME_ID: u8 = 14;
+/// Where the dependency descriptor stands there.
+const DEPENDENCY_ID: u8 = 12;
 
 /// The video codec of a room, as SDP offers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +32,32 @@ pub enum VideoFormat {
     Vp8,
     /// H.264 constrained baseline 3.1, packetization mode 1, with RTX.
     H264,
+    /// VP9 profile 0 with RTX.
+    Vp9,
+    /// AV1 main profile with RTX, and its dependency descriptors.
+    Av1,
+}
+
+/// A header extension that the library only agrees on: it reads and writes no media here.
+#[derive(Debug)]
+struct AgreedForVideo;
+
+impl ExtensionSerializer for AgreedForVideo {
+    fn write_to(&self, _: &mut [u8], _: &ExtensionValues) -> usize {
+        0
+    }
+
+    fn parse_value(&self, _: &[u8], _: &mut ExtensionValues) -> bool {
+        false
+    }
+
+    fn is_video(&self) -> bool {
+        true
+    }
+
+    fn is_audio(&self) -> bool {
+        false
+    }
 }
 
 /// What all transports of a process share: the crypto provider and the certificate.
@@ -98,6 +127,15 @@ impl Shared {
             Some(VideoFormat::Vp8) => config = config.enable_vp8(true),
             Some(VideoFormat::H264) => {
                 config.codec_config().add_h264(108.into(), Some(109.into()), true, 0x42e01f);
+            }
+            Some(VideoFormat::Vp9) => {
+                let profile = FormatParams { profile_id: Some(0), ..FormatParams::default() };
+                let (own, resend, rate) = (98.into(), Some(99.into()), Frequency::NINETY_KHZ);
+                config.codec_config().add_config(own, resend, Codec::Vp9, rate, None, profile);
+            }
+            Some(VideoFormat::Av1) => {
+                let dependency = Extension::with_serializer(rtp::dependency::URI, AgreedForVideo);
+                config = config.enable_av1(true).set_extension(DEPENDENCY_ID, dependency);
             }
             None => {}
         }

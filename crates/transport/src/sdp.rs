@@ -65,6 +65,8 @@ fn codec_of(section: &[&str]) -> Option<(Codec, u8, Option<u8>)> {
             "opus" => Codec::Opus,
             "vp8" => Codec::Vp8,
             "h264" => Codec::H264,
+            "vp9" => Codec::Vp9,
+            "av1" => Codec::Av1,
             _ => return None,
         };
         Some((codec, payload_type.parse().ok()?))
@@ -167,6 +169,7 @@ fn extensions_of(section: &[&str]) -> Extensions {
             "urn:ietf:params:rtp-hdrext:sdes:repaired-rtp-stream-id" => {
                 &mut extensions.repaired_rid
             }
+            rtp::dependency::URI => &mut extensions.dependency,
             _ => continue,
         };
         *place = Some(id);

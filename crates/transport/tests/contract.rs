@@ -151,6 +151,24 @@ fn h264_is_agreed_where_the_room_speaks_it() {
 }
 
 #[test]
+fn vp9_and_av1_are_agreed_where_the_room_speaks_them() {
+    let mut world = World::new(VideoFormat::Vp9);
+    let (_, server_side, answer) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    assert_eq!(server_side.lines[1].codec, Codec::Vp9);
+    assert!(answer.contains("profile-id=0") && !answer.contains("profile-id=2"));
+    assert_eq!(server_side.lines[1].extensions.dependency, None);
+    let mut world = World::new(VideoFormat::Av1);
+    let (client_side, server_side, answer) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);
+    assert!(answer.contains("a=extmap-allow-mixed"), "structures need the two-byte form");
+    for line in server_side.lines.iter().chain(&client_side.lines) {
+        let video = line.codec.kind() == Kind::Video;
+        assert_eq!(line.codec, if video { Codec::Av1 } else { Codec::Opus });
+        assert_eq!(line.extensions.dependency, video.then_some(12), "{}", line.mid);
+        assert_eq!(line.rtx_payload_type.is_some(), video);
+    }
+}
+
+#[test]
 fn layers_are_agreed_where_they_are_offered() {
     let mut world = World::new(VideoFormat::Vp8);
     let line = OfferLine { kind: Kind::Video, send: true, layers: &["q", "h", "f"] };

@@ -127,6 +127,10 @@ pub enum VideoCodec {
     Vp8,
     /// H.264 constrained baseline, packetization mode 1 (RFC 6184).
     H264,
+    /// VP9, profile 0 (RFC 9628).
+    Vp9,
+    /// AV1, main profile (RTP Payload Format For AV1, Alliance for Open Media).
+    Av1,
 }
 
 /// Kind of a track.

@@ -30,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     target("rtcp", packets::rtcp, 1500, 100_000),
     target("red", packets::red, 1500, 100_000),
     target("vp8", packets::vp8, 1500, 100_000),
+    target("vp9", packets::vp9, 1500, 100_000),
+    target("dependency", packets::dependency, 1500, 20_000),
     target("h264", packets::h264, 1500, 100_000),
     target("framing", streams::framing, 4096, 50_000),
     target("sequences", streams::sequences, 1024, 4_000),

@@ -5,7 +5,7 @@ use rtp::rtcp::{self, Packet};
 use rtp::rtx::{self, RtxStream};
 use rtp::srtp::{KeyPair, Opener, Profile, Sealer, SrtpError};
 use rtp::stun::{self, Responder};
-use rtp::{HeaderWriter, TransportAddress, h264, red, twcc, vp8};
+use rtp::{HeaderWriter, TransportAddress, dependency, h264, red, twcc, vp8, vp9};
 use std::net::SocketAddr;
 
 /// Longest packet that is built here, in bytes.
@@ -283,6 +283,55 @@ pub fn vp8(data: &[u8]) {
         vp8::packetize(data, mtu, 7, 8)
             .all(|chunk| chunk.len() <= mtu.max(vp8::DESCRIPTOR_LEN + 1))
     );
+}
+
+/// VP9: a rewrite changes what it is told to and nothing else.
+pub fn vp9(data: &[u8]) {
+    let Ok(before) = vp9::Descriptor::parse(data) else { return };
+    assert!(before.header_len <= data.len());
+    for (id, index) in [(Some(0x7FFE), Some(9)), (None, Some(3)), (Some(5), None), (None, None)] {
+        let mut payload = data.to_vec();
+        vp9::rewrite_in_place(&mut payload, id, index).expect("what can be read can be rewritten");
+        let after = vp9::Descriptor::parse(&payload).expect("it stays a descriptor");
+        let mask = if before.picture_id_long { 0x7FFF } else { 0x7F };
+        let mut wanted = before;
+        wanted.picture_id = before.picture_id.map(|old| id.unwrap_or(old) & mask);
+        wanted.tl0_picture_index = before.tl0_picture_index.map(|old| index.unwrap_or(old));
+        assert_eq!(after, wanted);
+        assert_eq!(payload[before.header_len..], data[before.header_len..], "the frame stays");
+    }
+}
+
+/// Dependency descriptors of one stream, each with its length before it: what cannot be read leaves the structure as it
+/// was, and another frame number changes nothing else.
+pub fn dependency(data: &[u8]) {
+    let (mut structure, mut rest) = (dependency::Structure::default(), data);
+    while let Some((value, tail)) =
+        rest.split_first().and_then(|(len, tail)| tail.split_at_checked(usize::from(*len)))
+    {
+        rest = tail;
+        let before = structure.clone();
+        let Ok(read) = dependency::Descriptor::parse(value, &mut structure) else {
+            assert_eq!(structure, before);
+            continue;
+        };
+        assert!(read.head.has_structure || structure == before);
+        assert_eq!(Ok(read.head), dependency::Head::parse(value));
+        assert!(structure.templates().iter().any(|it| it.spatial_id == read.frame.spatial_id));
+        assert_eq!(read.frame.indications().count(), usize::from(structure.targets()));
+        assert!((0..structure.targets()).all(|target| {
+            structure
+                .layer_of(target)
+                .is_none_or(|(spatial, _)| spatial < structure.spatial_layers())
+        }));
+        let mut value = value.to_vec();
+        dependency::set_frame_number(&mut value, 0x8001).expect("it has a number");
+        let mut again = before;
+        let mut wanted = read;
+        wanted.head.frame_number = 0x8001;
+        assert_eq!(dependency::Descriptor::parse(&value, &mut again), Ok(wanted));
+        assert_eq!(again, structure);
+    }
 }
 
 /// H.264: a keyframe starts in a single unit as it starts in an aggregation of it alone.

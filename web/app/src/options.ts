@@ -52,7 +52,7 @@ export function parseOptions(path: string, query: string, fragment = ""): PageOp
     name: params.get("name")?.trim() || null,
     join: params.get("join") === "1",
     show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
-    codec: among("codec", "vp8", "h264"),
+    codec: among("codec", "vp8", "h264", "vp9", "av1"),
     redundancy: params.get("redundancy") === "1",
     simulcast: params.get("simulcast") !== "0",
     preset: among("preset", "small_call", "mesh", "audio_room", "audio_mix_with_cameras"),

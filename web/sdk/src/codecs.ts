@@ -30,6 +30,10 @@ export function preferredCodecs<C extends CodecLike>(
     const usable = main.filter((codec) => /packetization-mode=1/.test(codec.sdpFmtpLine ?? ""));
     const constrainedBaseline = (codec: C) => Number(/profile-level-id=42e0/i.test(codec.sdpFmtpLine ?? ""));
     main = usable.sort((a, b) => constrainedBaseline(b) - constrainedBaseline(a)).slice(0, 1);
+  } else if (video === "vp9" || video === "av1") {
+    // Profile 0: what the parameters say if they say nothing (RFC 9628 §6, AV1 payload format §7.2).
+    const other = /(?:^|;)\s*profile(?:-id)?=(?!0\s*(?:;|$))/;
+    main = main.filter((codec) => !other.test(codec.sdpFmtpLine ?? "")).slice(0, 1);
   }
   return main.length > 0 ? [...main, ...named("video/rtx")] : [];
 }

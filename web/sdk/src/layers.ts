@@ -1,4 +1,4 @@
-import type { OfferedLayer } from "./wire.ts";
+import type { OfferedLayer, VideoCodec } from "./wire.ts";
 
 /**
  * Simulcast: in which sizes a camera's picture is sent, and what a sender's encodings must be like for that. Pure,
@@ -84,12 +84,18 @@ export function layersOf(track: MediaStreamTrack, most?: number): Layer[] {
 }
 
 /** What a new line is to send a track with: its layers by their names. */
-export function encodingsOf(layers: readonly Layer[]): RTCRtpEncodingParameters[] {
+export function encodingsOf(
+  layers: readonly Layer[],
+  codec: VideoCodec = "vp8",
+): (RTCRtpEncodingParameters & { scalabilityMode?: string })[] {
   const rids = RIDS.slice(RIDS.length - layers.length);
+  // libwebrtc takes several encodings of VP9 as spatial layers of one stream if they do not say that they are none.
+  const alone = codec === "vp9" || codec === "av1" ? { scalabilityMode: "L1T1" } : {};
   return layers.map(({ scale, maxBitrate }, index) => ({
     rid: rids[index]!,
     scaleResolutionDownBy: scale,
     maxBitrate,
+    ...alone,
   }));
 }
 

@@ -111,7 +111,7 @@ export class Peer {
       return;
     }
     const init: RTCRtpTransceiverInit = { direction: "sendonly" };
-    if (layers.length > 0) init.sendEncodings = encodingsOf(layers);
+    if (layers.length > 0) init.sendEncodings = encodingsOf(layers, this.#options.codec);
     const transceiver = this.#pc.addTransceiver(track, init);
     limitCodecs(transceiver, kind, this.#options.codec, this.#redundant);
     const demand = (id: string) => this.#demandFor(id);

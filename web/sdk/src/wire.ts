@@ -48,7 +48,7 @@ export const audioTopology = oneOf("mesh", "sfu", "mcu");
 export const videoTopology = oneOf("none", "mesh", "sfu");
 /** A pair of topologies with a name. */
 export const preset = oneOf("small_call", "mesh", "audio_room", "audio_mix_with_cameras");
-export const videoCodec = oneOf("vp8", "h264");
+export const videoCodec = oneOf("vp8", "h264", "vp9", "av1");
 export const mediaKind = oneOf("audio", "video");
 export type AudioTopology = Infer<typeof audioTopology>;
 export type VideoTopology = Infer<typeof videoTopology>;

@@ -73,6 +73,8 @@ describe("shape", () => {
     encodings.map((encoding) => encoding.active !== false);
 
   it("changes nothing of encodings that are as they must be", () => {
+    expect(encodingsOf(layers, "av1").map((it) => it.scalabilityMode)).toEqual(layers.map(() => "L1T1"));
+    expect(encodingsOf(layers, "h264")).toEqual(encodingsOf(layers));
     const encodings = encodingsOf(layers);
     expect(shape(encodings, layers, all)).toBe(false);
     expect(encodings).toEqual(encodingsOf(layers));

@@ -63,6 +63,20 @@ describe("preferredCodecs", () => {
     ]);
     expect(preferredCodecs(codecs, "video", "h264")).toEqual([codecs[5], codecs[1]]);
   });
+  it("takes the profile of VP9 and AV1 that all have", () => {
+    const codecs = [
+      { mimeType: "video/VP9", sdpFmtpLine: "profile-id=2" },
+      { mimeType: "video/VP9", sdpFmtpLine: "profile-id=0" },
+      { mimeType: "video/rtx" },
+      { mimeType: "video/AV1", sdpFmtpLine: "level-idx=5;profile=1;tier=0" },
+      { mimeType: "video/AV1", sdpFmtpLine: "level-idx=5;profile=0;tier=0" },
+    ];
+    expect(preferredCodecs(codecs, "video", "vp9")).toEqual([codecs[1], codecs[2]]);
+    expect(preferredCodecs(codecs, "video", "av1")).toEqual([codecs[4], codecs[2]]);
+    const bare = { mimeType: "video/AV1" };
+    expect(preferredCodecs([bare], "video", "av1")).toEqual([bare]);
+    expect(preferredCodecs(codecs.slice(0, 1), "video", "vp9")).toEqual([]);
+  });
   it("takes Opus, with redundancy after or before it, and says where a codec is missing", () => {
     const audio = [{ mimeType: "audio/opus" }, { mimeType: "audio/red" }, { mimeType: "audio/CN" }];
     expect(preferredCodecs(audio, "audio", "vp8")).toEqual([audio[0], audio[1]]);

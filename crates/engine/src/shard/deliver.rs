@@ -4,13 +4,13 @@
 use super::level::pad;
 use super::packet::{Opened, Passed};
 use super::person::Person;
+use super::pictures::Pictures;
 use super::rewrite::{Counters, Left, Rewritten};
 use super::slot::Slot;
 use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::sink::Sink;
 use rtp::header::HeaderWriter;
-use rtp::negotiated::Codec;
 
 /// A packet on its way to one slot.
 pub(super) struct Outgoing<'a> {
@@ -21,8 +21,8 @@ pub(super) struct Outgoing<'a> {
     pub payload: &'a [u8],
     /// Bytes of padding after the payload.
     pub padding: u8,
-    /// The payload may carry the picture ids of VP8: they are rewritten.
-    pub has_picture_ids: bool,
+    /// What counts its pictures: it is rewritten.
+    pub pictures: Pictures<'a>,
     /// It may be repeated with the packet after it, and repeat the one before (RED, RFC 2198).
     pub repeats: bool,
 }
@@ -48,7 +48,7 @@ impl<'a> Outgoing<'a> {
             passed: Passed::default(),
             payload: &[],
             padding: u8::MAX,
-            has_picture_ids: false,
+            pictures: Pictures::Uncounted,
             repeats: false,
         }
     }
@@ -65,7 +65,7 @@ impl<'a> Outgoing<'a> {
             passed: opened.passed,
             payload,
             padding,
-            has_picture_ids: slot.codec() == Codec::Vp8,
+            pictures: Pictures::of(opened, plain, slot.codec()),
             repeats: opened.audio && !opened.opaque,
         })
     }
@@ -146,6 +146,7 @@ fn seal<S: Sink>(
         count += 1;
     }
     let numbered = numbered.is_some();
+    count = packet.pictures.place(line.extensions.dependency, &mut extensions, count);
     let writer = HeaderWriter {
         marker: packet.marker,
         payload_type: repeated.as_ref().map_or(packet.payload_type, |(red, _)| *red),
@@ -164,11 +165,8 @@ fn seal<S: Sink>(
         turn.stats.repeated += 1;
     }
     let mut len = put(buffer, body, packet.payload)?;
-    if packet.has_picture_ids {
-        let Rewritten { picture_id, tl0, .. } = out;
-        // The descriptor was parsed when the packet was opened. A broken one goes on as it is.
-        let _ = rtp::vp8::rewrite_in_place(&mut buffer[body..len], picture_id, tl0);
-    }
+    let at = (header_len, body);
+    packet.pictures.rewrite(&mut buffer[..len], at, line.extensions.dependency, out);
     if let Some(recent) = &mut recent {
         recent.keep(out.sequence, out.timestamp, packet.payload);
     }

@@ -14,6 +14,8 @@ use crate::command::StreamKey;
 use crate::drops::InDrop;
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
+use rtp::av1::Aggregation;
+use rtp::dependency::Head;
 use rtp::h264::KeyframeStart;
 use rtp::negotiated::{Codec, Kind, Line};
 use std::ops::Range;
@@ -154,12 +156,27 @@ impl Encoding {
     ) -> Opened {
         let timestamp = header.timestamp;
         let mut counters = Counters { index, timestamp, picture_id: None, tl0: None };
+        let mut dependency = None;
         let begins = match self.line.codec {
             Codec::Opus => true,
+            // Layers and references stand outside the payload.
+            Codec::Av1 => {
+                dependency = self.dependency(plain, &header);
+                counters.picture_id = dependency.map(|(head, _)| head.frame_number);
+                self.begins_av1(index, &plain[payload.clone()], dependency.map(|(head, _)| head))
+            }
             // Nothing in the payload is read: it goes on as it came.
-            Codec::Vp8 | Codec::H264 if self.opaque => self.begins_frame(index),
+            Codec::Vp8 | Codec::H264 | Codec::Vp9 if self.opaque => self.begins_frame(index),
             Codec::H264 => self.begins_h264(&plain[payload.clone()], timestamp),
             Codec::Vp8 => match rtp::vp8::Descriptor::parse(&plain[payload.clone()]) {
+                Ok(descriptor) => {
+                    counters.picture_id = descriptor.picture_id;
+                    counters.tl0 = descriptor.tl0_picture_index;
+                    descriptor.keyframe
+                }
+                Err(_) => false,
+            },
+            Codec::Vp9 => match rtp::vp9::Descriptor::parse(&plain[payload.clone()]) {
                 Ok(descriptor) => {
                     counters.picture_id = descriptor.picture_id;
                     counters.tl0 = descriptor.tl0_picture_index;
@@ -179,6 +196,7 @@ impl Encoding {
             opaque,
             counters,
             passed,
+            dependency: dependency.map(|(_, at)| at),
             begins,
             repaired: false,
             audio,
@@ -243,6 +261,24 @@ impl Encoding {
                 self.newest_keyframe.is_none_or(|newest| newest.timestamp != timestamp)
             }
             None => false,
+        }
+    }
+
+    /// The beginning of a packet's dependency descriptor and where the descriptor is, if the packet carries one.
+    fn dependency(&self, plain: &[u8], header: &RtpHeader) -> Option<(Head, (u16, u16))> {
+        let at = header.locate_extension(plain, self.line.extensions.dependency?)?;
+        let head = Head::parse(&plain[at.clone()]).ok()?;
+        Some((head, (at.start.try_into().ok()?, at.end.try_into().ok()?)))
+    }
+
+    /// Whether a packet of AV1 begins a keyframe, by its payload, or if that is opaque by its dependency descriptor.
+    fn begins_av1(&self, number: u64, payload: &[u8], head: Option<Head>) -> bool {
+        match head {
+            _ if !self.opaque => {
+                Aggregation::parse(payload).is_ok_and(|header| header.starts_sequence)
+            }
+            Some(head) => head.start && head.has_structure,
+            None => self.begins_frame(number),
         }
     }
 

@@ -4,6 +4,7 @@ use super::deliver::{Number, Outgoing, deliver};
 use super::model::Model;
 use super::packet::{Opened, Passed};
 use super::person::Person;
+use super::pictures::Pictures;
 use super::rewrite::Counters;
 use super::track::Track;
 use super::turn::Turn;
@@ -103,7 +104,7 @@ fn send<S: Sink>(
         passed: Passed::level(packet.level_dbov),
         payload: packet.payload.bytes(),
         padding: 0,
-        has_picture_ids: false,
+        pictures: Pictures::Uncounted,
         repeats: true,
     };
     if deliver(turn, &outgoing, person, slot_index).is_ok() {

@@ -48,6 +48,7 @@ mod pacer;
 mod packet;
 mod path;
 mod person;
+mod pictures;
 mod queue;
 mod reception;
 mod relay;

@@ -17,6 +17,8 @@ pub(super) struct Opened {
     pub counters: Counters,
     /// The header extensions that go on.
     pub passed: Passed,
+    /// From where to where in the packet its dependency descriptor is, if it has one.
+    pub dependency: Option<(u16, u16)>,
     /// The packet begins a keyframe; sound is always a beginning.
     pub begins: bool,
     /// It came as a retransmission: too late to switch to.

@@ -7,12 +7,12 @@ use super::forward::{OVERHEAD, paces};
 use super::index::PersonIndex;
 use super::model::Model;
 use super::pacer::{Brings, Waiting};
+use super::pictures::Pictures;
 use super::rewrite::Left;
 use super::track::Track;
 use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::sink::{Priority, Sink};
-use rtp::negotiated::Codec;
 use rtp::rtcp::Nack;
 
 /// A receiver asks for packets of a slot again.
@@ -135,9 +135,9 @@ fn again(track: &Track, left: Left, sequence: u16, payload_type: u8) -> Option<O
         marker: opened.header.marker,
         payload_type,
         passed: opened.passed.again(),
-        payload: &kept[opened.payload],
+        payload: &kept[opened.payload.clone()],
         padding: 0,
-        has_picture_ids: track.encoding.line.codec == Codec::Vp8 && !track.encoding.opaque,
+        pictures: Pictures::of(&opened, kept, track.encoding.line.codec),
         repeats: false,
     })
 }

@@ -1,5 +1,5 @@
 //! The continuous stream of a slot, whatever flows through it: sequence numbers without a gap, timestamps that go on by
-//! the time that passed, VP8 picture ids that follow each other (RFC 7741 §4.2).
+//! the time that passed, picture ids that follow each other (VP8: RFC 7741 §4.2, VP9: RFC 9628 §4.2), or frame numbers (AV1).
 //!
 //! A ring notes what left with each of the last numbers. Packets that come late, requests for retransmission and frames
 //! that are left out all read this ring.
@@ -21,9 +21,9 @@ pub(super) struct Counters {
     pub index: u64,
     /// RTP timestamp.
     pub timestamp: u32,
-    /// VP8 picture id, if there is one.
+    /// Picture id of VP8 or VP9, or the frame number of a dependency descriptor, if there is one.
     pub picture_id: Option<u16>,
-    /// VP8 TL0PICIDX, if there is one.
+    /// TL0PICIDX of VP8 or VP9, if there is one.
     pub tl0: Option<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Rewritten {
     pub sequence: u16,
     /// RTP timestamp.
     pub timestamp: u32,
-    /// Picture id, 15 bits.
+    /// Picture id or frame number. A picture id has 7 or 15 bits: whoever writes it takes the low ones.
     pub picture_id: Option<u16>,
     /// TL0PICIDX.
     pub tl0: Option<u8>,
@@ -64,7 +64,7 @@ fn rewritten(packet: Counters, sequence: u16, timestamp: u32, offsets: (u16, u8)
     Rewritten {
         sequence,
         timestamp: packet.timestamp.wrapping_add(timestamp),
-        picture_id: packet.picture_id.map(|id| id.wrapping_add(offsets.0) & 0x7FFF),
+        picture_id: packet.picture_id.map(|id| id.wrapping_add(offsets.0)),
         tl0: packet.tl0.map(|id| id.wrapping_add(offsets.1)),
     }
 }
@@ -336,11 +336,25 @@ mod tests {
         rewrite.switch(packet(3, 4_000_000_000, 0x7FFF), Some(TrackKey(2).stream()), later);
         let out = rewrite.apply(packet(3, 4_000_000_000, 0x7FFF), later).unwrap();
         assert_eq!((out.sequence, out.timestamp), (102, 5 + 45_000));
-        assert_eq!((out.picture_id, out.tl0), (Some(10), Some(10)));
+        let low = |id: Option<u16>| id.map(|id| id & 0x7FFF);
+        assert_eq!((low(out.picture_id), out.tl0), (Some(10), Some(10)));
         let next = rewrite.apply(packet(4, 4_000_003_000, 0), later).unwrap();
         assert_eq!((next.sequence, next.timestamp), (103, 5 + 48_000));
-        assert_eq!(next.picture_id, Some(11), "picture ids wrap at 15 bits");
+        assert_eq!(low(next.picture_id), Some(11), "picture ids wrap at 15 bits");
         assert_eq!(rewrite.apply(packet(2, 0, 0), later), Err(OutDrop::BeforeSwitch));
+    }
+
+    #[test]
+    fn frame_numbers_go_on_over_a_switch_with_all_their_bits() {
+        let now = Instant::now();
+        let mut rewrite = Rewrite::new(90_000, 0);
+        let frame = |index: u64, number: u16| Counters { tl0: None, ..packet(index, 0, number) };
+        rewrite.switch(frame(0, 0xFFFE), FIRST, now);
+        assert_eq!(rewrite.apply(frame(0, 0xFFFE), now).unwrap().picture_id, Some(0xFFFE));
+        assert_eq!(rewrite.apply(frame(1, 0xFFFF), now).unwrap().picture_id, Some(0xFFFF));
+        rewrite.switch(frame(9, 0x8765), Some(TrackKey(2).stream()), now);
+        assert_eq!(rewrite.apply(frame(9, 0x8765), now).unwrap().picture_id, Some(0));
+        assert_eq!(rewrite.apply(frame(10, 0x8767), now).unwrap().picture_id, Some(2));
     }
 
     #[test]

@@ -97,7 +97,12 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     let video =
         [("none", VideoTopology::None), ("mesh", VideoTopology::Mesh), ("sfu", VideoTopology::Sfu)];
     let video = room.read("video", one_of(&video)).or(preset.1);
-    let codecs = [("vp8", VideoCodec::Vp8), ("h264", VideoCodec::H264)];
+    let codecs = [
+        ("vp8", VideoCodec::Vp8),
+        ("h264", VideoCodec::H264),
+        ("vp9", VideoCodec::Vp9),
+        ("av1", VideoCodec::Av1),
+    ];
     let video_codec = room.read("video_codec", one_of(&codecs)).or(VideoCodec::Vp8);
     let count = room.read("count", number(1..=MAX_PEOPLE)).or(1);
     let (asked, chromium) = room.section("people", |people| {
@@ -172,8 +177,8 @@ pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Durat
         let cure = "leave out the roles, or write `media: { audio: speech }`";
         root.fault("rooms", "bots that say tones have a plan of their own for who is loud", cure);
     }
-    let h264 = |room: &RoomGroup| room.bots > 0 && room.video_codec == VideoCodec::H264;
-    if media.video != VideoSource::None && rooms.iter().any(h264) {
+    let lacks = |room: &RoomGroup| room.bots > 0 && room.video_codec != VideoCodec::Vp8;
+    if media.video != VideoSource::None && rooms.iter().any(lacks) {
         let cure =
             "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
         root.fault("rooms", "bots send VP8 only", cure);

@@ -213,3 +213,23 @@ fn random_bytes_never_panic() {
     }
     assert!(parsed > 10_000 && found > 10_000);
 }
+
+#[test]
+fn an_extension_is_located_in_both_forms() {
+    let long: &[u8] = &[7; 40];
+    for extensions in
+        [&[(1, &[9][..]), (12, &[1, 2, 3])][..], &[(1, &[9][..]), (12, long)], &[(20, &[5; 17])]]
+    {
+        let packet = written(extensions);
+        let header = RtpHeader::parse(&packet).unwrap();
+        for (id, value) in extensions {
+            let at = header.locate_extension(&packet, *id).unwrap();
+            assert_eq!(&&packet[at], value);
+            assert_eq!(header.find_extension(&packet, *id), Some(*value));
+        }
+        assert_eq!(header.locate_extension(&packet, 13), None);
+    }
+    let (short, two_byte) = (written(&[(14, &[1; 16])]), written(&[(14, &[1; 17])]));
+    assert_eq!(RtpHeader::parse(&short).unwrap().extension_profile, Some(ONE_BYTE_PROFILE));
+    assert_eq!(RtpHeader::parse(&two_byte).unwrap().extension_profile, Some(TWO_BYTE_PROFILE));
+}

@@ -425,6 +425,8 @@ impl Cell {
             (VideoTopology::None | VideoTopology::Mesh, _) => None,
             (_, VideoCodec::Vp8) => Some(transport::VideoFormat::Vp8),
             (_, VideoCodec::H264) => Some(transport::VideoFormat::H264),
+            (_, VideoCodec::Vp9) => Some(transport::VideoFormat::Vp9),
+            (_, VideoCodec::Av1) => Some(transport::VideoFormat::Av1),
         }
     }
 }

@@ -215,10 +215,10 @@ impl BotDriver for Driver {
 
     fn add(&self, spec: BotSpec) -> Result<Handle, BotError> {
         let now = Instant::now();
-        if spec.video_codec == VideoCodec::H264 && spec.media.video != VideoSource::None {
+        if spec.video_codec != VideoCodec::Vp8 && spec.media.video != VideoSource::None {
             return Err(BotError::new(
-                "native bots show VP8 only: in an H.264 room give them `video: none`, or use \
-                 chromium people",
+                "native bots show VP8 only: in a room of another codec give them `video: none`, \
+                 or use chromium people",
             ));
         }
         let role = spec.tones.unwrap_or_default();

@@ -288,7 +288,9 @@ fn number_of(room: &str) -> u64 {
 fn codec(codec: Option<VideoCodec>) -> &'static str {
     match codec {
         Some(VideoCodec::H264) => "h264",
-        _ => "vp8",
+        Some(VideoCodec::Vp9) => "vp9",
+        Some(VideoCodec::Av1) => "av1",
+        Some(VideoCodec::Vp8) | None => "vp8",
     }
 }
 

@@ -35,6 +35,8 @@ fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
     let codec = match group.video_codec {
         VideoCodec::Vp8 => "vp8",
         VideoCodec::H264 => "h264",
+        VideoCodec::Vp9 => "vp9",
+        VideoCodec::Av1 => "av1",
     };
     format!(
         "{}/room/{}?name={name}&join=1&show={show}&audio={audio}&video={video}&codec={codec}\

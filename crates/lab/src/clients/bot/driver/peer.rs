@@ -114,6 +114,8 @@ impl Peer {
         let video = match self.spec.video_codec {
             VideoCodec::Vp8 => VideoFormat::Vp8,
             VideoCodec::H264 => VideoFormat::H264,
+            VideoCodec::Vp9 => VideoFormat::Vp9,
+            VideoCodec::Av1 => VideoFormat::Av1,
         };
         let shared_transport = &self.common.transport;
         let ice = match self.spec.protocol {

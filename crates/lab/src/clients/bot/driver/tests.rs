@@ -288,6 +288,8 @@ fn a_join_that_fails_tells_its_cause() {
         assert!(handle.answer(nonsense).await.is_err());
         // What bots cannot show.
         let refused = driver.add(BotSpec { video_codec: VideoCodec::H264, ..spec(3) });
+        let refused_too = driver.add(BotSpec { video_codec: VideoCodec::Av1, ..spec(3) });
+        assert!(refused_too.is_err_and(|error| error.to_string().contains("VP8")));
         assert!(refused.is_err_and(|error| error.to_string().contains("VP8")));
         // A driver that ended answers with errors, and does not hang.
         drop(driver);
