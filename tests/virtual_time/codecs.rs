@@ -186,8 +186,20 @@ fn show(codec: Codec, shards: u16, opaque: bool) {
     assert!(switches >= 5 && decoder.keyframes > 15, "{switches}, {}", decoder.keyframes);
     for pair in heard.windows(2) {
         assert_eq!(pair[1].sequence, pair[0].sequence.wrapping_add(1));
+        assert!(
+            who(&pair[0]) == who(&pair[1]) || begins(&pair[1]),
+            "another film has a keyframe first"
+        );
     }
     check_again(&heard, &again);
+}
+
+/// Whether a packet is the first of a keyframe.
+fn begins(packet: &Heard) -> bool {
+    match &packet.dependency {
+        Some(value) => dependency::Head::parse(value).unwrap().has_structure,
+        None => vp9::Descriptor::parse(&packet.payload).unwrap().keyframe,
+    }
 }
 
 /// What is sent again is what left before: the number of its frame, too.
