@@ -191,7 +191,7 @@ impl NackGenerator {
     pub fn due(&mut self, now: Instant, out: &mut Vec<u16>) {
         self.look_for_tail(now);
         let before = self.missing.len();
-        self.missing.retain(|m| m.tries < MAX_TRIES || m.due > now);
+        self.missing.retain(|m| m.tries < MAX_TRIES || m.anew.is_some() || m.due > now);
         let given_up = before - self.missing.len();
         if given_up > 0 {
             self.abandoned += given_up as u64;
@@ -315,6 +315,23 @@ mod tests {
         nack.frame_goes_on(1401, at(3070));
         nack.push_number(1402, at(3075));
         assert!(!nack.is_pending() && due(&mut nack, at(4000)).is_empty(), "it came");
+    }
+
+    #[test]
+    fn where_many_are_missing_requests_are_repeated_once_each_and_given_up_after_as_many_rounds() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut nack = NackGenerator::new();
+        nack.set_rtt(Duration::from_millis(60));
+        nack.losses.sent(u32::MAX);
+        (0..100).for_each(|_| nack.losses.lost());
+        nack.losses.sent(1000);
+        nack.push_number(1000, at(0));
+        nack.push_number(1002, at(0));
+        let asked: Vec<u64> = (0..2000).filter(|ms| !due(&mut nack, at(*ms)).is_empty()).collect();
+        let rounds = (0..u64::from(MAX_TRIES)).flat_map(|n| [10 + 60 * n, 25 + 60 * n]);
+        assert_eq!(asked, rounds.collect::<Vec<_>>());
+        assert!(nack.take_keyframe_needed());
     }
 
     #[test]
