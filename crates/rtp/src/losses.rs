@@ -26,8 +26,13 @@ impl Losses {
         self.copies > 0
     }
 
+    /// How many copies sound is worth: one if there are many losses, two if there are very many.
+    pub fn copies(&self) -> usize {
+        self.copies
+    }
+
     /// A report tells of so many packets that `fraction`/256 of them were lost. If enough was told to say so, returns how many
-    /// copies sound is worth: one if there are many losses, two if there are very many.
+    /// copies sound is worth, see [`Losses::copies`].
     pub fn report(&mut self, packets: u32, fraction: u8) -> Option<usize> {
         let packets = packets.min(10 * PACKETS);
         self.lost += packets * u32::from(fraction);

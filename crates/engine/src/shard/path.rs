@@ -12,6 +12,7 @@ use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL, RISE_SETTLES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
+use rtp::red::MOST_COPIES;
 use rtp::twcc::Feedback;
 use std::time::{Duration, Instant};
 
@@ -246,6 +247,14 @@ impl Path {
         self.sound.bps(now)
     }
 
+    /// How often packets of sound may be repeated, if they hold so many `copies` now: all sound together takes at most half of
+    /// what the path carries.
+    pub(super) fn most_copies(&self, now: Instant, copies: usize) -> usize {
+        let Some(estimate) = self.estimate_bps(now) else { return MOST_COPIES };
+        let once = self.sound_bps(now) / (copies as u64 + 1);
+        (0..=MOST_COPIES).rev().find(|n| 2 * once * (*n as u64 + 1) <= estimate).unwrap_or(0)
+    }
+
     /// What the path carries, in bits a second; None if that is not known. Right after a picture got more, it carries what
     /// it did before: its keyframe makes a short queue, at which the estimate dips.
     pub(super) fn estimate_bps(&self, now: Instant) -> Option<u64> {
@@ -297,6 +306,26 @@ mod tests {
         assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
         assert_eq!(rate.bps(at(17_000)), 0);
     }
+
+    #[test]
+    fn sound_is_repeated_as_often_as_half_of_the_path_carries_it() {
+        let start = Instant::now();
+        let now = start + Duration::from_secs(3);
+        let copies = |sound_bps: u64, estimate_bps: u64, copies: usize| {
+            let limits =
+                Limits { start_bps: estimate_bps, least_bps: 1000, most_bps: DOWNLINK_MOST_BPS };
+            let downlink = Some(Box::new(Downlink::new(start, limits)));
+            let sound = Rate { since: Some(now), bytes: 0, bps: sound_bps as u32 };
+            Path { downlink, numbers: true, sound, ..Path::default() }.most_copies(now, copies)
+        };
+        assert_eq!(copies(50_000, 300_000, 0), 2);
+        assert_eq!(copies(150_000, 300_000, 2), 2, "what is repeated already counts once");
+        assert_eq!(copies(50_000, 299_000, 0), 1);
+        assert_eq!(copies(50_000, 199_000, 0), 0);
+        assert_eq!(copies(1_500_000, 1_000_000, 0), 0, "sound alone is too much");
+        assert_eq!(Path::default().most_copies(now, 0), 2, "nothing is known");
+    }
+
     #[test]
     fn what_was_told_of_a_path_is_taken_back_when_nothing_is_known_of_it_any_more() {
         let now = Instant::now();

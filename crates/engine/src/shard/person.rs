@@ -72,6 +72,8 @@ pub(super) struct Person {
     pub path: Path,
     /// What they say that they lose.
     pub losses: Losses,
+    /// How many packets of before a packet of sound holds.
+    copies: usize,
     /// What may be sent again to the participant.
     pub resends: Resends,
     /// When the last reports went to the participant.
@@ -98,6 +100,7 @@ impl Person {
             pacer: Pacer::new(now),
             path: Path::default(),
             losses: Losses::default(),
+            copies: 0,
             resends: Resends::new(now),
             reported_at: None,
             clock_offset_ns: None,
@@ -124,6 +127,7 @@ impl Person {
         if let Some(secure) = &mut self.secure {
             self.slots.iter_mut().for_each(|slot| slot.connect(&mut secure.sealer));
         }
+        self.slots.iter_mut().for_each(|slot| slot.repeat(self.copies));
         self.slot_by_ssrc.clear();
         self.slot_by_ssrc.extend(self.slots.iter().enumerate().map(|(i, slot)| (slot.ssrc(), i)));
         self.slot_by_ssrc.sort_unstable();
@@ -149,11 +153,21 @@ impl Person {
         Some(())
     }
 
-    /// A report tells of a slot: how far its packets came, and how many of 256 were lost. Sound repeats itself if many
-    /// are, of sound or of pictures: they share the path.
-    pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8) {
+    /// A report tells of a slot: how far its packets came, and how many of 256 were lost.
+    pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8, now: Instant) {
         let packets = self.slots[slot].reported(highest);
-        if let Some(copies) = self.losses.report(packets, lost) {
+        if self.losses.report(packets, lost).is_some() {
+            self.repeat_sound(now);
+        }
+    }
+
+    /// Sound repeats itself if many packets are lost, of sound or of pictures: they share the path. On a path that sound
+    /// takes much of, it does not: there the losses come from too much that is sent.
+    fn repeat_sound(&mut self, now: Instant) {
+        let most = self.path.most_copies(now, self.copies);
+        let copies = self.losses.copies().min(most);
+        if copies != self.copies {
+            self.copies = copies;
             self.slots.iter_mut().for_each(|slot| slot.repeat(copies));
         }
     }
@@ -179,6 +193,9 @@ impl Person {
         // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
         let limited = flow < all || estimate < 2 * flow;
         self.resends.limit(limited);
+        if self.copies > 0 {
+            self.repeat_sound(now);
+        }
         self.path.look(now, !limited);
         self.pacer.limit(limited.then_some((estimate as f64 * PACING_LIMITED) as u64));
         self.tell_path(now, limited)

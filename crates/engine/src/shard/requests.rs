@@ -113,7 +113,7 @@ fn report_blocks<S: Sink>(
     let Some(person) = model.people[from].as_mut() else { return };
     for block in blocks {
         let Some(slot) = person.slot_by_ssrc(block.ssrc) else { continue };
-        person.reported(slot, block.highest_sequence, block.fraction_lost);
+        person.reported(slot, block.highest_sequence, block.fraction_lost, turn.now.at);
         if let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix)) {
             person.rtt_ms = Some(rtp::nack::longest_lately(person.rtt_ms, rtt));
             person.path.reported(turn.now.at, rtt, block.fraction_lost);
