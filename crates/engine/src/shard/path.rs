@@ -227,7 +227,8 @@ impl Path {
         let lately = |at: Instant| now.saturating_duration_since(at) < RISE_INTERVAL;
         let may = !self.rose.is_some_and(|(at, _)| lately(at));
         if may {
-            self.rose = Some((now, self.estimate_bps(now).unwrap_or(0)));
+            // Not what it was taken for since the last rise: one after the other would hide that it fell.
+            self.rose = Some((now, self.estimated_bps().unwrap_or(0)));
         }
         may
     }
@@ -258,10 +259,15 @@ impl Path {
     /// What the path carries, in bits a second; None if that is not known. Right after a picture got more, it carries what
     /// it did before: its keyframe makes a short queue, at which the estimate dips.
     pub(super) fn estimate_bps(&self, now: Instant) -> Option<u64> {
-        let estimate = self.downlink.as_ref().filter(|_| self.numbers)?.estimate_bps();
+        let estimate = self.estimated_bps()?;
         let lately = |at: Instant| now.saturating_duration_since(at) < RISE_SETTLES;
         let before = self.rose.filter(|(at, _)| lately(*at)).map_or(0, |(_, before)| before);
         Some(estimate.max(before))
+    }
+
+    /// The bare estimate.
+    fn estimated_bps(&self) -> Option<u64> {
+        Some(self.downlink.as_ref().filter(|_| self.numbers)?.estimate_bps())
     }
 
     /// What the participant is to be told of the estimate, in kbit/s, if that is news. Only that of a `limited` path means
@@ -307,16 +313,32 @@ mod tests {
         assert_eq!(rate.bps(at(17_000)), 0);
     }
 
+    /// A path that is estimated to carry so many bits a second.
+    fn estimated(now: Instant, start_bps: u64) -> Path {
+        let limits = Limits { start_bps, least_bps: 1000, most_bps: DOWNLINK_MOST_BPS };
+        let downlink = Some(Box::new(Downlink::new(now, limits)));
+        Path { downlink, numbers: true, ..Path::default() }
+    }
+
+    #[test]
+    fn an_estimate_that_fell_counts_soon_however_many_pictures_rise() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut path = estimated(start, 9_000_000);
+        assert!(path.may_rise(at(0)) && !path.may_rise(at(400)));
+        path.downlink = estimated(start, 100_000).downlink;
+        assert_eq!(path.estimate_bps(at(490)), Some(9_000_000), "it may be a dip");
+        assert!(path.may_rise(at(500)));
+        assert_eq!(path.estimate_bps(at(500)), Some(100_000), "it fell before the next one rose");
+    }
+
     #[test]
     fn sound_is_repeated_as_often_as_half_of_the_path_carries_it() {
         let start = Instant::now();
         let now = start + Duration::from_secs(3);
         let copies = |sound_bps: u64, estimate_bps: u64, copies: usize| {
-            let limits =
-                Limits { start_bps: estimate_bps, least_bps: 1000, most_bps: DOWNLINK_MOST_BPS };
-            let downlink = Some(Box::new(Downlink::new(start, limits)));
             let sound = Rate { since: Some(now), bytes: 0, bps: sound_bps as u32 };
-            Path { downlink, numbers: true, sound, ..Path::default() }.most_copies(now, copies)
+            Path { sound, ..estimated(start, estimate_bps) }.most_copies(now, copies)
         };
         assert_eq!(copies(50_000, 300_000, 0), 2);
         assert_eq!(copies(150_000, 300_000, 2), 2, "what is repeated already counts once");
