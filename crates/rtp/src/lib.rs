@@ -15,6 +15,7 @@ pub mod losses;
 pub mod nack;
 pub mod negotiated;
 mod ntp;
+mod picture_ids;
 pub mod red;
 pub mod report;
 pub mod rtcp;

@@ -1,6 +1,7 @@
 //! VP8 in RTP (RFC 7741): the payload descriptor read, rewritten and made.
 
 use crate::error::ParseError;
+use crate::picture_ids::PictureIds;
 
 /// Length of the descriptor that [`packetize`] makes.
 pub const DESCRIPTOR_LEN: usize = 6;
@@ -30,30 +31,28 @@ pub struct Descriptor {
     pub keyframe: bool,
 }
 
-/// Offsets of what a rewrite changes.
+/// Where the parts of a descriptor are.
 struct Layout {
-    picture_id: Option<usize>,
-    long: bool,
-    tl0: Option<usize>,
+    ids: PictureIds,
     temporal: Option<usize>,
     len: usize,
 }
 
 fn layout(payload: &[u8]) -> Result<Layout, ParseError> {
     let byte = |at: usize| payload.get(at).copied().ok_or(ParseError::TooShort);
-    let mut layout = Layout { picture_id: None, long: false, tl0: None, temporal: None, len: 1 };
+    let mut layout = Layout { ids: PictureIds::default(), temporal: None, len: 1 };
     if byte(0)? & 0x80 == 0 {
         return Ok(layout);
     }
     let flags = byte(1)?;
     layout.len = 2;
     if flags & 0x80 != 0 {
-        layout.picture_id = Some(layout.len);
-        layout.long = byte(layout.len)? & 0x80 != 0;
-        layout.len += if layout.long { 2 } else { 1 };
+        layout.ids.picture_id = Some(layout.len);
+        layout.ids.long = byte(layout.len)? & 0x80 != 0;
+        layout.len += if layout.ids.long { 2 } else { 1 };
     }
     if flags & 0x40 != 0 {
-        layout.tl0 = Some(layout.len);
+        layout.ids.tl0 = Some(layout.len);
         layout.len += 1;
     }
     if flags & 0x30 != 0 {
@@ -73,19 +72,15 @@ impl Descriptor {
         let layout = layout(payload)?;
         let first = payload[0];
         let (start, partition) = (first & 0x10 != 0, first & 0x07);
-        let picture_id = layout.picture_id.map(|at| match layout.long {
-            true => u16::from_be_bytes([payload[at] & 0x7F, payload[at + 1]]),
-            false => u16::from(payload[at] & 0x7F),
-        });
         // The lowest bit of the frame tag is clear in a keyframe (RFC 6386 §9.1).
         let tag = payload.get(layout.len);
         Ok(Self {
             non_reference: first & 0x20 != 0,
             start,
             partition,
-            picture_id,
-            picture_id_long: layout.long,
-            tl0_picture_index: layout.tl0.map(|at| payload[at]),
+            picture_id: layout.ids.picture_id(payload),
+            picture_id_long: layout.ids.long,
+            tl0_picture_index: layout.ids.tl0.map(|at| payload[at]),
             temporal_id: layout.temporal.map(|at| payload[at] >> 6),
             layer_sync: layout.temporal.is_some_and(|at| payload[at] & 0x20 != 0),
             header_len: layout.len,
@@ -104,17 +99,7 @@ pub fn rewrite_in_place(
     picture_id: Option<u16>,
     tl0_picture_index: Option<u8>,
 ) -> Result<(), ParseError> {
-    let layout = layout(payload)?;
-    if let (Some(at), Some(id)) = (layout.picture_id, picture_id) {
-        let [high, low] = id.to_be_bytes();
-        match layout.long {
-            true => payload[at..at + 2].copy_from_slice(&[0x80 | high, low]),
-            false => payload[at] = low & 0x7F,
-        }
-    }
-    if let (Some(at), Some(index)) = (layout.tl0, tl0_picture_index) {
-        payload[at] = index;
-    }
+    layout(payload)?.ids.rewrite(payload, picture_id, tl0_picture_index);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! VP9 in RTP (RFC 9628): the payload descriptor, read and changed in place.
 
 use crate::error::ParseError;
+use crate::picture_ids::PictureIds;
 
 /// The most spatial layers of a picture (N_S has 3 bits).
 pub const MOST_SPATIAL: usize = 8;
@@ -62,12 +63,10 @@ pub struct Descriptor {
     pub keyframe: bool,
 }
 
-/// Offsets of what a rewrite changes, and where the parts begin.
+/// Where the parts of a descriptor are.
 struct Layout {
-    picture_id: Option<usize>,
-    long: bool,
+    ids: PictureIds,
     layer: Option<usize>,
-    tl0: Option<usize>,
     /// Where the references or the structure begin.
     rest: usize,
 }
@@ -78,17 +77,17 @@ fn byte(payload: &[u8], at: usize) -> Result<u8, ParseError> {
 
 fn layout(payload: &[u8]) -> Result<Layout, ParseError> {
     let flags = byte(payload, 0)?;
-    let mut layout = Layout { picture_id: None, long: false, layer: None, tl0: None, rest: 1 };
+    let mut layout = Layout { ids: PictureIds::default(), layer: None, rest: 1 };
     if flags & 0x80 != 0 {
-        layout.picture_id = Some(layout.rest);
-        layout.long = byte(payload, layout.rest)? & 0x80 != 0;
-        layout.rest += if layout.long { 2 } else { 1 };
+        layout.ids.picture_id = Some(layout.rest);
+        layout.ids.long = byte(payload, layout.rest)? & 0x80 != 0;
+        layout.rest += if layout.ids.long { 2 } else { 1 };
     }
     if flags & 0x20 != 0 {
         layout.layer = Some(layout.rest);
         layout.rest += 1;
         if flags & 0x10 == 0 {
-            layout.tl0 = Some(layout.rest);
+            layout.ids.tl0 = Some(layout.rest);
             layout.rest += 1;
         }
     }
@@ -170,10 +169,6 @@ impl Descriptor {
             let (structure, end) = structure(payload, header_len)?;
             (told, header_len) = (Some(structure), end);
         }
-        let picture_id = layout.picture_id.map(|at| match layout.long {
-            true => u16::from_be_bytes([payload[at] & 0x7F, payload[at + 1]]),
-            false => u16::from(payload[at] & 0x7F),
-        });
         let layer = layout.layer.map(|at| Layer {
             temporal_id: payload[at] >> 5,
             switching_up: payload[at] & 0x10 != 0,
@@ -184,15 +179,15 @@ impl Descriptor {
         let base = layer.is_none_or(|layer| layer.spatial_id == 0);
         let frame = payload.get(header_len).copied();
         Ok(Self {
-            picture_id,
-            picture_id_long: layout.long,
+            picture_id: layout.ids.picture_id(payload),
+            picture_id_long: layout.ids.long,
             inter_picture,
             flexible,
             start,
             end: first & 0x04 != 0,
             non_reference: first & 0x01 != 0,
             layer,
-            tl0_picture_index: layout.tl0.map(|at| payload[at]),
+            tl0_picture_index: layout.ids.tl0.map(|at| payload[at]),
             references: differences,
             reference_count,
             structure: told,
@@ -217,17 +212,7 @@ pub fn rewrite_in_place(
     picture_id: Option<u16>,
     tl0_picture_index: Option<u8>,
 ) -> Result<(), ParseError> {
-    let layout = layout(payload)?;
-    if let (Some(at), Some(id)) = (layout.picture_id, picture_id) {
-        let [high, low] = id.to_be_bytes();
-        match layout.long {
-            true => payload[at..at + 2].copy_from_slice(&[0x80 | high, low]),
-            false => payload[at] = low & 0x7F,
-        }
-    }
-    if let (Some(at), Some(index)) = (layout.tl0, tl0_picture_index) {
-        payload[at] = index;
-    }
+    layout(payload)?.ids.rewrite(payload, picture_id, tl0_picture_index);
     Ok(())
 }
 
