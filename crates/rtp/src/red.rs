@@ -135,9 +135,13 @@ impl Recent {
         Self { copies, kept: [none; OLDER as usize + 1] }
     }
 
-    /// Each packet repeats so many from now on.
-    pub fn repeat(&mut self, copies: usize) {
-        self.copies = copies;
+    /// Each packet of a stream repeats so many from now on. What is kept goes with the last copy.
+    pub fn repeat(recent: &mut Option<Box<Self>>, copies: usize) {
+        match recent {
+            _ if copies == 0 => *recent = None,
+            Some(recent) => recent.copies = copies,
+            None => *recent = Some(Box::new(Self::new(copies))),
+        }
     }
 
     /// A packet so many before this one, and how much older it is.
@@ -321,9 +325,9 @@ mod tests {
             recent.keep(n, u32::from(n) * 960, &[n as u8; 90]);
         }
         assert_eq!(repeats(&recent, 5, 960), [(3, 2), (1, 4)]);
-        recent.repeat(1);
+        recent.copies = 1;
         assert_eq!(repeats(&recent, 5, 960), [(1, 4)]);
-        recent.repeat(2);
+        recent.copies = 2;
         // The fifth is overtaken by the sixth.
         recent.keep(6, 6 * 960, &[6; 90]);
         assert_eq!(repeats(&recent, 5, 960), [(1, 4)], "the sixth has the place of the second");

@@ -213,12 +213,8 @@ impl Slot {
     /// Each packet of sound repeats so many of those before it from now on, if the receiver agreed on RED.
     pub(super) fn repeat(&mut self, copies: usize) {
         let copies = if self.line.red_first { copies.max(1) } else { copies };
-        match &mut self.recent {
-            Some(_) if copies == 0 => self.recent = None,
-            Some(recent) => recent.repeat(copies),
-            None if copies == 0 || self.line.red_payload_type.is_none() => {}
-            None => self.recent = Some(Box::new(Recent::new(copies))),
-        }
+        let agreed = self.line.red_payload_type.is_some();
+        Recent::repeat(&mut self.recent, if agreed { copies } else { 0 });
     }
 
     /// A report of the receiver reaches to this number. Returns how many packets it tells of.

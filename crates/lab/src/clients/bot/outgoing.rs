@@ -135,11 +135,8 @@ impl Red {
 
     /// A report tells that `lost`/256 of so many packets were lost.
     fn on_report(&mut self, packets: u32, lost: u8) {
-        match (self.losses.report(packets, lost), &mut self.recent) {
-            (None, _) => {}
-            (Some(0), _) => self.recent = None,
-            (Some(copies), Some(recent)) => recent.repeat(copies),
-            (Some(copies), None) => self.recent = Some(Box::new(Recent::new(copies))),
+        if let Some(copies) = self.losses.report(packets, lost) {
+            Recent::repeat(&mut self.recent, copies);
         }
     }
 
