@@ -208,9 +208,10 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         thresholds: thresholds
             .into_iter()
             .flat_map(|(metric, list)| {
-                list.into_iter().map(move |(condition, abort)| Threshold {
+                list.into_iter().map(move |(condition, from, abort)| Threshold {
                     metric,
                     condition,
+                    from,
                     abort,
                 })
             })

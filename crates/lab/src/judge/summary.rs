@@ -11,7 +11,7 @@ pub use crate::judge::bottleneck::Bottleneck;
 use crate::judge::bottleneck::{self, Danger, GeneratorHealth, Signs};
 use crate::judge::expected::Churn;
 pub use crate::judge::quality::Quality;
-use crate::judge::threshold::ThresholdResult;
+use crate::judge::threshold::{ThresholdResult, Windows};
 use crate::observe::metrics::{Collector, Reduced};
 use crate::record::{
     About, MachineMeta, MachineRecord, Meta, MixWindows, NetworkSummary, Row, SCHEMA, SampleRecord,
@@ -182,8 +182,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     }
     input.joins.iter().for_each(|join| collector.join(join));
     let metrics = collector.reduce();
-    let thresholds: Vec<ThresholdResult> =
-        input.thresholds.iter().map(|threshold| threshold.judge(&metrics)).collect();
+    let thresholds = thresholds(input);
     let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
     let agreement = agreement::compare(input.meta, input.samples);
     let checks = checks(input, people, agreement.as_ref());
@@ -235,6 +234,14 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         study: None,
         study_about: None,
     }
+}
+
+/// How the scenario's thresholds came out.
+fn thresholds(input: &Input<'_>) -> Vec<ThresholdResult> {
+    let mut windows = Windows::new(input.thresholds);
+    input.samples.iter().for_each(|record| windows.add(record));
+    input.joins.iter().for_each(|join| windows.join(join));
+    input.thresholds.iter().map(|threshold| windows.judge(threshold)).collect()
 }
 
 /// All that failed, in words, and whether a check is among it.

@@ -1,6 +1,7 @@
 //! Thresholds: `user_p95 < 1` over the metrics of [`crate::observe::metrics`].
 
-use crate::observe::metrics::{Collector, REDUCTIONS, Reduced};
+use crate::observe::metrics::{Collector, REDUCTIONS};
+use crate::record::{Join, SampleRecord};
 use serde::{Deserialize, Serialize};
 use settings::{Section, Shape, boolean, duration, either, parsed, section};
 use std::collections::BTreeMap;
@@ -91,25 +92,33 @@ pub struct Threshold {
     pub metric: &'static str,
     /// What must hold.
     pub condition: Condition,
+    /// Only windows that begin so long after the start of the run count.
+    pub from: Duration,
     /// Set if the run ends as soon as it does not hold; never before so long after the first join.
     pub abort: Option<Duration>,
 }
 
-/// A threshold's right side in a scenario: `"user_p95 < 1"`, or a mapping that also says whether the
-/// run ends if it fails, in k6's words.
-pub(crate) fn shape() -> impl Shape<Value = (Condition, Option<Duration>)> {
-    let plain = parsed(Condition::EXPECTED, |text| Condition::parse(text).map(|c| (c, None)));
-    either(plain.pattern(PATTERN), section(decode))
+/// The right side of a threshold in a scenario: the condition, from when on it counts, and whether it ends the run.
+pub(crate) type Side = (Condition, Duration, Option<Duration>);
+
+/// A threshold's right side in a scenario: `"user_p95 < 1"`, or a mapping that also says from when on it counts, and
+/// whether the run ends if it fails, in k6's words.
+pub(crate) fn shape() -> impl Shape<Value = Side> {
+    let plain = |text: &str| Condition::parse(text).map(|c| (c, Duration::ZERO, None));
+    either(parsed(Condition::EXPECTED, plain).pattern(PATTERN), section(decode))
 }
 
 /// What a condition looks like.
 const PATTERN: &str =
     r"^\s*(p50|p95|p99|max|user_p1|user_p5|user_p95|n)\s*(<=|>=|==|!=|<|>)\s*[-+0-9.eE]+\s*$";
 
-fn decode(threshold: &mut Section<'_>) -> Option<(Condition, Option<Duration>)> {
+fn decode(threshold: &mut Section<'_>) -> Option<Side> {
     let condition = parsed(Condition::EXPECTED, Condition::parse).pattern(PATTERN);
     let condition = threshold.read("threshold", condition).required();
     let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
+    let begins = duration(day.clone())
+        .about("Only windows that begin so long after the start of the run count");
+    let from = threshold.read("from", begins).optional();
     // Both ways to write them: those of scenarios and those of k6.
     let fails = || boolean().about("End the run as soon as it fails");
     let delay = || duration(day.clone()).about("Not before so long after the first join");
@@ -120,7 +129,7 @@ fn decode(threshold: &mut Section<'_>) -> Option<(Condition, Option<Duration>)> 
     threshold.at_most_one(&["abort_on_fail", "abortOnFail"]);
     threshold.at_most_one(&["delay_abort_eval", "delayAbortEval"]);
     let abort = aborts.unwrap_or(false).then(|| after.unwrap_or_default());
-    Some((condition?, abort))
+    Some((condition?, from.unwrap_or_default(), abort))
 }
 
 /// How a threshold came out, as the summary shows it.
@@ -135,63 +144,132 @@ pub struct ThresholdResult {
 }
 
 impl Threshold {
-    /// Judges the reduced metrics. A metric with no value fails: silence proves nothing.
-    pub fn judge(&self, metrics: &BTreeMap<String, Option<Reduced>>) -> ThresholdResult {
-        self.result(metrics.get(self.metric).and_then(Option::as_ref))
-    }
-
-    /// Judges what was collected so far. Only this metric is reduced.
-    pub fn judge_so_far(&self, collector: &Collector) -> ThresholdResult {
-        self.result(collector.reduce_one(self.metric).as_ref())
-    }
-
-    fn result(&self, reduced: Option<&Reduced>) -> ThresholdResult {
+    /// Judges what a collector holds, whenever that was. A metric with no value fails: silence proves nothing.
+    pub fn judge(&self, collector: &Collector) -> ThresholdResult {
+        let reduced = collector.reduce_one(self.metric);
         let value = reduced.and_then(|reduced| reduced.get(self.condition.reduction));
         ThresholdResult {
-            expr: format!("{} {}", self.metric, self.condition.text),
+            expr: self.to_string(),
             ok: value.is_some_and(|v| self.condition.comparison.holds(v, self.condition.limit)),
             value,
         }
     }
 }
 
+impl std::fmt::Display for Threshold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.metric, self.condition)?;
+        match self.from.as_secs_f64() {
+            0.0 => Ok(()),
+            seconds => write!(f, " from {seconds} s on"),
+        }
+    }
+}
+
+/// What the thresholds of a run are judged by: samples, by the moment from which on they count.
+#[derive(Debug, Default)]
+pub struct Windows(BTreeMap<Duration, Collector>);
+
+impl Windows {
+    /// Collects only what these thresholds ask for: during a run that must cost little.
+    pub fn new<'a>(thresholds: impl IntoIterator<Item = &'a Threshold>) -> Self {
+        let mut names = BTreeMap::<Duration, Vec<&'static str>>::new();
+        for threshold in thresholds {
+            names.entry(threshold.from).or_default().push(threshold.metric);
+        }
+        Self(names.into_iter().map(|(from, names)| (from, Collector::only(names))).collect())
+    }
+
+    /// Takes a sample of a person; samples of one person must come in order.
+    pub fn add(&mut self, record: &SampleRecord) {
+        let began = Duration::from_millis(record.t_ms.saturating_sub(record.sample.interval_ms));
+        for (from, collector) in &mut self.0 {
+            match began >= *from {
+                true => collector.add(&record.person, &record.sample),
+                false => collector.pass(&record.person),
+            }
+        }
+    }
+
+    /// Takes somebody's having been connected.
+    pub fn join(&mut self, join: &Join) {
+        let at = Duration::from_millis(join.t_ms);
+        let counts = self.0.iter_mut().filter(|(from, _)| at >= **from);
+        counts.for_each(|(_, collector)| collector.join(join));
+    }
+
+    /// Judges what came so far.
+    pub fn judge(&self, threshold: &Threshold) -> ThresholdResult {
+        let nothing = Collector::default();
+        threshold.judge(self.0.get(&threshold.from).unwrap_or(&nothing))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::PersonKind;
+    use crate::testing::audio_row;
+    use wire::QualitySample;
+
+    fn threshold(metric: &'static str, text: &str, from_s: u64) -> Threshold {
+        let condition = Condition::parse(text).expect(text);
+        Threshold { metric, condition, from: Duration::from_secs(from_s), abort: None }
+    }
+
+    /// A sample each second, from the first to the last one.
+    fn samples(jitter_ms: &[f64]) -> Vec<SampleRecord> {
+        let record = |(second, jitter_ms): (usize, &f64)| {
+            let mut row = audio_row("p", "t", 100);
+            row.jitter_ms = Some(*jitter_ms);
+            let sample = QualitySample {
+                interval_ms: 1000,
+                received: vec![row],
+                ..QualitySample::default()
+            };
+            SampleRecord {
+                t_ms: 1000 * (second as u64 + 1),
+                person: "a".into(),
+                kind: PersonKind::Bot,
+                sample,
+            }
+        };
+        jitter_ms.iter().enumerate().map(record).collect()
+    }
 
     #[test]
     fn reads_and_judges() {
-        let reduced = Reduced {
-            p50: 1.0,
-            p95: 2.0,
-            p99: 3.0,
-            max: 4.0,
-            user_p1: 0.1,
-            user_p5: 0.5,
-            user_p95: 1.0,
-            n: 9,
-            model: None,
-            delay: None,
-        };
-        let metrics =
-            BTreeMap::from([("loss_pct".to_owned(), Some(reduced)), ("rtt_ms".to_owned(), None)]);
+        let samples = samples(&[99.0, 1.0, 1.0, 4.0]);
         for (text, ok) in [
-            ("user_p95 < 1", false),
-            ("user_p95<=1.0", true),
+            ("max < 4", false),
+            ("p95<=4.0", true),
             ("max > 3", true),
-            ("n >= 10", false),
+            ("n >= 4", false),
             ("p50 == 1", true),
             ("p50 != 1", false),
         ] {
-            let condition = Condition::parse(text).expect(text);
-            let result =
-                Threshold { metric: "loss_pct", condition: condition.clone(), abort: None }
-                    .judge(&metrics);
+            let jitter = threshold("jitter_ms", text, 0);
+            let rtt = threshold("rtt_ms", text, 0);
+            let mut windows = Windows::new([&jitter, &rtt]);
+            samples.iter().for_each(|record| windows.add(record));
+            let result = windows.judge(&jitter);
             assert_eq!(result.ok, ok, "{text}");
             assert!(result.value.is_some());
-            let nobody = Threshold { metric: "rtt_ms", condition, abort: None }.judge(&metrics);
+            let nobody = windows.judge(&rtt);
             assert_eq!((nobody.ok, nobody.value), (false, None), "no sample fails: {text}");
         }
+    }
+
+    #[test]
+    fn a_threshold_counts_windows_that_begin_from_its_moment_on() {
+        let thresholds = [0, 2, 3, 9].map(|from_s| threshold("jitter_ms", "max < 5", from_s));
+        let mut windows = Windows::new(&thresholds);
+        samples(&[99.0, 9.0, 7.0, 4.0, 2.0]).iter().for_each(|record| windows.add(record));
+        let values = thresholds.each_ref().map(|one| windows.judge(one).value);
+        assert_eq!(values, [Some(9.0), Some(7.0), Some(4.0), None]);
+        let words = thresholds.map(|one| one.to_string());
+        assert_eq!(words[0], "jitter_ms max < 5");
+        assert_eq!(words[1], "jitter_ms max < 5 from 2 s on");
     }
 
     #[test]
@@ -201,18 +279,25 @@ mod tests {
                 .map_err(|problems| problems.to_string())
         };
         let condition = Condition::parse("user_p95 < 1").expect("a condition");
-        for (text, abort) in [
-            ("\"user_p95 < 1\"", None),
-            ("{ threshold: \"user_p95 < 1\" }", None),
-            ("{ threshold: \"user_p95 < 1\", abort_on_fail: false, delay_abort_eval: 10s }", None),
-            ("{ threshold: \"user_p95 < 1\", abort_on_fail: true }", Some(0)),
-            ("{ threshold: \"user_p95 < 1\", abortOnFail: true, delayAbortEval: 10s }", Some(10)),
+        for (text, from, abort) in [
+            ("\"user_p95 < 1\"", 0, None),
+            ("{ threshold: \"user_p95 < 1\" }", 0, None),
+            ("{ threshold: \"user_p95 < 1\", from: 10s }", 10, None),
+            (
+                "{ threshold: \"user_p95 < 1\", abort_on_fail: false, delay_abort_eval: 10s }",
+                0,
+                None,
+            ),
+            ("{ threshold: \"user_p95 < 1\", abort_on_fail: true }", 0, Some(0)),
+            (
+                "{ threshold: \"user_p95 < 1\", abortOnFail: true, delayAbortEval: 10s }",
+                0,
+                Some(10),
+            ),
         ] {
-            assert_eq!(
-                read(text),
-                Ok((condition.clone(), abort.map(Duration::from_secs))),
-                "{text}"
-            );
+            let abort = abort.map(Duration::from_secs);
+            let expected = (condition.clone(), Duration::from_secs(from), abort);
+            assert_eq!(read(text), Ok(expected), "{text}");
         }
         for (text, told) in [
             ("{ abort_on_fail: true }", "threshold: the key is missing"),

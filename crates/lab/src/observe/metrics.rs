@@ -222,6 +222,11 @@ impl Collector {
         self.add(person, sample);
     }
 
+    /// A sample of a person came that does not count.
+    pub fn pass(&mut self, person: &str) {
+        *self.seen.entry(person.to_owned()).or_default() += 1;
+    }
+
     /// Takes somebody's having been connected.
     pub fn join(&mut self, join: &Join) {
         self.value(&join.person, "join_to_connected_ms", Some(join.took_ms));

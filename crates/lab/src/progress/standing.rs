@@ -2,8 +2,7 @@
 
 use crate::base::{Url, mean, percentile, short};
 use crate::judge::generator;
-use crate::judge::threshold::{Threshold, ThresholdResult};
-use crate::observe::metrics::Collector;
+use crate::judge::threshold::{Threshold, ThresholdResult, Windows};
 use crate::people::stage::News;
 use crate::record::{MachineRecord, SampleRecord};
 use crate::scenario::Scenario;
@@ -146,7 +145,8 @@ pub struct Standing {
     sockets: u32,
     faults: usize,
     people: BTreeMap<String, PersonLine>,
-    collector: Collector,
+    /// What the thresholds are judged by.
+    samples: Windows,
     thresholds: Vec<ThresholdResult>,
     /// Samples have come that were not judged.
     unjudged: bool,
@@ -160,10 +160,9 @@ pub struct Standing {
 impl Standing {
     /// A run that has not begun.
     pub fn new(about: About) -> Self {
-        let names = about.thresholds.iter().map(|threshold| threshold.metric).collect();
-        let collector = Collector::only(names);
-        let thresholds = about.thresholds.iter().map(|one| one.judge_so_far(&collector)).collect();
-        Self { collector, thresholds, about, ..Self::default() }
+        let samples = Windows::new(&about.thresholds);
+        let thresholds = about.thresholds.iter().map(|one| samples.judge(one)).collect();
+        Self { samples, thresholds, about, ..Self::default() }
     }
 
     /// Takes what is new.
@@ -171,11 +170,11 @@ impl Standing {
         self.begun = true;
         (self.elapsed, self.phase, self.sockets) = (elapsed, phase, sockets);
         (self.connected, self.joined, self.faults) = (news.connected, news.joined, news.faults);
-        news.joins.iter().for_each(|join| self.collector.join(join));
+        news.joins.iter().for_each(|join| self.samples.join(join));
         self.unjudged |= !news.samples.is_empty() || !news.joins.is_empty();
         for record in &news.samples {
             if !self.thresholds.is_empty() {
-                self.collector.add(&record.person, &record.sample);
+                self.samples.add(record);
             }
             self.people.insert(record.person.clone(), PersonLine::of(record));
         }
@@ -201,7 +200,7 @@ impl Standing {
         }
         self.unjudged = false;
         let thresholds = self.about.thresholds.iter();
-        self.thresholds = thresholds.map(|one| one.judge_so_far(&self.collector)).collect();
+        self.thresholds = thresholds.map(|one| self.samples.judge(one)).collect();
         let window = Duration::from_millis(SAMPLE_INTERVAL_MS);
         self.judge_at = Some(now + window.max(now.elapsed() * JUDGE_SHARE));
     }

@@ -9,7 +9,8 @@ use ratatui::style::Color;
 use wire::QualitySample;
 
 fn threshold(metric: &'static str, condition: &str) -> Threshold {
-    Threshold { metric, condition: Condition::parse(condition).expect(condition), abort: None }
+    let condition = Condition::parse(condition).expect(condition);
+    Threshold { metric, condition, from: Duration::ZERO, abort: None }
 }
 
 fn about() -> About {

@@ -1,8 +1,7 @@
 //! Thresholds that end a run as soon as they fail (`abort_on_fail`).
 
 use crate::base::short;
-use crate::judge::threshold::Threshold;
-use crate::observe::metrics::Collector;
+use crate::judge::threshold::{Threshold, Windows};
 use crate::people::stage::{Stage, Told};
 use crate::scenario::Scenario;
 use std::time::Duration;
@@ -11,15 +10,16 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Abort<'a> {
     thresholds: Vec<(&'a Threshold, Duration)>,
-    collector: Collector,
+    windows: Windows,
     told: Told,
 }
 
 impl<'a> Abort<'a> {
     pub(super) fn new(scenario: &'a Scenario) -> Self {
         let ending = |threshold: &'a Threshold| Some((threshold, threshold.abort?));
-        let thresholds = scenario.thresholds.iter().filter_map(ending).collect();
-        Self { thresholds, collector: Collector::default(), told: Told::default() }
+        let thresholds: Vec<_> = scenario.thresholds.iter().filter_map(ending).collect();
+        let windows = Windows::new(thresholds.iter().map(|(threshold, _)| *threshold));
+        Self { thresholds, windows, told: Told::default() }
     }
 
     /// Which threshold fails by now, in words. A threshold of which nothing was measured yet does not
@@ -28,14 +28,14 @@ impl<'a> Abort<'a> {
         if self.thresholds.is_empty() {
             return None;
         }
-        let Self { thresholds, collector, told } = self;
+        let Self { thresholds, windows, told } = self;
         stage.since(told, |samples, joins| {
-            samples.iter().for_each(|record| collector.add(&record.person, &record.sample));
-            joins.iter().for_each(|join| collector.join(join));
+            samples.iter().for_each(|record| windows.add(record));
+            joins.iter().for_each(|join| windows.join(join));
         });
         let due = thresholds.iter().filter(|(_, delay)| *delay <= elapsed);
         for (threshold, _) in due {
-            let result = threshold.judge_so_far(collector);
+            let result = windows.judge(threshold);
             if let (false, Some(value)) = (result.ok, result.value) {
                 return Some(format!(
                     "ended at {:.1} s by abort_on_fail: {} did not hold, it was {}",

@@ -8,6 +8,7 @@ use crate::judge::threshold::Threshold;
 use crate::observe::metrics::Collector;
 use crate::record::{Join, MachineRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use wire::quality::SAMPLE_INTERVAL_MS;
 
 /// The moment in which quality broke.
@@ -156,16 +157,17 @@ fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> 
 /// The first window in which a threshold fails; the last one if it fails in none by itself.
 fn first_window(threshold: &Threshold, windows: &[(u64, Collector)]) -> Break {
     let fails = |collector: &Collector| {
-        let result = threshold.judge_so_far(collector);
+        let result = threshold.judge(collector);
         (!result.ok).then_some(result.value).flatten()
     };
-    let found = windows.iter().find_map(|(t_ms, one)| Some((*t_ms, fails(one)?)));
+    let begun = |t_ms: u64| Duration::from_millis(t_ms.saturating_sub(SAMPLE_INTERVAL_MS));
+    let mut counted = windows.iter().filter(|(t_ms, _)| begun(*t_ms) >= threshold.from);
+    let found = counted.find_map(|(t_ms, one)| Some((*t_ms, fails(one)?)));
     let t_ms = found.or(windows.last().map(|(t_ms, _)| (*t_ms, f64::NAN)));
     let (t_ms, value) = t_ms.unwrap_or((0, f64::NAN));
-    let expr = format!("{} {}", threshold.metric, threshold.condition);
     let why = match value.is_nan() {
-        true => format!("{expr} does not hold over the whole run"),
-        false => format!("{expr} does not hold: it was {}", short(value)),
+        true => format!("{threshold} does not hold over the whole run"),
+        false => format!("{threshold} does not hold: it was {}", short(value)),
     };
     Break::new(t_ms, why)
 }

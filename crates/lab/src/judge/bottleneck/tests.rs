@@ -7,6 +7,7 @@ use crate::record::{
     SampleRecord, ServerUsage, ThreadUsage, Way,
 };
 use crate::testing::audio_row;
+use std::time::Duration;
 use wire::QualitySample;
 
 /// A quiet server on CPU 0 and a quiet generator on CPU 1.
@@ -201,16 +202,26 @@ fn quality_breaks_in_the_first_window_that_fails() {
     let samples = [sample(2_900, 90), sample(5_900, 0), sample(8_900, 20), sample(11_900, 30)];
     let signs = Signs { samples: &samples, ..Signs::default() };
     let condition = |text| Condition::parse(text).expect(text);
-    let loss = Threshold { metric: "loss_pct", condition: condition("user_p95 < 1"), abort: None };
+    let loss = Threshold {
+        metric: "loss_pct",
+        condition: condition("user_p95 < 1"),
+        from: Duration::ZERO,
+        abort: None,
+    };
     let found = first_break(&Signs { failed: &[&loss], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
+    let late = Threshold { from: Duration::from_secs(7), ..loss.clone() };
+    let found = first_break(&Signs { failed: &[&late], ..signs }).expect("broke");
+    assert_eq!(found.t_ms, 12_000, "earlier windows do not count");
+    assert_eq!(found.why, "loss_pct user_p95 < 1 from 7 s on does not hold: it was 23.1");
 
     let join = |t_ms, took_ms| Join { person: "bot-1".into(), t_ms, took_ms };
     let joins = [join(1_000, 40.0), join(7_000, 2_500.0)];
     let slow = Threshold {
         metric: "join_to_connected_ms",
         condition: condition("max < 1000"),
+        from: Duration::ZERO,
         abort: None,
     };
     let found =

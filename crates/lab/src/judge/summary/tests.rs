@@ -88,7 +88,8 @@ fn run(case: Case) -> Summary {
     }
     let machine = [window(case.first_window_cores, 1.0), window(case.thread_cores, 100_000.0)];
     let condition = Condition::parse(case.limit).expect("condition");
-    let thresholds = [Threshold { metric: "rtt_ms", condition, abort: None }];
+    let thresholds =
+        [Threshold { metric: "rtt_ms", condition, from: std::time::Duration::ZERO, abort: None }];
     let dead = Failure {
         listeners: vec![],
         publisher: None,
