@@ -18,6 +18,7 @@ mod properties;
 mod redundancy;
 mod reports;
 mod rooms;
+mod sharing;
 mod simulcast;
 mod sinks;
 mod speakers;

@@ -13,7 +13,7 @@ use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey};
 use lab::bots::VideoSource;
 use lab::checks::Expected;
-use lab::link::{Fate, LinkSpec, Loss, Path};
+use lab::link::{Fate, LinkSpec, Loss, Path, Queue};
 use lab::record::SampleRecord;
 use rtp::TransportAddress;
 use rtp::negotiated::Codec;
@@ -125,6 +125,8 @@ pub struct World {
     pub link: Link,
     /// The lab's own link each way before each person.
     paths: BTreeMap<(bool, SocketAddr), Path>,
+    /// The queue before the downlinks of those who share one, and who they are.
+    shared: (Queue, BTreeSet<SocketAddr>),
     on_tcp: BTreeSet<SocketAddr>,
     /// Whether who comes in now comes by TCP.
     pub by_tcp: bool,
@@ -208,6 +210,7 @@ impl World {
             random: Random(seed),
             link,
             paths: BTreeMap::new(),
+            shared: Default::default(),
             on_tcp: BTreeSet::new(),
             by_tcp: false,
             behind: BTreeMap::new(),
@@ -309,7 +312,11 @@ impl World {
         let (spec, random) = (self.link.spec(), &mut self.random);
         let path = self.paths.entry((to_server, person));
         let path = path.or_insert_with(|| Path::new(spec, random.below(u64::MAX)));
-        match path.offer(self.now.at, bytes.len(), None) {
+        let fate = match !to_server && self.shared.1.contains(&person) {
+            true => path.offer_by(&mut self.shared.0, self.now.at, bytes.len(), None),
+            false => path.offer(self.now.at, bytes.len(), None),
+        };
+        match fate {
             Fate::Arrives(at) => Some(at),
             Fate::Lost | Fate::QueueFull => None,
         }

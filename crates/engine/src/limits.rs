@@ -137,13 +137,17 @@ pub const LAYER_HEADROOM: f64 = 1.1;
 pub const WAKING_AT_ONCE: f64 = 1.5;
 /// On a limited path a picture gets more so long after another one did, at the soonest.
 pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
+/// The same for a larger layer: others who share the path must have seen what the last one did to it.
+pub const LAYER_INTERVAL: Duration = Duration::from_secs(3);
 /// So long after that, a lower estimate does not count.
-pub const RISE_SETTLES: Duration = Duration::from_millis(1500);
+pub const RISE_SETTLES: Duration = Duration::from_secs(1);
+/// For so long after a picture got more, it is taken to be what is too much for the path.
+pub const RISE_TRIED: Duration = Duration::from_secs(6);
 /// So long after pictures fell, they do not fall again.
 pub const FALL_SETTLES: Duration = Duration::from_secs(1);
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
-pub const REST_AFTER: Duration = Duration::from_millis(500);
+pub const REST_AFTER: Duration = Duration::from_millis(1500);
 /// While pictures rest, probes look for so many times what all of them take.
 pub const PROBE_HEADROOM: f64 = 1.2;
 /// A layer that was never sent is taken to bring so many times what the layer below brings.

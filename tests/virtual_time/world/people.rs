@@ -233,6 +233,15 @@ impl World {
         }
     }
 
+    /// What comes to these people passes one link from now on: they share its rate and its queue.
+    pub fn share_downlink(&mut self, keys: &[PersonKey], spec: LinkSpec) {
+        for key in keys {
+            self.set_downlink(*key, spec);
+            let address = self.person(*key).address;
+            self.shared.1.insert(address);
+        }
+    }
+
     /// What a person's link did with what came to them so far.
     pub fn downlink(&mut self, key: PersonKey) -> Counts {
         let address = self.person(key).address;

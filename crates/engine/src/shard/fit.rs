@@ -13,7 +13,10 @@ use super::model::Model;
 use super::turn::Turn;
 use crate::clock::Now;
 use crate::command::TrackKey;
-use crate::limits::{LAYER_GROWTH, LAYER_HEADROOM, REST_AFTER, WAKING_AT_ONCE, WAKING_HEADROOM};
+use crate::limits::{
+    LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, WAKING_AT_ONCE,
+    WAKING_HEADROOM,
+};
 use crate::sink::Sink;
 use rtp::negotiated::{Line, MOST_LAYERS};
 use std::cmp::Reverse;
@@ -218,7 +221,7 @@ fn fall<S: Sink>(
 }
 
 /// The smallest picture that needs more gets its next layer if there is room; those that rest come first. On a path that
-/// is not known, or that carries all with ease, all get what they need at once.
+/// carries all with ease, what flows may double in each step; if no path is estimated, all get what they need at once.
 fn rise<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -239,8 +242,17 @@ fn rise<S: Sink>(
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
         let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
-        let headroom = if picture.rests { WAKING_HEADROOM } else { LAYER_HEADROOM };
-        let rises = ample || (may && fits(headroom) && person.path.may_rise(turn.now.at));
+        let (headroom, interval) = match picture.rests {
+            true => (WAKING_HEADROOM, RISE_INTERVAL),
+            false => (LAYER_HEADROOM, LAYER_INTERVAL),
+        };
+        let rises = match (room, ample) {
+            (None, _) => true,
+            // A layer waits until it is known what it takes.
+            (_, true) if bps == 0 && !picture.rests => false,
+            (_, true) => person.path.may_step(turn.now.at, flow, need as u64),
+            _ => may && fits(headroom) && person.path.may_rise(turn.now.at, need as u64, interval),
+        };
         // Who must wait makes those after them wait too.
         if !rises {
             return;

@@ -2,14 +2,16 @@
 //!
 //! While pictures go to a participant who gives transport-wide feedback, all their packets are numbered, and [`bwe`]
 //! estimates what the path carries. At first it is taken to carry everything: packets themselves show it soonest if it does
-//! not. To those who come by TCP, or give no such feedback, nothing is estimated.
+//! not. Layers rise in steps all the same, each of which may double what flows: others may share the path, and each of them
+//! takes it for their own. To those who come by TCP, or give no such feedback, nothing is estimated.
 //!
 //! Feedback costs the server more than the packets that it tells of. A path that carries far more than it is given is
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
 use crate::limits::{
-    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL, RISE_SETTLES,
+    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL,
+    RISE_SETTLES, RISE_TRIED,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -82,6 +84,8 @@ pub(super) struct Path {
     rose: Option<(Instant, u64)>,
     /// When pictures fell last.
     fell: Option<Instant>,
+    /// How much may flow in the present step on a path that is taken to carry it with ease, and when that step began.
+    step: Option<(Instant, u64)>,
     look: Option<Look>,
     /// When the path is thought about next.
     due: Option<Instant>,
@@ -214,6 +218,9 @@ impl Path {
         }
         let since = *self.over.get_or_insert(now);
         let span = now.saturating_duration_since(since);
+        // Who got more last gives it back first.
+        let tried = |at: Instant| now.saturating_duration_since(at) < RISE_TRIED;
+        let span = if self.rose.is_some_and(|(at, _)| tried(at)) { 4 * span } else { span };
         flow > 2 * room || (5 * flow > 6 * room && span >= DIP_DEEP) || span >= DIP
     }
 
@@ -222,15 +229,30 @@ impl Path {
         self.over.is_some_and(|since| now.saturating_duration_since(since) >= span)
     }
 
-    /// Whether a picture may get more on a limited path: not right after another one did.
-    pub(super) fn may_rise(&mut self, now: Instant) -> bool {
-        let lately = |at: Instant| now.saturating_duration_since(at) < RISE_INTERVAL;
-        let may = !self.rose.is_some_and(|(at, _)| lately(at));
+    /// Whether pictures may get more on a limited path, so that they take `need`, in bits a second: not so soon after another
+    /// one did, nor while the estimate dips.
+    pub(super) fn may_rise(&mut self, now: Instant, need: u64, interval: Duration) -> bool {
+        let lately = |at: Instant| now.saturating_duration_since(at) < interval;
+        let fits = self.estimated_bps().is_some_and(|bps| bps >= need + self.sound_bps(now));
+        let may = fits && !self.rose.is_some_and(|(at, _)| lately(at));
         if may {
             // Not what it was taken for since the last rise: one after the other would hide that it fell.
             self.rose = Some((now, self.estimated_bps().unwrap_or(0)));
         }
         may
+    }
+
+    /// Whether `need` may flow in place of `flow`, both in bits a second, on a path that is taken to carry it with ease: what
+    /// flowed before, or twice as much as flowed when a step began. One picture may always rise in a step.
+    pub(super) fn may_step(&mut self, now: Instant, flow: u64, need: u64) -> bool {
+        let (began, most) = self.step.unzip();
+        let lately = |at: Instant| now.saturating_duration_since(at) < RISE_INTERVAL;
+        let most = most.unwrap_or(0);
+        if need > most && !began.is_some_and(lately) {
+            self.step = Some((now, need.max(2 * flow)));
+            return true;
+        }
+        need <= most
     }
 
     /// Whether pictures may fall: not while the queue that made them fall last still goes down, at which the estimate dips.
@@ -240,7 +262,7 @@ impl Path {
 
     /// Pictures fell.
     pub(super) fn fell(&mut self, now: Instant) {
-        self.fell = Some(now);
+        (self.fell, self.step) = (Some(now), None);
     }
 
     /// What sound takes, in bits a second.
@@ -325,11 +347,31 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut path = estimated(start, 9_000_000);
-        assert!(path.may_rise(at(0)) && !path.may_rise(at(400)));
+        assert!(
+            path.may_rise(at(0), 1000, RISE_INTERVAL)
+                && !path.may_rise(at(400), 1000, RISE_INTERVAL)
+        );
         path.downlink = estimated(start, 100_000).downlink;
         assert_eq!(path.estimate_bps(at(490)), Some(9_000_000), "it may be a dip");
-        assert!(path.may_rise(at(500)));
+        assert!(!path.may_rise(at(500), 100_001, RISE_INTERVAL), "none rises in a dip");
+        assert!(path.may_rise(at(500), 100_000, RISE_INTERVAL));
         assert_eq!(path.estimate_bps(at(500)), Some(100_000), "it fell before the next one rose");
+    }
+
+    #[test]
+    fn what_flows_on_an_untried_path_doubles_step_by_step_and_comes_back_at_once() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut path = Path::default();
+        assert!(path.may_step(at(0), 300, 500), "to 600");
+        assert!(path.may_step(at(0), 500, 600) && !path.may_step(at(0), 600, 800));
+        assert!(!path.may_step(at(490), 600, 800));
+        assert!(path.may_step(at(500), 600, 800) && path.may_step(at(510), 800, 1200), "to 1200");
+        assert!(!path.may_step(at(990), 1200, 9000));
+        assert!(path.may_step(at(1000), 1200, 9000), "one picture may, however large it is");
+        assert!(path.may_step(at(1010), 10, 9000), "it carried that before");
+        path.fell(at(1100));
+        assert!(path.may_step(at(1100), 10, 30) && !path.may_step(at(1100), 30, 9000));
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Person {
         downlink.want(now, if flow < all { wanted } else { 0 });
         let estimate = self.path.estimate_bps(now).unwrap_or(0);
         // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
-        let limited = flow < all || estimate < 2 * flow;
+        let limited = estimate < 2 * all;
         self.resends.limit(limited);
         if self.copies > 0 {
             self.repeat_sound(now);

@@ -5,7 +5,7 @@
 //! broken people. Within a person, *shares* are weighted (`loss_pct` is all lost over all
 //! expected, `retransmitted_pct` what came as retransmission over all packets of pictures that came; `freeze_ratio`,
 //! `concealed_pct` and `switches_per_minute` are the mean over windows, because a median would
-//! hide a fault that fills less than half of them) and everything else is the median.
+//! hide a fault that fills less than half of them; `received_kbps` is what all tracks brought) and everything else is the median.
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
 
@@ -26,7 +26,7 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "loss_pct",
     "jitter_ms",
     "rtt_ms",
@@ -42,6 +42,7 @@ pub const NAMES: [&str; 20] = [
     "switches_per_minute",
     "retransmitted_pct",
     "estimate_kbps",
+    "received_kbps",
     "concealed_pct",
     "jitter_buffer_ms",
     "join_to_connected_ms",
@@ -57,6 +58,7 @@ fn within(name: &str) -> Within {
     match name {
         "loss_pct" | "retransmitted_pct" => Within::Share,
         "freeze_ratio" | "paused_ratio" | "concealed_pct" | "switches_per_minute" => Within::Mean,
+        "received_kbps" => Within::Mean,
         _ => Within::Median,
     }
 }
@@ -193,6 +195,10 @@ impl Collector {
         }
         self.value(person, "rtt_ms", sample.rtt_ms);
         self.value(person, "estimate_kbps", sample.estimate_kbps);
+        if !sample.received.is_empty() {
+            let kbps = sample.received.iter().map(|row| row.bitrate_kbps).sum();
+            self.value(person, "received_kbps", Some(kbps));
+        }
         for row in &sample.received {
             for (name, value) in row_values(row, sample.interval_ms) {
                 self.value(person, name, value);
