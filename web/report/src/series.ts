@@ -104,6 +104,11 @@ export function machineLines(
   };
 }
 
+/** Whether anybody measured anything. */
+export function hasValues({ lines }: Lines): boolean {
+  return lines.some((line) => line.values.some((value) => value !== null));
+}
+
 /** A person's figures over the whole run. */
 export interface PersonRow {
   name: string;
