@@ -109,6 +109,12 @@ export function hasValues({ lines }: Lines): boolean {
   return lines.some((line) => line.values.some((value) => value !== null));
 }
 
+/** Places of the values that have a gap on either side: a line through them has no length. */
+export function isolated(values: Points): number[] {
+  const gap = (index: number) => (values[index] ?? null) === null;
+  return [...values.keys()].filter((index) => !gap(index) && gap(index - 1) && gap(index + 1));
+}
+
 /** A person's figures over the whole run. */
 export interface PersonRow {
   name: string;
