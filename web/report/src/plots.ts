@@ -2,12 +2,16 @@
 import type { ChartSpec } from "./charts.ts";
 import type { MachineRow, Sample } from "./record.ts";
 import {
+  estimateMbps,
+  frameHeight,
   hasValues,
   lossPct,
   machineLines,
   meanOf,
+  pausedPct,
   qualityLines,
   type Reduction,
+  retransmittedPct,
   rttMs,
   threadLines,
 } from "./series.ts";
@@ -31,6 +35,10 @@ export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
     chart("Jitter", "ms", meanOf("jitter_ms"), "highest"),
     chart("Mouth to ear", "ms, of bots", meanOf("mouth_to_ear_ms"), "highest"),
     chart("Frame rate", "frames/s", meanOf("frames_per_second"), "lowest"),
+    chart("Frame height", "pixels, mean of the pictures that came", frameHeight, "lowest", { digits: 0 }),
+    chart("Paused pictures", "%, for want of bandwidth", pausedPct, "highest"),
+    chart("Downlink estimate", "Mbit/s, of people on limited paths", estimateMbps, "lowest", { digits: 2 }),
+    chart("Retransmitted", "% of packets of pictures", retransmittedPct, "highest", { digits: 2 }),
   ].filter(({ data }) => hasValues(data));
 }
 
