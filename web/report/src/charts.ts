@@ -2,7 +2,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { el } from "./dom.ts";
 import type { RunEvent } from "./record.ts";
-import type { Lines } from "./series.ts";
+import { isolated, type Lines } from "./series.ts";
 
 /** A chart of the report. */
 export interface ChartSpec {
@@ -118,7 +118,10 @@ export class Charts {
             label: line.label,
             stroke: colour(name ?? "--line-1"),
             width: 2,
-            points: { show: spec.data.seconds.length < (spec.x ? 25 : 3) },
+            points: {
+              show: spec.data.seconds.length < (spec.x ? 25 : 3),
+              filter: (_u, _index, all) => (all ? null : isolated(line.values)),
+            },
             value: (_u, v) => (v === null ? "–" : v.toFixed(digits)),
           };
         }),

@@ -1,17 +1,8 @@
-import { Charts } from "./charts.ts";
+import { Charts, type ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
+import { machineCharts, qualityCharts } from "./plots.ts";
 import { type Metric, type RunRecord, readRecord, type Summary } from "./record.ts";
-import {
-  type Lines,
-  lossPct,
-  machineLines,
-  meanOf,
-  type PersonRow,
-  peopleRows,
-  qualityLines,
-  rttMs,
-  threadLines,
-} from "./series.ts";
+import { type PersonRow, peopleRows } from "./series.ts";
 import { studySections } from "./study.ts";
 import "./style.css";
 
@@ -237,83 +228,16 @@ function judgement(summary: Summary): HTMLElement[] {
 }
 
 function plots({ samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
-  const quality = [
-    charts.add({
-      title: "Loss",
-      unit: "%",
-      quality: true,
-      digits: 2,
-      data: qualityLines(samples, lossPct, "highest", true),
-    }),
-    charts.add({
-      title: "MOS-LQ",
-      unit: "1 to 4.5, delay left out",
-      quality: true,
-      digits: 2,
-      range: [1, 4.6],
-      data: qualityLines(samples, meanOf("mos_lq"), "lowest"),
-    }),
-    charts.add({
-      title: "Round trip",
-      unit: "ms",
-      quality: true,
-      data: qualityLines(samples, rttMs, "highest"),
-    }),
-    charts.add({
-      title: "Jitter",
-      unit: "ms",
-      quality: true,
-      data: qualityLines(samples, meanOf("jitter_ms"), "highest"),
-    }),
-    charts.add({
-      title: "Mouth to ear",
-      unit: "ms, of bots",
-      quality: true,
-      data: qualityLines(samples, meanOf("mouth_to_ear_ms"), "highest"),
-    }),
-    charts.add({
-      title: "Frame rate",
-      unit: "frames/s",
-      quality: true,
-      data: qualityLines(samples, meanOf("frames_per_second"), "lowest"),
-    }),
-  ];
-  const cpu: HTMLElement[] = [];
-  const chart = (title: string, unit: string, digits: number, data: Lines) => {
-    if (data.lines.some((line) => line.values.some((value) => value !== null)))
-      cpu.push(charts.add({ title, unit, digits, data }));
-  };
-  chart("Server CPU by thread", "cores", 2, threadLines(machine, "server"));
-  chart("Generator CPU by thread", "cores", 2, threadLines(machine, "generator"));
-  chart(
-    "Server packets",
-    "packets/s",
-    0,
-    machineLines(machine, [
-      ["in", (row) => row.server?.packets_in_per_s],
-      ["out", (row) => row.server?.packets_out_per_s],
-    ]),
-  );
-  chart(
-    "Server traffic",
-    "Mbit/s",
-    2,
-    machineLines(machine, [
-      ["in", (row) => row.server?.mbit_in_per_s],
-      ["out", (row) => row.server?.mbit_out_per_s],
-    ]),
-  );
-  chart(
-    "Generator timer lag",
-    "ms, p99",
-    2,
-    machineLines(machine, [["lag", (row) => row.generator?.timer_lag_ms_p99]]),
-  );
   const hint = "One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.";
-  return [
-    section("Quality over time", hint, el("div", { class: "charts" }, ...quality)),
-    ...(cpu.length > 0 ? [section("Machine over time", "", el("div", { class: "charts" }, ...cpu))] : []),
+  const parts: [string, string, ChartSpec[]][] = [
+    ["Quality over time", hint, qualityCharts(samples)],
+    ["Machine over time", "", machineCharts(machine)],
   ];
+  return parts
+    .filter(([, , specs]) => specs.length > 0)
+    .map(([title, text, specs]) =>
+      section(title, text, el("div", { class: "charts" }, ...specs.map((spec) => charts.add(spec)))),
+    );
 }
 
 function peopleTable(record: RunRecord): HTMLElement {

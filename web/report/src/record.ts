@@ -141,6 +141,9 @@ export interface Received {
   packets_lost: number;
   jitter_ms?: number | null;
   frames_per_second?: number | null;
+  frame_height?: number | null;
+  paused_ratio?: number | null;
+  retransmitted_packets_received?: number | null;
   freeze_ratio?: number | null;
   mouth_to_ear_ms?: number | null;
   mos_lq?: number | null;
@@ -152,7 +155,7 @@ export interface Sample {
   t_ms: number;
   person: string;
   kind: string;
-  sample: { rtt_ms?: number | null; received?: Received[] };
+  sample: { rtt_ms?: number | null; estimate_kbps?: number | null; received?: Received[] };
 }
 
 export interface MachineRow {

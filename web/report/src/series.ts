@@ -35,6 +35,28 @@ export function meanOf(field: keyof Received): Reduction {
 
 export const rttMs: Reduction = ({ rtt_ms }) => rtt_ms ?? null;
 
+/** Mean height of the pictures of which frames came: one that is paused or stuck still tells the height of its last frame. */
+export const frameHeight: Reduction = ({ received }) =>
+  meanOf("frame_height")({ received: (received ?? []).filter((row) => (row.frames_per_second ?? 0) > 0) });
+
+/** What the server estimates that the way to a person carries, in Mbit/s; it tells only people on limited paths. */
+export const estimateMbps: Reduction = ({ estimate_kbps }) =>
+  isNumber(estimate_kbps) ? estimate_kbps / 1000 : null;
+
+/** The share of time in which a person's pictures were paused for want of bandwidth, in percent; mean over the pictures. */
+export const pausedPct: Reduction = (sample) => {
+  const ratio = meanOf("paused_ratio")(sample);
+  return ratio === null ? null : 100 * ratio;
+};
+
+/** Packets that came as retransmissions, of all packets of pictures that came, in percent. */
+export const retransmittedPct: Reduction = ({ received }) => {
+  const counted = (received ?? []).filter((row) => isNumber(row.retransmitted_packets_received));
+  const again = total(counted, (row) => row.retransmitted_packets_received ?? 0);
+  const came = again + total(counted, (row) => row.packets_received);
+  return came > 0 ? (100 * again) / came : null;
+};
+
 /** The people's values at each point in time. */
 export function byTime(samples: readonly Sample[], reduce: Reduction): Map<number, number[]> {
   const buckets = new Map<number, number[]>();
@@ -102,6 +124,17 @@ export function machineLines(
     seconds: rows.map((row) => row.t_ms / 1000),
     lines: fields.map(([label, pick]) => ({ label, values: rows.map((row) => pick(row) ?? null) })),
   };
+}
+
+/** Whether anybody measured anything. */
+export function hasValues({ lines }: Lines): boolean {
+  return lines.some((line) => line.values.some((value) => value !== null));
+}
+
+/** Places of the values that have a gap on either side: a line through them has no length. */
+export function isolated(values: Points): number[] {
+  const gap = (index: number) => (values[index] ?? null) === null;
+  return [...values.keys()].filter((index) => !gap(index) && gap(index - 1) && gap(index + 1));
 }
 
 /** A person's figures over the whole run. */

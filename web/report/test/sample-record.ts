@@ -1,6 +1,9 @@
 import type { MachineRow, Received, RunRecord, Sample } from "../src/record.ts";
 
-/** A run of ten people for a minute, with a server that struggles from 30 s on and one person with a bad path. */
+/**
+ * A run of ten people for a minute, with a server that struggles from 30 s on and one person, bot-3, with a bad path:
+ * they get the smallest layer, from 30 s on only six of nine pictures, and are told an estimate.
+ */
 export function sampleRecord(): RunRecord {
   let seed = 7;
   const random = () => {
@@ -24,6 +27,8 @@ export function sampleRecord(): RunRecord {
         const row = (kind: "audio" | "video"): Received => {
           const packets = kind === "audio" ? 150 : 210;
           const lost = Math.round(packets * loss * 2 * random());
+          const picture = kind === "video";
+          const paused = picture && bad && strained === 1 && j < 3;
           return {
             participant: other.participant,
             track: `${kind}-${j}`,
@@ -31,8 +36,12 @@ export function sampleRecord(): RunRecord {
             packets_received: packets - lost,
             packets_lost: lost,
             jitter_ms: 1 + random() + strained * 3 + (bad ? 9 : 0),
-            frames_per_second: kind === "video" ? 20 - random() - strained * 3 : null,
-            freeze_ratio: kind === "video" ? (bad ? 0.03 : 0) : null,
+            frames_per_second: picture ? (paused ? 0 : 20 - random() - strained * 3) : null,
+            frame_height: picture ? (bad ? 180 : 480) : null,
+            ...(picture
+              ? { paused_ratio: paused ? 1 : 0, retransmitted_packets_received: bad ? packets / 10 : 0 }
+              : {}),
+            freeze_ratio: picture ? (bad ? 0.03 : 0) : null,
             mos_lq: kind === "audio" ? (bad ? 3.3 : 4.3 - strained * 0.1 * random()) : null,
             mos_cq: null,
             bitrate_kbps: kind === "audio" ? 31 : 600,
@@ -45,7 +54,7 @@ export function sampleRecord(): RunRecord {
         t_ms: t + index * 7,
         person: person.name,
         kind: person.kind,
-        sample: { rtt_ms, received },
+        sample: { rtt_ms, received, ...(bad ? { estimate_kbps: strained ? 700 : 1400 } : {}) },
       });
     }
     machine.push({

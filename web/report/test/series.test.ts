@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { readRecord } from "../src/record.ts";
-import { lossPct, meanOf, peopleRows, qualityLines, quantile, threadLines } from "../src/series.ts";
+import { isolated, lossPct, meanOf, peopleRows, qualityLines, quantile, threadLines } from "../src/series.ts";
 import { sampleRecord } from "./sample-record.ts";
 
 const record = sampleRecord();
@@ -42,6 +42,14 @@ describe("quality over time", () => {
   it("gives no loss where nothing was expected", () => {
     expect(lossPct({ received: [] })).toBeNull();
     expect(lossPct({})).toBeNull();
+  });
+});
+
+describe("isolated", () => {
+  it("finds values that no line reaches", () => {
+    expect(isolated([1, null, 2, 3, null, 4])).toEqual([0, 5]);
+    expect(isolated([null, 0, null])).toEqual([1]);
+    expect(isolated([1, 2])).toEqual([]);
   });
 });
 

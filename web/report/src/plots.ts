@@ -1,0 +1,76 @@
+/** Which charts a run has. Pure. A chart in which nobody has a value is left out. */
+import type { ChartSpec } from "./charts.ts";
+import type { MachineRow, Sample } from "./record.ts";
+import {
+  estimateMbps,
+  frameHeight,
+  hasValues,
+  lossPct,
+  machineLines,
+  meanOf,
+  pausedPct,
+  qualityLines,
+  type Reduction,
+  retransmittedPct,
+  rttMs,
+  threadLines,
+} from "./series.ts";
+
+/** How people fared. */
+export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
+  const chart = (
+    title: string,
+    unit: string,
+    reduce: Reduction,
+    worst: "highest" | "lowest",
+    more: { p95?: boolean; digits?: number; range?: [number | null, number | null] } = {},
+  ): ChartSpec => {
+    const { p95, ...rest } = more;
+    return { title, unit, quality: true, data: qualityLines(samples, reduce, worst, p95), ...rest };
+  };
+  return [
+    chart("Loss", "%", lossPct, "highest", { p95: true, digits: 2 }),
+    chart("MOS-LQ", "1 to 4.5, delay left out", meanOf("mos_lq"), "lowest", { digits: 2, range: [1, 4.6] }),
+    chart("Round trip", "ms", rttMs, "highest"),
+    chart("Jitter", "ms", meanOf("jitter_ms"), "highest"),
+    chart("Mouth to ear", "ms, of bots", meanOf("mouth_to_ear_ms"), "highest"),
+    chart("Frame rate", "frames/s", meanOf("frames_per_second"), "lowest"),
+    chart("Frame height", "pixels, mean of the pictures that came", frameHeight, "lowest", { digits: 0 }),
+    chart("Paused pictures", "%, for want of bandwidth", pausedPct, "highest"),
+    chart("Downlink estimate", "Mbit/s, of people on limited paths", estimateMbps, "lowest", { digits: 2 }),
+    chart("Retransmitted", "% of packets of pictures", retransmittedPct, "highest", { digits: 2 }),
+  ].filter(({ data }) => hasValues(data));
+}
+
+/** What server and generator did. */
+export function machineCharts(rows: readonly MachineRow[]): ChartSpec[] {
+  const charts: ChartSpec[] = [
+    { title: "Server CPU by thread", unit: "cores", digits: 2, data: threadLines(rows, "server") },
+    { title: "Generator CPU by thread", unit: "cores", digits: 2, data: threadLines(rows, "generator") },
+    {
+      title: "Server packets",
+      unit: "packets/s",
+      digits: 0,
+      data: machineLines(rows, [
+        ["in", (row) => row.server?.packets_in_per_s],
+        ["out", (row) => row.server?.packets_out_per_s],
+      ]),
+    },
+    {
+      title: "Server traffic",
+      unit: "Mbit/s",
+      digits: 2,
+      data: machineLines(rows, [
+        ["in", (row) => row.server?.mbit_in_per_s],
+        ["out", (row) => row.server?.mbit_out_per_s],
+      ]),
+    },
+    {
+      title: "Generator timer lag",
+      unit: "ms, p99",
+      digits: 2,
+      data: machineLines(rows, [["lag", (row) => row.generator?.timer_lag_ms_p99]]),
+    },
+  ];
+  return charts.filter(({ data }) => hasValues(data));
+}
