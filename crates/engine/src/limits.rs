@@ -1,5 +1,6 @@
 //! Every bound of the engine in one place.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Longest datagram sent, in bytes: the Ethernet MTU less IPv6 and UDP headers, rounded up.
@@ -95,12 +96,11 @@ pub const RESEND_INTERVAL: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 /// The round-trip time to a participant who has not reported any, as in libwebrtc.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// One byte in so many of the pictures that flow to a receiver may be sent again…
-pub const RESEND_SHARE: u64 = 2;
-/// …and of those on a limited path.
-pub const RESEND_SHARE_LIMITED: u64 = 4;
+/// How much of the pictures that flow to a receiver may be sent again, in percent: at least, also if nothing is known of the path,
+/// and at most.
+pub const RESEND_PCT: RangeInclusive<u64> = 25..=65;
 /// What may be sent again at once: as much as flows to the receiver in this time…
-pub const RESEND_BURST: Duration = Duration::from_millis(125);
+pub const RESEND_BURST: Duration = Duration::from_millis(250);
 /// …and never less than this, in bytes: about ten packets.
 pub const LEAST_RESEND_BYTES: u64 = 12_000;
 /// What the path to a participant is taken to carry at first and at most, in bits a second.

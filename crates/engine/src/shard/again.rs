@@ -3,7 +3,7 @@
 
 use crate::limits::{
     HISTORY_PACKETS, LEAST_RESEND_BYTES, RESEND_BURST, RESEND_INTERVAL, RESEND_LOOKUPS_PER_S,
-    RESEND_RATE_WINDOW, RESEND_SHARE, RESEND_SHARE_LIMITED, RTT_UNKNOWN,
+    RESEND_PCT, RESEND_RATE_WINDOW, RTT_UNKNOWN,
 };
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ pub(super) struct Resends {
     most: u64,
     /// Bytes of media that were counted into the credit.
     counted: u64,
-    /// One byte in so many of the media may be sent again.
-    share: u64,
+    /// So much of the media may be sent again, in percent.
+    share_pct: u64,
     /// Since when the media's rate is measured, and the media's bytes then.
     since: (Instant, u64),
     /// How many requested numbers may be looked up, in units of 1/1000, and when that was counted.
@@ -32,7 +32,7 @@ impl Resends {
             credit: LEAST_RESEND_BYTES,
             most: LEAST_RESEND_BYTES,
             counted: 0,
-            share: RESEND_SHARE_LIMITED,
+            share_pct: *RESEND_PCT.start(),
             since: (now, 0),
             lookups: HISTORY_PACKETS as u64 * 1000,
             looked: now,
@@ -59,14 +59,19 @@ impl Resends {
             self.most = LEAST_RESEND_BYTES.max((bytes_per_s * RESEND_BURST.as_secs_f64()) as u64);
             self.since = (now, media);
         }
-        let share = (media - self.counted) / self.share;
-        self.counted += share * self.share;
+        let share = (media - self.counted) * self.share_pct / 100;
+        self.counted = media;
         self.credit = self.most.min(self.credit + share);
     }
 
-    /// The path to the receiver is `limited`, or nothing is known of it: less may be sent again.
-    pub(super) fn limit(&mut self, limited: bool) {
-        self.share = if limited { RESEND_SHARE_LIMITED } else { RESEND_SHARE };
+    /// This much flows on a path that carries `estimate`, both in bits a second; None if nothing is known of it. What is left of
+    /// it may be used to send again, or a quarter of it, within [`RESEND_PCT`] of what flows.
+    pub(super) fn limit(&mut self, flow: u64, estimate: Option<u64>) {
+        let pct = estimate.map_or(0, |estimate| {
+            let again = estimate.saturating_sub(flow).max(estimate / 4);
+            again.saturating_mul(100) / flow.max(1)
+        });
+        self.share_pct = pct.clamp(*RESEND_PCT.start(), *RESEND_PCT.end());
     }
 
     /// Takes the bytes of a packet, if more than half of the credit is left after that: for what may be left out.
@@ -140,7 +145,7 @@ mod tests {
                 by_second.push(std::mem::take(&mut again));
             }
         }
-        let share = 500_000 / RESEND_SHARE_LIMITED;
+        let share = 500_000 * RESEND_PCT.start() / 100;
         assert!(
             by_second.iter().all(|bytes| *bytes <= share + LEAST_RESEND_BYTES),
             "{by_second:?}"
@@ -153,11 +158,28 @@ mod tests {
         while resends.take(1000) {
             saved += 1000;
         }
-        assert!((55_000..=62_500).contains(&saved), "an eighth of a second: {saved}");
+        assert!((115_000..=125_000).contains(&saved), "a quarter of a second: {saved}");
         assert!(!resends.take_spare(1000));
         resends.fill(media + 60_000_000, start + Duration::from_secs(130));
         let spare = (0..100).take_while(|_| resends.take_spare(1000)).count();
-        assert!((27..=31).contains(&spare) && resends.take(1000), "a half is kept: {spare}");
+        assert!((57..=63).contains(&spare) && resends.take(1000), "a half is kept: {spare}");
+    }
+
+    #[test]
+    fn what_is_left_of_the_path_may_be_used_to_send_again() {
+        let mut resends = Resends::new(Instant::now());
+        for (estimate, pct) in [
+            (None, 25),
+            (Some(0), 25),
+            (Some(1000), 25),
+            (Some(1300), 32),
+            (Some(1500), 50),
+            (Some(2000), 65),
+            (Some(400_000), 65),
+        ] {
+            resends.limit(1000, estimate);
+            assert_eq!(resends.share_pct, pct, "{estimate:?}");
+        }
     }
 
     #[test]

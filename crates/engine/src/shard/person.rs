@@ -184,7 +184,7 @@ impl Person {
         let Some(downlink) = self.path.downlink() else {
             self.path.leave(now);
             self.pacer.limit(None);
-            self.resends.limit(true);
+            self.resends.limit(flow, None);
             return self.tell_path(now, false);
         };
         let wanted = (all as f64 * PROBE_HEADROOM) as u64;
@@ -192,7 +192,7 @@ impl Person {
         let estimate = self.path.estimate_bps(now).unwrap_or(0);
         // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
         let limited = estimate < 2 * all;
-        self.resends.limit(limited);
+        self.resends.limit(flow, Some(estimate));
         if self.copies > 0 {
             self.repeat_sound(now);
         }

@@ -34,7 +34,7 @@ networks:
 join: { per_second: 2.5 }
 canary: { show: 2, jitter_buffer: 300ms }
 thresholds:
-  loss_pct: [\"user_p95 < 1\", { threshold: \"max < 5\", abort_on_fail: true, delay_abort_eval: 10s }]
+  loss_pct: [\"user_p95 < 1\", { threshold: \"max < 5\", from: 5s, abort_on_fail: true, delay_abort_eval: 10s }]
   rtt_ms: [{ threshold: \"p95<=300\", abortOnFail: false, delayAbortEval: 1s }]
 events:
   - { at: 20s, bot: 3, do: stop_video }
