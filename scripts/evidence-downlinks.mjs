@@ -2,7 +2,7 @@
 // slow-downlink and one-layer, no three seconds from the tenth on may bring more than 1.1 times the link's rate. A run whose
 // generator was at its limit is made again, twice at most.
 //
-// Takes about 5 minutes and goes on where it stopped. `evidence-downlinks.sh slow-downlink shared-link` makes those alone.
+// Takes about 8 minutes and goes on where it stopped. `evidence-downlinks.sh slow-downlink shared-link` makes those alone.
 // Writes target/evidence/downlinks.json.
 
 import { readFileSync } from "node:fs";

@@ -58,6 +58,22 @@ fn a_slow_link_carries_sound_and_lower_layers_and_others_get_the_highest() {
 }
 
 #[test]
+fn a_publisher_who_sends_nothing_yet_keeps_no_other_picture_small() {
+    for shards in [1, 2] {
+        let mut world = World::of(9, LAN, made(shards));
+        (world.clip, world.layers) = (VideoSource::Simulcast, 3);
+        let silent = world.join_filming();
+        let people: Vec<_> = (0..3).map(|_| world.join(true)).collect();
+        world.run(20 * S);
+        for key in people {
+            assert_eq!(heights(&world, key, 10_000), [480].into(), "{key:?} on {shards} shards");
+        }
+        world.leave(silent);
+        world.assert_invariants(9);
+    }
+}
+
+#[test]
 fn a_link_for_sound_and_two_small_pictures_says_which_one_rests() {
     let (mut world, people) = room(7, 1, 420);
     world.run(60 * S);

@@ -1,6 +1,5 @@
 //! Every bound of the engine in one place.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Longest datagram sent, in bytes: the Ethernet MTU less IPv6 and UDP headers, rounded up.
@@ -98,7 +97,7 @@ pub const RESEND_INTERVAL: (Duration, Duration) =
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 /// How much of the pictures that flow to a receiver may be sent again, in percent: at least, also if nothing is known of the path,
 /// and at most.
-pub const RESEND_PCT: RangeInclusive<u64> = 25..=65;
+pub const RESEND_PCT: (u64, u64) = (25, 65);
 /// What may be sent again at once: as much as flows to the receiver in this time…
 pub const RESEND_BURST: Duration = Duration::from_millis(250);
 /// …and never less than this, in bytes: about ten packets.
@@ -107,7 +106,7 @@ pub const LEAST_RESEND_BYTES: u64 = 12_000;
 pub const DOWNLINK_MOST_BPS: u64 = 400_000_000;
 /// It is never taken to carry less, in bits a second: sound fits.
 pub const DOWNLINK_LEAST_BPS: u64 = 100_000;
-/// On a path that carries little more than it is given, packets leave so many times as fast as it carries.
+/// On a path that carries less than twice what could flow, packets leave so many times as fast as it is estimated to carry.
 pub const PACING_LIMITED: f64 = 1.2;
 /// What waits for a burst leaves within this time at that rate, or pictures stop.
 pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
@@ -135,20 +134,23 @@ pub const WAKING_HEADROOM: f64 = 1.05;
 pub const LAYER_HEADROOM: f64 = 1.1;
 /// One that rests waits no longer for that when the path carries so many times as much.
 pub const WAKING_AT_ONCE: f64 = 1.5;
-/// On a limited path a picture gets more so long after another one did, at the soonest.
+/// On a limited path a picture that rests flows again so long after another one got more, at the soonest. On an untried path,
+/// steps begin so long after each other.
 pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
-/// The same for a larger layer: others who share the path must have seen what the last one did to it.
+/// On a limited path a picture gets a larger layer so long after another one got more, at the soonest: others who share the path must have seen what the last one did to it.
 pub const LAYER_INTERVAL: Duration = Duration::from_secs(3);
-/// So long after that, a lower estimate does not count.
+/// So long after a picture got more, a lower estimate does not count.
 pub const RISE_SETTLES: Duration = Duration::from_secs(1);
-/// For so long after a picture got more, it is taken to be what is too much for the path.
+/// For so long after a picture got more on a limited path, it is taken to be what is too much…
 pub const RISE_TRIED: Duration = Duration::from_secs(6);
+/// …and falls so many times as soon.
+pub const TRIED_TIMES: u32 = 4;
 /// So long after pictures fell, they do not fall again.
 pub const FALL_SETTLES: Duration = Duration::from_secs(1);
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
 pub const REST_AFTER: Duration = Duration::from_millis(1500);
-/// While pictures rest, probes look for so many times what all of them take.
+/// While pictures rest or have smaller layers than they need, probes look for so many times what all of them take.
 pub const PROBE_HEADROOM: f64 = 1.2;
 /// A layer that was never sent is taken to bring so many times what the layer below brings.
 pub const LAYER_GROWTH: u64 = 3;

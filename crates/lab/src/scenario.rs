@@ -335,6 +335,10 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         Target::Serve(_) => (true, None),
         Target::Running(url) => (false, Some(url)),
     };
+    for late in scenario.thresholds.iter().filter(|threshold| threshold.from >= length) {
+        let what = format!("{late}: no window begins so late");
+        root.fault("thresholds", what, "let `from` be shorter than `duration`");
+    }
     events::check(root, &scenario.events, length, scenario.bots(), serves, networks);
     rooms::check(root, rooms, length, scenario.media);
     networks::check(root, networks, rooms, url);

@@ -32,7 +32,7 @@ impl Resends {
             credit: LEAST_RESEND_BYTES,
             most: LEAST_RESEND_BYTES,
             counted: 0,
-            share_pct: *RESEND_PCT.start(),
+            share_pct: RESEND_PCT.0,
             since: (now, 0),
             lookups: HISTORY_PACKETS as u64 * 1000,
             looked: now,
@@ -64,14 +64,12 @@ impl Resends {
         self.credit = self.most.min(self.credit + share);
     }
 
-    /// This much flows on a path that carries `estimate`, both in bits a second; None if nothing is known of it. What is left of
-    /// it may be used to send again, or a quarter of it, within [`RESEND_PCT`] of what flows.
+    /// This much flows, with sound, on a path that carries `estimate`, both in bits a second; None if nothing is known of it. What
+    /// is left of it may be used to send again, within [`RESEND_PCT`] of the pictures.
     pub(super) fn limit(&mut self, flow: u64, estimate: Option<u64>) {
-        let pct = estimate.map_or(0, |estimate| {
-            let again = estimate.saturating_sub(flow).max(estimate / 4);
-            again.saturating_mul(100) / flow.max(1)
-        });
-        self.share_pct = pct.clamp(*RESEND_PCT.start(), *RESEND_PCT.end());
+        let pct = estimate
+            .map_or(0, |estimate| estimate.saturating_sub(flow).saturating_mul(100) / flow.max(1));
+        self.share_pct = pct.clamp(RESEND_PCT.0, RESEND_PCT.1);
     }
 
     /// Takes the bytes of a packet, if more than half of the credit is left after that: for what may be left out.
@@ -145,7 +143,7 @@ mod tests {
                 by_second.push(std::mem::take(&mut again));
             }
         }
-        let share = 500_000 * RESEND_PCT.start() / 100;
+        let share = 500_000 * RESEND_PCT.0 / 100;
         assert!(
             by_second.iter().all(|bytes| *bytes <= share + LEAST_RESEND_BYTES),
             "{by_second:?}"
@@ -172,7 +170,7 @@ mod tests {
             (None, 25),
             (Some(0), 25),
             (Some(1000), 25),
-            (Some(1300), 32),
+            (Some(1300), 30),
             (Some(1500), 50),
             (Some(2000), 65),
             (Some(400_000), 65),

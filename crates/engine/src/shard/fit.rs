@@ -233,12 +233,16 @@ fn rise<S: Sink>(
     let ample = room.is_none_or(|room| room >= 2 * all);
     loop {
         let flow = flow(pictures);
-        let able = pictures.iter_mut().filter(|picture| picture.next().is_some());
+        // A layer waits until it is known what it takes, and nobody waits for it.
+        let known = |picture: &Picture, bps| picture.rests || bps > 0 || room.is_none();
+        let able = pictures
+            .iter_mut()
+            .filter(|picture| picture.next().is_some_and(|(_, bps)| known(picture, bps)));
         let step = |picture: &Picture| (!picture.rests, picture.wish);
         let Some(picture) = able.min_by_key(|picture| step(picture)) else { return };
         let Some((layer, bps)) = picture.next() else { return };
-        let need = (flow - picture.bps() + bps) as f64;
-        let fits = |times: f64| room.is_none_or(|room| need * times <= room as f64);
+        let need = flow - picture.bps() + bps;
+        let fits = |times: f64| room.is_none_or(|room| need as f64 * times <= room as f64);
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
         let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
@@ -248,10 +252,8 @@ fn rise<S: Sink>(
         };
         let rises = match (room, ample) {
             (None, _) => true,
-            // A layer waits until it is known what it takes.
-            (_, true) if bps == 0 && !picture.rests => false,
-            (_, true) => person.path.may_step(turn.now.at, flow, need as u64),
-            _ => may && fits(headroom) && person.path.may_rise(turn.now.at, need as u64, interval),
+            (_, true) => person.path.may_step(turn.now.at, flow, need),
+            _ => may && fits(headroom) && person.path.may_rise(turn.now.at, need, interval),
         };
         // Who must wait makes those after them wait too.
         if !rises {

@@ -2,7 +2,7 @@
 //! one, at most about 20 ms. Sound never waits. The pacer only notes which packets wait: their bytes
 //! are in their tracks' histories, and they are numbered and sealed when they leave.
 //!
-//! On a path that carries little more than it is given, packets leave evenly, a little faster than
+//! On a path that carries less than twice what could flow, packets leave evenly, a little faster than
 //! the path is estimated to carry. On any other, a burst is what 5 ms bring at 2.5 times the
 //! receiver's rate of the last second, as in libwebrtc's pacer, and never less than
 //! [`LEAST_BURST_BYTES`]. Pictures that come evenly never wait; a keyframe is spread.

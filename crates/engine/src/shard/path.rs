@@ -5,13 +5,13 @@
 //! not. Layers rise in steps all the same, each of which may double what flows: others may share the path, and each of them
 //! takes it for their own. To those who come by TCP, or give no such feedback, nothing is estimated.
 //!
-//! Feedback costs the server more than the packets that it tells of. A path that carries far more than it is given is
+//! Feedback costs the server more than the packets that it tells of. A path that carries far more than could flow is
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL,
-    RISE_SETTLES, RISE_TRIED,
+    RISE_SETTLES, RISE_TRIED, TRIED_TIMES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -218,9 +218,12 @@ impl Path {
         }
         let since = *self.over.get_or_insert(now);
         let span = now.saturating_duration_since(since);
-        // Who got more last gives it back first.
-        let tried = |at: Instant| now.saturating_duration_since(at) < RISE_TRIED;
-        let span = if self.rose.is_some_and(|(at, _)| tried(at)) { 4 * span } else { span };
+        // Who got more last gives it back first, once.
+        let tried = |at: Instant| {
+            now.saturating_duration_since(at) < RISE_TRIED && self.fell.is_none_or(|fell| fell < at)
+        };
+        let times = if self.rose.is_some_and(|(at, _)| tried(at)) { TRIED_TIMES } else { 1 };
+        let span = times * span;
         flow > 2 * room || (5 * flow > 6 * room && span >= DIP_DEEP) || span >= DIP
     }
 
@@ -233,11 +236,12 @@ impl Path {
     /// one did, nor while the estimate dips.
     pub(super) fn may_rise(&mut self, now: Instant, need: u64, interval: Duration) -> bool {
         let lately = |at: Instant| now.saturating_duration_since(at) < interval;
-        let fits = self.estimated_bps().is_some_and(|bps| bps >= need + self.sound_bps(now));
+        let Some(estimate) = self.estimated_bps() else { return false };
+        let fits = estimate >= need + self.sound_bps(now);
         let may = fits && !self.rose.is_some_and(|(at, _)| lately(at));
         if may {
             // Not what it was taken for since the last rise: one after the other would hide that it fell.
-            self.rose = Some((now, self.estimated_bps().unwrap_or(0)));
+            self.rose = Some((now, estimate));
         }
         may
     }
@@ -372,6 +376,21 @@ mod tests {
         assert!(path.may_step(at(1010), 10, 9000), "it carried that before");
         path.fell(at(1100));
         assert!(path.may_step(at(1100), 10, 30) && !path.may_step(at(1100), 30, 9000));
+    }
+
+    #[test]
+    fn who_got_more_last_gives_it_back_first_and_once() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let over = |rose: Option<u64>, fell: Option<u64>| {
+            let rose = rose.map(|ms| (at(ms), 9_000_000));
+            let mut path = Path { rose, fell: fell.map(at), ..Path::default() };
+            assert!(!path.is_over(at(9000), 1100, 1000), "it may be a dip");
+            path.is_over(at(9600), 1100, 1000)
+        };
+        assert!(over(Some(7000), None) && over(Some(7000), Some(6900)));
+        assert!(!over(None, None) && !over(Some(3000), None), "long ago");
+        assert!(!over(Some(7000), Some(8000)), "it was given back");
     }
 
     #[test]

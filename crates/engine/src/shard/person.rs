@@ -190,7 +190,7 @@ impl Person {
         let wanted = (all as f64 * PROBE_HEADROOM) as u64;
         downlink.want(now, if flow < all { wanted } else { 0 });
         let estimate = self.path.estimate_bps(now).unwrap_or(0);
-        // A path that carries far more than it is given takes bursts. Another one gets packets evenly.
+        // A path that carries far more than could flow takes bursts. Another one gets packets evenly.
         let limited = estimate < 2 * all;
         self.resends.limit(flow, Some(estimate));
         if self.copies > 0 {

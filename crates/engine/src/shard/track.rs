@@ -112,7 +112,9 @@ impl Track {
     /// What it brings, in bits a second. Of a layer that is not sent: what it brought last, 0 if it never was.
     pub(super) fn bps(&mut self, now: Now) -> u64 {
         let bps = match self.origin {
-            Origin::Relay(_) if self.is_layered() => u64::from(self.told_bps),
+            // One that is sent, but was not measured yet, is told as 1.
+            Origin::Relay(_) if self.is_layered() && self.told_bps > 1 => u64::from(self.told_bps),
+            Origin::Relay(_) if self.is_layered() => 0,
             _ => self.encoding.rate.bps(now.at),
         };
         if bps > 0 || !self.is_layered() {

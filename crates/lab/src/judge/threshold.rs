@@ -92,7 +92,7 @@ pub struct Threshold {
     pub metric: &'static str,
     /// What must hold.
     pub condition: Condition,
-    /// Only windows that begin so long after the start of the run count.
+    /// Only windows that begin, and people who join, so long after the start of the run count.
     pub from: Duration,
     /// Set if the run ends as soon as it does not hold; never before so long after the first join.
     pub abort: Option<Duration>,
@@ -116,8 +116,9 @@ fn decode(threshold: &mut Section<'_>) -> Option<Side> {
     let condition = parsed(Condition::EXPECTED, Condition::parse).pattern(PATTERN);
     let condition = threshold.read("threshold", condition).required();
     let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
-    let begins = duration(day.clone())
-        .about("Only windows that begin so long after the start of the run count");
+    let begins = duration(day.clone()).about(
+        "Only windows that begin, and people who join, so long after the start of the run count",
+    );
     let from = threshold.read("from", begins).optional();
     // Both ways to write them: those of scenarios and those of k6.
     let fails = || boolean().about("End the run as soon as it fails");
@@ -182,7 +183,7 @@ impl Windows {
 
     /// Takes a sample of a person; samples of one person must come in order.
     pub fn add(&mut self, record: &SampleRecord) {
-        let began = Duration::from_millis(record.t_ms.saturating_sub(record.sample.interval_ms));
+        let began = record.began();
         for (from, collector) in &mut self.0 {
             match began >= *from {
                 true => collector.add(&record.person, &record.sample),

@@ -3,9 +3,10 @@
 //! `p50 … max` are over all values (one per received track and window). `user_pN` reduces within
 //! each person first and then takes the percentile over people: a p95 over all samples hides ten
 //! broken people. Within a person, *shares* are weighted (`loss_pct` is all lost over all
-//! expected, `retransmitted_pct` what came as retransmission over all packets of pictures that came; `freeze_ratio`,
-//! `concealed_pct` and `switches_per_minute` are the mean over windows, because a median would
-//! hide a fault that fills less than half of them; `received_kbps` is what all tracks brought) and everything else is the median.
+//! expected, `retransmitted_pct` what came as retransmission over all packets of pictures that
+//! came). `freeze_ratio`, `concealed_pct`, `switches_per_minute` and `received_kbps` (payload of all
+//! tracks, one value a window) are the mean over windows, because a median would hide a fault that
+//! fills less than half of them. Everything else is the median.
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
 
@@ -57,8 +58,11 @@ pub const REDUCTIONS: [&str; 8] =
 fn within(name: &str) -> Within {
     match name {
         "loss_pct" | "retransmitted_pct" => Within::Share,
-        "freeze_ratio" | "paused_ratio" | "concealed_pct" | "switches_per_minute" => Within::Mean,
-        "received_kbps" => Within::Mean,
+        "freeze_ratio"
+        | "paused_ratio"
+        | "concealed_pct"
+        | "switches_per_minute"
+        | "received_kbps" => Within::Mean,
         _ => Within::Median,
     }
 }
@@ -322,6 +326,20 @@ mod tests {
         let loss = collector.reduce()["loss_pct"].clone().expect("measured");
         assert_eq!((loss.p95, loss.user_p95, loss.max), (0.0, 50.0, 50.0));
         assert_eq!(loss.n, 902);
+    }
+
+    #[test]
+    fn what_a_person_receives_is_the_sum_of_their_tracks_and_the_mean_over_windows() {
+        let mut collector = Collector::default();
+        let rates = |all: &[f64]| {
+            let row = |kbps: &f64| ReceivedTrack { bitrate_kbps: *kbps, ..audio_row("p", "t", 9) };
+            sample(all.iter().map(row).collect())
+        };
+        for window in [&[9999.0][..], &[100.0, 50.0], &[], &[40.0, 10.0], &[400.0]] {
+            collector.add("a", &rates(window));
+        }
+        let received = collector.reduce()["received_kbps"].clone().expect("measured");
+        assert_eq!((received.n, received.max, received.user_p5), (3, 400.0, 200.0));
     }
 
     #[test]

@@ -173,9 +173,7 @@ impl Standing {
         news.joins.iter().for_each(|join| self.samples.join(join));
         self.unjudged |= !news.samples.is_empty() || !news.joins.is_empty();
         for record in &news.samples {
-            if !self.thresholds.is_empty() {
-                self.samples.add(record);
-            }
+            self.samples.add(record);
             self.people.insert(record.person.clone(), PersonLine::of(record));
         }
         self.notes.extend(news.notes);

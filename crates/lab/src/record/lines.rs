@@ -2,6 +2,7 @@
 
 use super::meta::PersonKind;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use wire::QualitySample;
 
 /// The track id of a room's mix in samples; a mix has no participant.
@@ -18,6 +19,13 @@ pub struct SampleRecord {
     pub kind: PersonKind,
     /// What the participant sent and received.
     pub sample: QualitySample,
+}
+
+impl SampleRecord {
+    /// Start of the interval, since the start of the run.
+    pub fn began(&self) -> Duration {
+        Duration::from_millis(self.t_ms.saturating_sub(self.sample.interval_ms))
+    }
 }
 
 /// The severity of an event.

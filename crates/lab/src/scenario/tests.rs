@@ -108,6 +108,20 @@ rooms:
 }
 
 #[test]
+fn a_threshold_that_begins_after_the_end_is_refused() {
+    let text = |from: &str| {
+        let side = format!("{{ threshold: \"max < 5\", from: {from} }}");
+        format!(
+            "name: x\nserve: {{}}\nduration: 10s\nrooms: [{{ people: {{ bot: 2 }} }}]\nthresholds: {{ loss_pct: [{side}] }}\n"
+        )
+    };
+    let scenario = Scenario::parse(&text("9s"), "x.yaml").expect("a second counts");
+    assert_eq!(scenario.thresholds[0].from, Duration::from_secs(9));
+    let found = problems(&text("10s")).join("\n");
+    assert!(found.contains("loss_pct max < 5 from 10 s on: no window begins so late"), "{found}");
+}
+
+#[test]
 fn all_errors_at_once_with_line_cure_and_nearest_key() {
     let text = "\
 nam: x

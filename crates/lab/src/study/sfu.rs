@@ -153,7 +153,7 @@ fn tables() -> Vec<Table> {
         SERVER_CPU,
         ("jitter_ms", "jitter ms", 1),
         ("loss_pct", "loss %", 2),
-        ("settled_loss_pct", "loss % of the second half", 2),
+        ("settled_loss_pct", "loss % of all packets, second half", 2),
         ("mos_cq", "MOS-CQ of sound (5 % of people)", 2),
         ("frame_height", "picture's height (5 % of people)", 0),
         ("paused_pct", "pictures paused % (95 % of people)", 1),

@@ -63,18 +63,16 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         let people = failure.listeners.iter().chain(&failure.publisher).cloned().collect();
         Break { people, ..Break::new(failure.since_ms, failure.text.clone()) }
     });
-    let windows = match signs.failed.is_empty() && signs.danger.is_none() {
-        true => Vec::new(),
-        false => by_window(signs.samples, signs.joins),
-    };
     let thresholds = signs.failed.iter().map(|threshold| {
-        let broke = first_window(threshold, &windows);
+        let broke = first_window(threshold, &by_window(signs, threshold.from));
         match threshold.metric {
             "paused_ratio" => paused(signs.samples, broke),
             _ => broke,
         }
     });
-    let danger = signs.danger.and_then(|danger| first_danger(danger, signs.samples, &windows));
+    let danger = signs
+        .danger
+        .and_then(|danger| first_danger(danger, signs.samples, &by_window(signs, Duration::ZERO)));
     // Of two at the same moment the first counts: the one that says whom it concerns tells more.
     let all = [silent, danger, fault].into_iter().flatten().chain(thresholds);
     all.min_by_key(|broke| broke.t_ms)
@@ -134,11 +132,15 @@ fn window(t_ms: u64) -> u64 {
     t_ms.div_ceil(SAMPLE_INTERVAL_MS) * SAMPLE_INTERVAL_MS
 }
 
-/// A collector a window, with the window's end.
-fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> {
+/// A collector a window, with the window's end, of all that began from a moment on.
+fn by_window(signs: &Signs<'_>, from: Duration) -> Vec<(u64, Collector)> {
     let mut windows: BTreeMap<u64, Collector> = BTreeMap::new();
     let mut known = BTreeSet::new();
-    for record in samples {
+    for record in signs.samples {
+        if record.began() < from {
+            known.insert(&record.person);
+            continue;
+        }
         let collector = windows.entry(window(record.t_ms)).or_default();
         // The first sample of each is warm-up here as in the whole.
         if known.insert(&record.person) {
@@ -147,7 +149,7 @@ fn by_window(samples: &[SampleRecord], joins: &[Join]) -> Vec<(u64, Collector)> 
             collector.add_warm(&record.person, &record.sample);
         }
     }
-    for join in joins {
+    for join in signs.joins.iter().filter(|join| Duration::from_millis(join.t_ms) >= from) {
         let collector = windows.entry(window(join.t_ms)).or_default();
         collector.join(join);
     }
@@ -160,9 +162,7 @@ fn first_window(threshold: &Threshold, windows: &[(u64, Collector)]) -> Break {
         let result = threshold.judge(collector);
         (!result.ok).then_some(result.value).flatten()
     };
-    let begun = |t_ms: u64| Duration::from_millis(t_ms.saturating_sub(SAMPLE_INTERVAL_MS));
-    let mut counted = windows.iter().filter(|(t_ms, _)| begun(*t_ms) >= threshold.from);
-    let found = counted.find_map(|(t_ms, one)| Some((*t_ms, fails(one)?)));
+    let found = windows.iter().find_map(|(t_ms, one)| Some((*t_ms, fails(one)?)));
     let t_ms = found.or(windows.last().map(|(t_ms, _)| (*t_ms, f64::NAN)));
     let (t_ms, value) = t_ms.unwrap_or((0, f64::NAN));
     let why = match value.is_nan() {

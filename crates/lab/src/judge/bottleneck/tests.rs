@@ -211,10 +211,10 @@ fn quality_breaks_in_the_first_window_that_fails() {
     let found = first_break(&Signs { failed: &[&loss], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
-    let late = Threshold { from: Duration::from_secs(7), ..loss.clone() };
+    let late = Threshold { from: Duration::from_secs(9), ..loss.clone() };
     let found = first_break(&Signs { failed: &[&late], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 12_000, "earlier windows do not count");
-    assert_eq!(found.why, "loss_pct user_p95 < 1 from 7 s on does not hold: it was 23.1");
+    assert_eq!(found.why, "loss_pct user_p95 < 1 from 9 s on does not hold: it was 23.1");
 
     let join = |t_ms, took_ms| Join { person: "bot-1".into(), t_ms, took_ms };
     let joins = [join(1_000, 40.0), join(7_000, 2_500.0)];
