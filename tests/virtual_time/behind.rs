@@ -4,6 +4,7 @@
 //! `MOIM_SEEDS` says how many seeds (12), `MOIM_SEED` runs one alone.
 
 use super::hand::{Hand, LOUD, PACKET_TIME};
+use super::number;
 use super::world::{Link, Made, Random, World};
 use engine::room::Topology;
 use engine::{Command, PersonKey, ShardIndex, StreamKey, TrackKey};
@@ -197,7 +198,6 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn however_late_commands_and_reports_come_all_agree_when_it_is_quiet() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds: Vec<u64> = match number("MOIM_SEED") {
         Some(seed) => vec![seed],
         None => (1..=number("MOIM_SEEDS").unwrap_or(12)).chain(SHOWED_FAULTS).collect(),

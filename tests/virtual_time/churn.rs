@@ -3,6 +3,7 @@
 //! `MOIM_SEEDS` says how many seeds (20; evidence runs 1000), `MOIM_SEED` runs one alone; `MOIM_MINUTES` how long
 //! memory is watched (6; evidence watches an hour).
 
+use super::number;
 use super::world::{Link, Made, Random, World};
 use engine::PersonKey;
 use engine::room::{Effects, Topology};
@@ -15,10 +16,6 @@ use std::time::Duration;
 /// Virtual time of a run, and how many joins and leaves it has at least.
 const SPAN: Duration = Duration::from_secs(32);
 const MOVES: usize = 20;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 #[test]
 fn whoever_comes_and_goes_over_however_many_shards() {

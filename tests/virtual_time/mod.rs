@@ -27,3 +27,8 @@ mod streams;
 mod world;
 
 pub use world::Random;
+
+/// A number that an environment variable holds.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}

@@ -5,6 +5,7 @@
 
 use super::downlink::{live_behind, received, slow};
 use super::hand::{Ears, Hand, Heard, Packet};
+use super::number;
 use super::world::{LAN, Link, Made, Random, SIZES, World};
 use engine::PersonKey;
 use engine::room::Topology;
@@ -228,7 +229,6 @@ fn film(seed: u64) -> usize {
 
 #[test]
 fn a_receiver_sees_one_stream_whatever_layers_flow() {
-    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seeds = match number("MOIM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 1..1 + number("MOIM_SEEDS").unwrap_or(20),
