@@ -18,6 +18,7 @@ mod properties;
 mod redundancy;
 mod reports;
 mod rooms;
+mod scalable;
 mod sharing;
 mod simulcast;
 mod sinks;

@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { browser, enter, inbound, median, serve, stats, until, watch } from "./world.mjs";
 
-/** Cameras are sent in two sizes as two streams of one layer each. */
+/** Cameras are sent in two sizes within one stream. */
+const MODE = "L2T3_KEY";
 const SECONDS = 8;
 const SWITCHES = 6;
 
@@ -63,7 +64,7 @@ async function assertRoomsSpeak(t, codec) {
     for (const type of ["inbound-rtp", "outbound-rtp"]) {
       assert.equal((await codecOf(person, type)).mimeType, `video/${codec.toUpperCase()}`);
     }
-    assert.equal((await codecOf(person, "outbound-rtp")).stream.scalabilityMode, "L1T1");
+    assert.equal((await codecOf(person, "outbound-rtp")).stream.scalabilityMode, MODE);
   }
   const before = await picture(zoe);
   await switchAround(zoe);
@@ -75,7 +76,8 @@ async function assertRoomsSpeak(t, codec) {
   assert.equal(after.ssrc, before.ssrc, "one stream");
   assert.equal(frozen, 0, "no freeze");
   assert.equal(after.packetsLost, before.packetsLost, "no gap in the numbers");
-  assert.equal(after.framesDropped, before.framesDropped);
+  // The picture before a switch may be cut off: an encoder makes its two sizes one after the other.
+  assert.ok(after.framesDropped - before.framesDropped <= SWITCHES, `${after.framesDropped} frames dropped`);
   assert.deepEqual(
     people.flatMap(({ errors }) => errors),
     [],

@@ -1,4 +1,4 @@
-// A camera in several sizes, in real Chromium: everyone gets the size that they show, the picture goes on while the
+// A camera in several sizes, as several streams or within one, in real Chromium: everyone gets the size that they show, the picture goes on while the
 // size changes, and what nobody wants is not sent. All by getStats.
 
 import assert from "node:assert/strict";
@@ -130,6 +130,30 @@ test("a picture comes in the size that it is shown at, without a break", (t) =>
 
 test("a picture in H.264 comes in the size that it is shown at, without a break", (t) =>
   assertLayersFollowTheEye(t, { codec: "h264" }));
+
+/** The same where one stream holds all sizes. */
+async function assertOneStreamFollowsTheEye(t, codec) {
+  const { ada, min, show } = await meet(t, "within", { codec });
+  const sent = async () => (await layers(ada))[""];
+  assert.equal((await sent()).scalabilityMode, "L3T3_KEY", "three sizes and three frame rates");
+  await becomes(min, "large", 720, () => show(1280, 720));
+  await becomes(min, "small", 180, () => show(320, 180));
+  await until("Ada to send the small picture alone", async () => {
+    const { scalabilityMode, frameHeight } = await sent();
+    return scalabilityMode === "L1T3" && frameHeight === 180;
+  });
+  await becomes(min, "large again", 720, () => show(1280, 720));
+  const { ssrc, scalabilityMode } = await sent();
+  assert.equal(scalabilityMode, "L3T3_KEY");
+  assert.ok(ssrc, "one stream");
+  assert.deepEqual([...ada.errors, ...min.errors], []);
+}
+
+test("a picture in VP9 comes in the size that it is shown at, without a break", (t) =>
+  assertOneStreamFollowsTheEye(t, "vp9"));
+
+test("a picture in AV1 comes in the size that it is shown at, without a break", (t) =>
+  assertOneStreamFollowsTheEye(t, "av1"));
 
 test("the page itself says how large its tiles are, and that nobody looks", async (t) => {
   const { min, told } = await meet(t, "tiles");

@@ -93,6 +93,8 @@ reasons! {
         CpuShort => "cpu_short",
         /// The path to the receiver does not carry it: its picture rests.
         Bandwidth => "bandwidth",
+        /// A frame of a layer within its stream that the slot does not get.
+        Layer => "layer",
         /// The receiver said that the slot is not visible.
         Hidden => "hidden",
         /// Too much waits for the receiver's next burst.

@@ -224,13 +224,22 @@ impl Descriptor {
     /// [`ParseError::TooShort`]; [`ParseError::BadValue`] for a template that `known` does not have, and for more layers,
     /// templates or references than the bounds of this module.
     pub fn parse(value: &[u8], known: &mut Structure) -> Result<Self, ParseError> {
+        let (descriptor, attached) = Self::read(value, known)?;
+        if let Some(attached) = attached {
+            *known = attached;
+        }
+        Ok(descriptor)
+    }
+
+    /// The same, but `known` stays: returns the structure that comes with the descriptor, if one does.
+    ///
+    /// # Errors
+    /// As [`Descriptor::parse`].
+    pub fn read(value: &[u8], known: &Structure) -> Result<(Self, Option<Structure>), ParseError> {
         let head = Head::parse(value)?;
         let Some(extended) = value.get(MANDATORY_LEN..).filter(|rest| !rest.is_empty()) else {
-            return Ok(Self {
-                head,
-                active_targets: None,
-                frame: *known.template(head.template_id)?,
-            });
+            let frame = *known.template(head.template_id)?;
+            return Ok((Self { head, active_targets: None, frame }, None));
         };
         let mut bits = Bits { bytes: extended, at: 1 };
         let flags = [bits.flag()?, bits.flag()?, bits.flag()?, bits.flag()?];
@@ -254,10 +263,7 @@ impl Descriptor {
                 *difference = bits.read(8)? as u8;
             }
         }
-        if let Some(attached) = attached {
-            *known = attached;
-        }
-        Ok(Self { head, active_targets, frame })
+        Ok((Self { head, active_targets, frame }, attached))
     }
 }
 

@@ -54,4 +54,29 @@ export function limitCodecs(
     throw new MoimError("kind_unsupported", `this browser cannot do ${wanted}, the room's codec`);
   }
   transceiver.setCodecPreferences(codecs);
+  if (video === "av1" && kind === "video") askForDescriptors(transceiver);
+}
+
+/** Says which frames need which: without it a browser cannot show AV1 with spatial layers. */
+const DEPENDENCY_DESCRIPTOR =
+  "https://aomediacodec.github.io/av1-rtp-spec/#dependency-descriptor-rtp-header-extension";
+
+interface HeaderExtension {
+  uri: string;
+  direction: RTCRtpTransceiverDirection;
+}
+
+/** What TypeScript does not know yet (W3C, WebRTC Extensions, §8.2). */
+interface Negotiates {
+  getHeaderExtensionsToNegotiate(): HeaderExtension[];
+  setHeaderExtensionsToNegotiate(extensions: HeaderExtension[]): void;
+}
+
+/** Chromium offers dependency descriptors by itself on what it sends in layers, but not on what it receives. */
+function askForDescriptors(transceiver: RTCRtpTransceiver & Partial<Negotiates>): void {
+  const extensions = transceiver.getHeaderExtensionsToNegotiate?.() ?? [];
+  const descriptor = extensions.find(({ uri }) => uri === DEPENDENCY_DESCRIPTOR);
+  if (!descriptor) return;
+  descriptor.direction = "sendrecv";
+  transceiver.setHeaderExtensionsToNegotiate?.(extensions);
 }

@@ -1,9 +1,13 @@
 import type { OfferedLayer, VideoCodec } from "./wire.ts";
 
 /**
- * Simulcast: in which sizes a camera's picture is sent, and what a sender's encodings must be like for that. Pure,
- * apart from {@link shape}, which changes the encodings that it is given.
+ * In which sizes a camera's picture is sent, and what a sender's encodings must be like for that: with VP8 and H.264 a
+ * stream for each size (simulcast), with VP9 and AV1 one stream that holds them all (SVC). Pure, apart from
+ * {@link shape}, which changes the encodings that it is given.
  */
+
+/** What a sender sends. TypeScript's own type does not know the mode yet (W3C, Scalable Video Coding extension). */
+export type Encoding = RTCRtpEncodingParameters & { scalabilityMode?: string };
 
 /** One size of a picture. */
 export interface Layer {
@@ -83,20 +87,30 @@ export function layersOf(track: MediaStreamTrack, most?: number): Layer[] {
   return screen ? [] : chooseLayers(width, height, most);
 }
 
-/** What a new line is to send a track with: its layers by their names. */
-export function encodingsOf(
-  layers: readonly Layer[],
-  codec: VideoCodec = "vp8",
-): (RTCRtpEncodingParameters & { scalabilityMode?: string })[] {
+/** Whether the layers of a picture are within one stream of this codec. */
+export const isScalable = (codec: VideoCodec = "vp8"): boolean => codec === "vp9" || codec === "av1";
+
+/** What a new line is to send a track with: its layers by their names, or all of them in one encoding. */
+export function encodingsOf(layers: readonly Layer[], codec?: VideoCodec): Encoding[] {
+  if (isScalable(codec)) return layers.length > 0 ? [scalable(layers.length, layers)] : [];
   const rids = RIDS.slice(RIDS.length - layers.length);
-  // libwebrtc takes several encodings of VP9 as spatial layers of one stream if they do not say that they are none.
-  const alone = codec === "vp9" || codec === "av1" ? { scalabilityMode: "L1T1" } : {};
   return layers.map(({ scale, maxBitrate }, index) => ({
     rid: rids[index]!,
     scaleResolutionDownBy: scale,
     maxBitrate,
-    ...alone,
   }));
+}
+
+/**
+ * The lowest so many of these layers in one encoding. Each has half the lines of the next; only keyframes of a larger
+ * one need the smaller ones, and each frame rate is twice the next.
+ */
+function scalable(count: number, layers: readonly Layer[]): Encoding {
+  return {
+    scalabilityMode: `L${count}T3${count > 1 ? "_KEY" : ""}`,
+    scaleResolutionDownBy: 2 ** (layers.length - count),
+    maxBitrate: layers.slice(0, count).reduce((sum, { maxBitrate }) => sum + maxBitrate, 0),
+  };
 }
 
 /** The layers as an offer tells them. */
@@ -111,33 +125,47 @@ export function toldLayers(
  * Makes a sender's encodings what they must be: these layers as far as they are wanted, from the first encoding on;
  * without layers, the first encoding in full size. More encodings than layers are a line whose camera was exchanged for
  * a smaller one: the highest of them are not sent, as libwebrtc would leave them out too.
+ * @param scalable the one encoding holds all layers
  * @returns whether anything changed
  */
 export function shape(
-  encodings: readonly RTCRtpEncodingParameters[],
+  encodings: readonly Encoding[],
   layers: readonly Layer[],
   wanted: Wanted,
+  scalable = false,
 ): boolean {
-  let changed = false;
-  for (const [index, encoding] of encodings.entries()) {
-    const layer = layers[index];
-    const sent = layer ? index <= wanted.layer : index === 0 && layers.length === 0;
-    const active = sent && !wanted.rests;
-    if ((encoding.active ?? true) !== active) {
-      encoding.active = active;
-      changed = true;
-    }
-    if (!layer && index > 0) continue;
-    const scale = layer?.scale ?? 1;
-    if ((encoding.scaleResolutionDownBy ?? 1) !== scale) {
-      encoding.scaleResolutionDownBy = scale;
-      changed = true;
-    }
-    if (encoding.maxBitrate !== layer?.maxBitrate) {
-      if (layer) encoding.maxBitrate = layer.maxBitrate;
-      else delete encoding.maxBitrate;
-      changed = true;
-    }
+  const meant = (index: number) => (scalable ? allIn(layers, wanted) : oneIn(index, layers, wanted));
+  return encodings.filter((encoding, index) => become(encoding, meant(index))).length > 0;
+}
+
+/** What one encoding is to be that holds all layers which somebody wants. */
+function allIn(layers: readonly Layer[], { rests, layer }: Wanted): Partial<Encoding> {
+  const alone = { scalabilityMode: "L1T3", scaleResolutionDownBy: 1, maxBitrate: undefined };
+  const count = Math.min(layer + 1, layers.length);
+  return { active: !rests, ...(count > 0 ? scalable(count, layers) : alone) } as Partial<Encoding>;
+}
+
+/** What an encoding is to be that holds one layer, if somebody wants that. */
+function oneIn(index: number, layers: readonly Layer[], wanted: Wanted): Partial<Encoding> {
+  const layer = layers[index];
+  const sent = layer ? index <= wanted.layer : index === 0 && layers.length === 0;
+  const active = sent && !wanted.rests;
+  if (!layer && index > 0) return { active };
+  const { scale = 1, maxBitrate } = layer ?? {};
+  return { active, scaleResolutionDownBy: scale, maxBitrate } as Partial<Encoding>;
+}
+
+/** What an encoding is that does not say so. */
+const UNSAID: Partial<Encoding> = { active: true, scaleResolutionDownBy: 1 };
+
+/** Changes what differs in an encoding; says whether anything did. */
+function become(encoding: Encoding, meant: Partial<Encoding>): boolean {
+  const differing = (Object.keys(meant) as (keyof Encoding)[]).filter(
+    (key) => (encoding[key] ?? UNSAID[key]) !== meant[key],
+  );
+  for (const key of differing) {
+    if (meant[key] === undefined) delete encoding[key];
+    else Object.assign(encoding, { [key]: meant[key] });
   }
-  return changed;
+  return differing.length > 0;
 }

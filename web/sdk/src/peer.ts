@@ -1,5 +1,5 @@
 import { limitCodecs } from "./codecs.ts";
-import { encodingsOf, layersOf, type Wanted } from "./layers.ts";
+import { encodingsOf, isScalable, layersOf, type Wanted } from "./layers.ts";
 import { SendingLine } from "./sending.ts";
 import { MoimError } from "./signaling.ts";
 import type { Answer, IceServer, MediaKind, OfferedTrack, VideoCodec } from "./wire.ts";
@@ -115,7 +115,8 @@ export class Peer {
     const transceiver = this.#pc.addTransceiver(track, init);
     limitCodecs(transceiver, kind, this.#options.codec, this.#redundant);
     const demand = (id: string) => this.#demandFor(id);
-    this.#sending.push(new SendingLine(transceiver, track, name, layers.length, demand));
+    const sizes = { most: layers.length, scalable: isScalable(this.#options.codec) };
+    this.#sending.push(new SendingLine(transceiver, track, name, sizes, demand));
   }
 
   /** Stops sending the track of this name. */

@@ -8,6 +8,8 @@ export class SendingLine {
   name: string;
   /** In how many sizes it can send, settled when it begins; 0 for its own size alone. */
   readonly most: number;
+  /** All sizes are within one stream. */
+  readonly #scalable: boolean;
   /** Whether a track is meant to flow. */
   active = true;
   /** The id in the room, once answered. */
@@ -19,18 +21,22 @@ export class SendingLine {
   #work: Promise<void> = Promise.resolve();
   readonly #wanted: (id: string) => Wanted;
 
-  /** @param wanted what others want of a track that has an id in the room */
+  /**
+   * @param sizes how many there can be, and whether all are within one stream
+   * @param wanted what others want of a track that has an id in the room
+   */
   constructor(
     transceiver: RTCRtpTransceiver,
     track: MediaStreamTrack,
     name: string,
-    most: number,
+    sizes: { most: number; scalable: boolean },
     wanted: (id: string) => Wanted,
   ) {
     this.transceiver = transceiver;
     this.kind = track.kind as MediaKind;
     this.name = name;
-    this.most = most;
+    this.most = sizes.most;
+    this.#scalable = sizes.scalable && sizes.most > 0;
     this.#track = track;
     this.#wanted = wanted;
   }
@@ -68,7 +74,8 @@ export class SendingLine {
         const parameters = sender.getParameters();
         const layers = this.#chosen(parameters.encodings.length);
         const wanted = this.id === null ? { rests: false, layer: layers.length } : this.#wanted(this.id);
-        if (shape(parameters.encodings, layers, wanted)) await sender.setParameters(parameters);
+        const changed = shape(parameters.encodings, layers, wanted, this.#scalable);
+        if (changed) await sender.setParameters(parameters);
       } catch (error) {
         // The connection was closed meanwhile, or the browser cannot: what is sent stays as it was.
         console.warn("change of what is sent left out", error);
@@ -77,11 +84,13 @@ export class SendingLine {
     return this.#work;
   }
 
-  #chosen(most: number): Layer[] {
-    return this.#track ? layersOf(this.#track, most) : [];
+  #chosen(encodings: number): Layer[] {
+    return this.#track ? layersOf(this.#track, this.#scalable ? this.most : encodings) : [];
   }
 
+  /** The layers as an offer tells them: those within a stream are told by the stream. */
   #layers() {
+    if (this.#scalable) return [];
     const { encodings } = this.transceiver.sender.getParameters();
     return toldLayers(this.#chosen(encodings.length), encodings);
   }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { chooseLayers, encodingsOf, layersOf, shape } from "../src/layers.ts";
+import { chooseLayers, encodingsOf, type Layer, layersOf, shape } from "../src/layers.ts";
 import { fakeTrack } from "./fake-browser.ts";
 
 const sizes = (width: number, height: number) =>
@@ -73,7 +73,6 @@ describe("shape", () => {
     encodings.map((encoding) => encoding.active !== false);
 
   it("changes nothing of encodings that are as they must be", () => {
-    expect(encodingsOf(layers, "av1").map((it) => it.scalabilityMode)).toEqual(layers.map(() => "L1T1"));
     expect(encodingsOf(layers, "h264")).toEqual(encodingsOf(layers));
     const encodings = encodingsOf(layers);
     expect(shape(encodings, layers, all)).toBe(false);
@@ -94,6 +93,30 @@ describe("shape", () => {
     expect(active(encodings)).toEqual([true, false, false]);
     shape(encodings, layers, all);
     expect(encodings).toEqual(encodingsOf(layers).map((encoding) => ({ ...encoding, active: true })));
+  });
+
+  it("holds the layers that somebody wants in one encoding of VP9 and AV1", () => {
+    const [encoding, ...more] = encodingsOf(layers, "av1");
+    expect(more).toEqual([]);
+    const sum = layers.reduce((all, { maxBitrate }) => all + maxBitrate, 0);
+    const whole = { scalabilityMode: "L3T3_KEY", scaleResolutionDownBy: 1, maxBitrate: sum };
+    expect(encoding).toEqual(whole);
+    const become = (of: Layer[], layer: number, rests = false) =>
+      shape([encoding!], of, { rests, layer }, true);
+    expect(become(layers, 3)).toBe(false);
+    expect(become(layers, 1)).toBe(true);
+    expect(encoding).toMatchObject({ scalabilityMode: "L2T3_KEY", scaleResolutionDownBy: 2 });
+    expect(become(layers, 0)).toBe(true);
+    const smallest = { scaleResolutionDownBy: 4, maxBitrate: layers[0]!.maxBitrate };
+    expect(encoding).toMatchObject({ scalabilityMode: "L1T3", ...smallest });
+    expect(become(layers, 0, true)).toBe(true);
+    expect(encoding!.active).toBe(false);
+    expect(become(layers, 2)).toBe(true);
+    expect(encoding).toEqual({ ...whole, active: true });
+    expect(become(chooseLayers(640, 360), 2)).toBe(true);
+    expect(encoding!.scalabilityMode).toBe("L2T3_KEY");
+    expect(become([], 2)).toBe(true);
+    expect(encoding).toEqual({ active: true, scalabilityMode: "L1T3", scaleResolutionDownBy: 1 });
   });
 
   it("fits encodings to a camera with fewer layers, and back", () => {

@@ -93,14 +93,23 @@ pub(super) fn begin_with_kept<S: Sink>(
     flush(model, turn);
     let Some(track) = model.tracks[index].as_ref() else { return false };
     let (key, beginning) = (track.key, track.encoding.beginning(turn.now.at));
+    let highest = track.encoding.inner.highest(turn.now.at);
     let mut still = false;
     let mut at = 0;
     while let Some(to) = model.tracks[index].as_ref().and_then(|t| t.subscriptions.get(at)) {
         let to = *to;
         at += 1;
         let Some(person) = model.people[to.person].as_ref() else { continue };
-        let waits = person.slots[to.slot].pending == Some(index);
-        if !waits || turn.held(person, to.person, to.slot).is_some() {
+        let slot = &person.slots[to.slot];
+        let (waits, grows) = (
+            slot.pending == Some(index),
+            slot.current == Some(index) && slot.rewrite.selection.waits(highest),
+        );
+        if !(waits || grows) || turn.held(person, to.person, to.slot).is_some() {
+            continue;
+        }
+        if grows {
+            still = true;
             continue;
         }
         let able = person.reachable() && !person.pacer.begins(to.slot, key);

@@ -6,6 +6,7 @@ use super::packet::{Opened, Passed};
 use super::person::Person;
 use super::pictures::Pictures;
 use super::rewrite::{Counters, Left, Rewritten};
+use super::scalable::{Frame, UpTo};
 use super::slot::Slot;
 use super::turn::Turn;
 use crate::drops::OutDrop;
@@ -23,6 +24,8 @@ pub(super) struct Outgoing<'a> {
     pub padding: u8,
     /// What counts its pictures: it is rewritten.
     pub pictures: Pictures<'a>,
+    /// The layers of its frame, if its stream tells of layers.
+    pub frame: Option<Frame>,
     /// It may be repeated with the packet after it, and repeat the one before (RED, RFC 2198).
     pub repeats: bool,
 }
@@ -49,6 +52,7 @@ impl<'a> Outgoing<'a> {
             payload: &[],
             padding: u8::MAX,
             pictures: Pictures::Uncounted,
+            frame: None,
             repeats: false,
         }
     }
@@ -66,8 +70,23 @@ impl<'a> Outgoing<'a> {
             payload,
             padding,
             pictures: Pictures::of(opened, plain, slot.codec()),
+            frame: opened.frame,
             repeats: opened.audio && !opened.opaque,
         })
+    }
+
+    /// Marker, payload and what counts pictures, where these layers flow. The last packet of the highest spatial layer ends
+    /// the picture. A frame of other layers may have a number, if it was missing when that was used: it leaves empty, as
+    /// padding does, so that the receiver need not ask for it.
+    #[inline]
+    fn within(&self, up_to: UpTo) -> (bool, &'a [u8], Pictures<'a>) {
+        match &self.frame {
+            Some(frame) if !up_to.holds(frame) => (false, &[], Pictures::Uncounted),
+            Some(frame) if frame.end && frame.spatial == up_to.spatial() => {
+                (true, self.payload, self.pictures)
+            }
+            _ => (self.marker, self.payload, self.pictures),
+        }
     }
 }
 
@@ -121,7 +140,8 @@ fn seal<S: Sink>(
         }
         Number::Padding(timestamp) => {
             let sequence = slot.next_rtx_sequence();
-            (sequence, Rewritten { sequence, timestamp, picture_id: None, tl0: None }, None)
+            let up_to = UpTo::ALL;
+            (sequence, Rewritten { sequence, timestamp, picture_id: None, tl0: None, up_to }, None)
         }
         Number::Again(original, left, counters) => {
             let out = left.rewritten(counters, original);
@@ -130,6 +150,7 @@ fn seal<S: Sink>(
     };
     let (Slot { stream, rtx_stream, line, recent, .. }, again) =
         (&mut *slot, !matches!(packet.number, Number::Next(_)));
+    let (marker, payload, pictures) = packet.within(out.up_to);
     let mut recent = recent.as_deref_mut().filter(|_| packet.repeats);
     let short = packet.payload.len() <= rtp::red::MOST_BYTES;
     let agreed = recent.as_deref().filter(|_| short).zip(line.red_payload_type);
@@ -146,9 +167,9 @@ fn seal<S: Sink>(
         count += 1;
     }
     let numbered = numbered.is_some();
-    count = packet.pictures.place(line.extensions.dependency, &mut extensions, count);
+    count = pictures.place(line.extensions.dependency, &mut extensions, count);
     let writer = HeaderWriter {
-        marker: packet.marker,
+        marker,
         payload_type: repeated.as_ref().map_or(packet.payload_type, |(red, _)| *red),
         sequence,
         timestamp: out.timestamp,
@@ -164,9 +185,9 @@ fn seal<S: Sink>(
         }
         turn.stats.repeated += 1;
     }
-    let mut len = put(buffer, body, packet.payload)?;
+    let mut len = put(buffer, body, payload)?;
     let at = (header_len, body);
-    packet.pictures.rewrite(&mut buffer[..len], at, line.extensions.dependency, out);
+    pictures.rewrite(&mut buffer[..len], at, line.extensions.dependency, out);
     if let Some(recent) = &mut recent {
         recent.keep(out.sequence, out.timestamp, packet.payload);
     }

@@ -8,6 +8,7 @@ use super::packet::{Opened, Passed};
 use super::path::Rate;
 use super::reception::Reception;
 use super::rewrite::Counters;
+use super::scalable::{Frame, Inner};
 use super::speaker::Voice;
 use crate::clock::Now;
 use crate::command::StreamKey;
@@ -15,7 +16,7 @@ use crate::drops::InDrop;
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
 use rtp::av1::Aggregation;
-use rtp::dependency::Head;
+use rtp::dependency::{Descriptor, Head, Structure};
 use rtp::h264::KeyframeStart;
 use rtp::negotiated::{Codec, Kind, Line};
 use std::ops::Range;
@@ -52,6 +53,10 @@ pub(super) struct Encoding {
     pub reception: Option<Reception>,
     /// What it brings, in bits a second.
     pub rate: Rate,
+    /// The layers that it has inside.
+    pub inner: Inner,
+    /// The templates of its dependency descriptors. None if its codec has none.
+    structure: Option<Box<Structure>>,
     pub history: History,
     /// The last packets of a voice, if slots are short.
     pub lately: Option<Lately>,
@@ -75,8 +80,10 @@ impl Encoding {
             key,
             opaque,
             reception: here.then(|| Reception::new(&line)),
+            structure: (line.codec == Codec::Av1).then(Box::default),
             line,
             rate: Rate::default(),
+            inner: Inner::default(),
             history: History::default(),
             lately: None,
             keyframe: KeyframeWish::default(),
@@ -110,7 +117,8 @@ impl Encoding {
         if let Some(reception) = &mut self.reception {
             reception.note(number, &header, arrival.payload.len(), repaired, at)?;
         }
-        self.rate.count(at, arrival.payload.end + ON_THE_WAY_BYTES);
+        let bytes = arrival.payload.end + ON_THE_WAY_BYTES;
+        self.rate.count(at, bytes);
         if arrival.payload.is_empty() {
             self.pass(number);
             return Ok(Arrived::Padding);
@@ -118,6 +126,12 @@ impl Encoding {
         let mut opened = self.describe(number, header, arrival.payload, plain);
         (opened.passed, opened.repaired) = (arrival.passed, repaired);
         self.note_frame(&opened, at);
+        if let Some(frame) = &opened.frame {
+            self.inner.note(frame, at, bytes);
+            if opened.begins {
+                self.note_sizes(&opened, plain);
+            }
+        }
         let mut began = false;
         if !repaired {
             self.newest = Some((header.timestamp, now.unix));
@@ -156,20 +170,24 @@ impl Encoding {
     ) -> Opened {
         let timestamp = header.timestamp;
         let mut counters = Counters { index, timestamp, picture_id: None, tl0: None };
-        let mut dependency = None;
+        let (mut dependency, mut frame) = (None, None);
         let begins = match self.line.codec {
             Codec::Opus => true,
             // Layers and references stand outside the payload.
             Codec::Av1 => {
-                dependency = self.dependency(plain, &header);
-                counters.picture_id = dependency.map(|(head, _)| head.frame_number);
-                self.begins_av1(index, &plain[payload.clone()], dependency.map(|(head, _)| head))
+                let described = self.dependency(plain, &header);
+                let head = described.as_ref().map(|(head, ..)| *head);
+                (dependency, frame) =
+                    described.map_or((None, None), |(_, at, frame)| (Some(at), frame));
+                counters.picture_id = head.map(|head| head.frame_number);
+                self.begins_av1(index, &plain[payload.clone()], head)
             }
             // Nothing in the payload is read: it goes on as it came.
             Codec::Vp8 | Codec::H264 | Codec::Vp9 if self.opaque => self.begins_frame(index),
             Codec::H264 => self.begins_h264(&plain[payload.clone()], timestamp),
             Codec::Vp8 => match rtp::vp8::Descriptor::parse(&plain[payload.clone()]) {
                 Ok(descriptor) => {
+                    frame = Frame::vp8(&descriptor);
                     counters.picture_id = descriptor.picture_id;
                     counters.tl0 = descriptor.tl0_picture_index;
                     descriptor.keyframe
@@ -178,6 +196,7 @@ impl Encoding {
             },
             Codec::Vp9 => match rtp::vp9::Descriptor::parse(&plain[payload.clone()]) {
                 Ok(descriptor) => {
+                    frame = Frame::vp9(&descriptor);
                     counters.picture_id = descriptor.picture_id;
                     counters.tl0 = descriptor.tl0_picture_index;
                     descriptor.keyframe
@@ -196,7 +215,8 @@ impl Encoding {
             opaque,
             counters,
             passed,
-            dependency: dependency.map(|(_, at)| at),
+            frame,
+            dependency,
             begins,
             repaired: false,
             audio,
@@ -264,11 +284,36 @@ impl Encoding {
         }
     }
 
-    /// The beginning of a packet's dependency descriptor and where the descriptor is, if the packet carries one.
-    fn dependency(&self, plain: &[u8], header: &RtpHeader) -> Option<(Head, (u16, u16))> {
+    /// The beginning of a packet's dependency descriptor, where the descriptor is, and the layers that it tells of, if the
+    /// packet carries one. Layers are told once a keyframe told the structure.
+    fn dependency(
+        &self,
+        plain: &[u8],
+        header: &RtpHeader,
+    ) -> Option<(Head, (u16, u16), Option<Frame>)> {
         let at = header.locate_extension(plain, self.line.extensions.dependency?)?;
-        let head = Head::parse(&plain[at.clone()]).ok()?;
-        Some((head, (at.start.try_into().ok()?, at.end.try_into().ok()?)))
+        let value = &plain[at.clone()];
+        let head = Head::parse(value).ok()?;
+        let whole = Descriptor::read(value, self.structure.as_deref()?).ok();
+        let frame = whole.map(|(descriptor, _)| Frame::described(&descriptor));
+        Some((head, (at.start.try_into().ok()?, at.end.try_into().ok()?), frame))
+    }
+
+    /// A keyframe may tell which layers there are, and how large their pictures are.
+    fn note_sizes(&mut self, opened: &Opened, plain: &[u8]) {
+        if let (Some((from, to)), Some(known)) = (opened.dependency, &mut self.structure) {
+            let read = Descriptor::read(&plain[from.into()..to.into()], known);
+            let Ok((_, Some(attached))) = read else { return };
+            let sizes = (0..attached.spatial_layers()).map_while(|at| attached.resolution(at));
+            sizes.enumerate().for_each(|(at, (w, h))| self.inner.size(at, w, h));
+            **known = attached;
+        } else if self.line.codec == Codec::Vp9
+            && let Ok(descriptor) = rtp::vp9::Descriptor::parse(&plain[opened.payload.clone()])
+            && let Some(sizes) = descriptor.structure.and_then(|structure| structure.sizes)
+        {
+            let sizes = sizes.into_iter().enumerate();
+            sizes.for_each(|(at, (w, h))| self.inner.size(at, w.into(), h.into()));
+        }
     }
 
     /// Whether a packet of AV1 begins a keyframe, by its payload, or if that is opaque by its dependency descriptor.

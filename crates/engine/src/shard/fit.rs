@@ -5,20 +5,22 @@
 //! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
 //! to fall again soon.
 //!
-//! A slot has a wish: the highest layer that it may carry. It carries the highest layer up to that which its publisher
-//! sends.
+//! A slot has a level: the highest layer that it may carry, or the smallest one without its highest frame rate, or nothing.
+//! It carries the highest layer up to that which its publisher sends, be it a stream of its own or a part of one.
 
 use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::model::Model;
+use super::scalable::{Known, UpTo};
+use super::slot::{Level, Slot};
+use super::track::Track;
 use super::turn::Turn;
 use crate::clock::Now;
-use crate::command::TrackKey;
 use crate::limits::{
     LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, WAKING_AT_ONCE,
     WAKING_HEADROOM,
 };
 use crate::sink::Sink;
-use rtp::negotiated::{Line, MOST_LAYERS};
+use rtp::negotiated::MOST_LAYERS;
 use std::cmp::Reverse;
 
 /// Makes a new estimate of a participant's path, and lets pictures fall, rest or rise by it.
@@ -58,48 +60,83 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
 #[derive(Debug, Clone)]
 struct Picture {
     slot: usize,
-    rests: bool,
-    /// It just got a smaller layer.
+    level: Level,
+    /// It just got less.
     fell: bool,
-    /// The highest layer that the slot may carry, and the highest that it needs.
-    wish: usize,
+    /// The highest layer that the slot needs.
     most: usize,
     may_rise: bool,
-    /// Its layers, the smallest first.
-    layers: [Layer; MOST_LAYERS],
-    count: usize,
+    layers: Layers,
 }
 
-/// A layer of a picture.
+/// The layers of a picture.
+#[derive(Debug, Clone, Copy, Default)]
+struct Layers {
+    /// The smallest first.
+    each: [Layer; MOST_LAYERS],
+    count: usize,
+    /// They are within one stream.
+    inner: bool,
+    /// The smallest layer without its highest frame rate: its highest temporal layer then, and what it takes.
+    fewer_frames: Option<(u8, u64)>,
+}
+
+/// A layer of a picture: a stream, or a part of one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Layer {
     stream: TrackIndex,
     /// What it takes of the path, or would take.
     bps: u64,
     alive: bool,
+    /// How large its pictures are; 0 if that is not known.
+    pixels: u32,
 }
 
 impl Picture {
-    /// The layer that it carries with this wish: the highest that is sent.
-    fn carried(&self, wish: usize) -> Layer {
-        let up_to = &self.layers[..=wish.min(self.count - 1)];
-        up_to.iter().rev().find(|layer| layer.alive).copied().unwrap_or(self.layers[0])
+    /// The number of the layer that it carries: the highest that is sent.
+    fn carried(&self) -> usize {
+        let wish = usize::from(self.level.wish()).min(self.layers.count - 1);
+        self.layers.each[..=wish].iter().rposition(|layer| layer.alive).unwrap_or(0)
     }
 
     /// What it takes of the path, in bits a second.
     fn bps(&self) -> u64 {
-        if self.rests { 0 } else { self.carried(self.wish).bps }
+        match (self.level, self.layers.fewer_frames) {
+            (Level::REST, _) => 0,
+            (Level::FEWER_FRAMES, Some((_, bps))) => bps,
+            _ => self.layers.each[self.carried()].bps,
+        }
     }
 
     /// What the largest picture that it needs would take.
     fn most_bps(&self) -> u64 {
-        self.layers[self.most].bps
+        self.layers.each[self.most].bps
     }
 
-    /// The next step up: the layer, and what it takes.
-    fn next(&self) -> Option<(usize, u64)> {
-        let next = if self.rests { 0 } else { self.wish + 1 };
-        (next <= self.most).then(|| (next, self.layers[next].bps))
+    fn rests(&self) -> bool {
+        self.level == Level::REST
+    }
+
+    /// The level of what it carries, and the next one down; None if there is none.
+    fn below(&self) -> (Level, Option<Level>) {
+        let carried = self.level.min(Level::layer(self.carried() as u8));
+        match carried.below() {
+            Some(Level::FEWER_FRAMES) if self.layers.fewer_frames.is_none() => {
+                (carried, Some(Level::REST))
+            }
+            below => (carried, below),
+        }
+    }
+
+    /// The next step up: the level, and what it takes.
+    fn above(&self) -> Option<(Level, u64)> {
+        let above = self.level.above();
+        if let (Level::FEWER_FRAMES, Some((_, bps))) = (above, self.layers.fewer_frames) {
+            return Some((above, bps));
+        }
+        let above = above.max(Level::SMALLEST);
+        let layer = usize::from(above.wish());
+        (layer <= self.most).then(|| (above, self.layers.each[layer].bps))
     }
 }
 
@@ -117,53 +154,75 @@ fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
     });
     let mut carried: Vec<_> = carried.collect();
     carried.sort_unstable();
-    let described = carried.into_iter().filter_map(|(_, at, stream)| {
-        let track = model.tracks[stream].as_ref()?.key.track;
-        let (layers, count) = layers(model, (track, stream), now)?;
-        let slot = &model.people[index].as_ref()?.slots[at];
-        let line = &model.tracks[stream].as_ref()?.encoding.line;
-        let most = needed(line, slot.shown).min(count - 1);
-        let wish = usize::from(slot.wish).min(most);
-        let rests = slot.rests;
-        let may_rise = slot.may_rise(if rests { 0 } else { wish as u8 + 1 }, now.at);
-        Some(Picture { slot: at, rests, fell: false, wish, most, may_rise, layers, count })
+    let described = carried.into_iter().filter_map(|(_, slot, stream)| {
+        let layers = layers(model, stream, now)?;
+        let known = &model.people[index].as_ref()?.slots[slot];
+        let most = layers.needed(known.shown).min(layers.largest(known));
+        let level = known.level.min(Level::layer(most as u8));
+        let mut picture = Picture { slot, level, fell: false, most, may_rise: false, layers };
+        picture.may_rise = picture.above().is_some_and(|(to, _)| known.may_rise(to, now.at));
+        Some(picture)
     });
     described.collect()
 }
 
-/// The layers of a track, and how many there are.
-fn layers(
-    model: &mut Model,
-    (track, carried): (TrackKey, TrackIndex),
-    now: Now,
-) -> Option<([Layer; MOST_LAYERS], usize)> {
-    let mut layers = [Layer::default(); MOST_LAYERS];
-    let (mut count, mut below) = (0, 0);
-    let only = model.tracks[carried].as_mut().filter(|track| !track.is_layered());
-    if let Some(only) = only {
-        layers[0] = Layer { stream: carried, bps: only.bps(now), alive: true };
-        return Some((layers, 1));
+/// The layers of the track that a stream belongs to.
+fn layers(model: &mut Model, stream: TrackIndex, now: Now) -> Option<Layers> {
+    let track = model.tracks[stream].as_mut()?;
+    if !track.is_layered() {
+        return Some(Layers::within(track, stream, now));
     }
-    while let Some(stream) = model.track_by_key.get(&track.layer(count as u8)).copied()
-        && count < MOST_LAYERS
+    let key = track.key.track;
+    let mut layers = Layers::default();
+    let mut below = 0;
+    while let Some(stream) = model.track_by_key.get(&key.layer(layers.count as u8)).copied()
+        && layers.count < MOST_LAYERS
     {
         let layer = model.tracks[stream].as_mut()?;
         // What was never sent is taken to be some times as much as the layer below.
         let known = Some(layer.bps(now)).filter(|bps| *bps > 0);
         below = known.unwrap_or(below * LAYER_GROWTH);
-        layers[count] = Layer { stream, bps: below, alive: layer.is_alive(now) };
-        count += 1;
+        let pixels = layer.encoding.line.layers.get(layers.count).map_or(0, |layer| layer.pixels);
+        layers.each[layers.count] =
+            Layer { stream, bps: below, alive: layer.is_alive(now), pixels };
+        if layers.count == 0 {
+            layers.fewer_frames = layer.encoding.inner.known(now.at).fewer_frames;
+        }
+        layers.count += 1;
     }
-    (count > 0).then_some((layers, count))
+    (layers.count > 0).then_some(layers)
 }
 
-/// The layer that a picture of so many pixels needs: the smallest that is not enlarged by more than a fifth each way.
-fn needed(line: &Line, shown: Option<u32>) -> usize {
-    let Some(shown) = shown else { return line.layers.len().saturating_sub(1) };
-    let fits = |layer: &rtp::negotiated::Layer| {
-        layer.pixels == 0 || u64::from(layer.pixels) * 3 >= u64::from(shown) * 2
-    };
-    line.layers.iter().position(fits).unwrap_or(line.layers.len().saturating_sub(1))
+impl Layers {
+    /// Those within one stream.
+    fn within(track: &mut Track, stream: TrackIndex, now: Now) -> Self {
+        let Known { bps, pixels, count, fewer_frames } = track.encoding.inner.known(now.at);
+        let mut layers =
+            Self { count: count.max(1), inner: count > 1, fewer_frames, ..Self::default() };
+        if !layers.inner {
+            layers.each[0] = Layer { stream, bps: track.bps(now), alive: true, pixels: 0 };
+            return layers;
+        }
+        let highest = usize::from(track.encoding.inner.highest(now.at));
+        for (at, layer) in layers.each[..count].iter_mut().enumerate() {
+            *layer = Layer { stream, bps: bps[at], alive: at <= highest, pixels: pixels[at] };
+        }
+        layers
+    }
+
+    /// The largest layer that a slot's receiver can decode.
+    fn largest(&self, slot: &Slot) -> usize {
+        if self.inner { usize::from(slot.decodes(UpTo::ALL).spatial()) } else { MOST_LAYERS }
+    }
+
+    /// The layer that a picture of so many pixels needs: the smallest that is not enlarged by more than a fifth each way.
+    fn needed(&self, shown: Option<u32>) -> usize {
+        let Some(shown) = shown else { return self.count - 1 };
+        let fits = |layer: &Layer| {
+            layer.pixels == 0 || u64::from(layer.pixels) * 3 >= u64::from(shown) * 2
+        };
+        self.each[..self.count].iter().position(fits).unwrap_or(self.count - 1)
+    }
 }
 
 /// Pictures fall until what flows has room: each by one layer at a time, unless that is far too much. The estimate dips below
@@ -191,23 +250,16 @@ fn fall<S: Sink>(
     (index, rests, far): (PersonIndex, bool, bool),
     pictures: &mut [Picture],
 ) -> bool {
-    let layer = |picture: &Picture| {
-        let carried = picture.carried(picture.wish).stream;
-        picture.layers.iter().position(|layer| layer.stream == carried).unwrap_or(0)
-    };
-    let flowing = pictures.iter_mut().filter(|picture| !picture.rests && (far || !picture.fell));
+    let flowing = pictures.iter_mut().filter(|picture| !picture.rests() && (far || !picture.fell));
     // Of several, the last in order.
-    let Some(picture) = flowing.max_by_key(|picture| layer(picture)) else { return false };
-    let to = layer(picture).checked_sub(1);
-    if to.is_none() && !rests {
-        return false;
-    }
+    let Some(picture) = flowing.max_by_key(|picture| picture.below().0) else { return false };
+    let Some(to) = picture.below().1.filter(|to| *to != Level::REST || rests) else { return false };
     let Some(person) = model.people[index].as_mut() else { return false };
     person.path.fell(turn.now.at);
     let slot = &mut person.slots[picture.slot];
-    slot.fall(to.map(|to| to as u8), turn.now.at);
-    (picture.rests, picture.wish, picture.fell) = (slot.rests, usize::from(slot.wish), true);
-    if !picture.rests {
+    slot.fall(to, turn.now.at);
+    (picture.level, picture.fell) = (to, true);
+    if !picture.rests() {
         return true;
     }
     turn.stats.rested += 1;
@@ -234,19 +286,18 @@ fn rise<S: Sink>(
     loop {
         let flow = flow(pictures);
         // A layer waits until it is known what it takes, and nobody waits for it.
-        let known = |picture: &Picture, bps| picture.rests || bps > 0 || room.is_none();
+        let known = |picture: &Picture, bps| picture.rests() || bps > 0 || room.is_none();
         let able = pictures
             .iter_mut()
-            .filter(|picture| picture.next().is_some_and(|(_, bps)| known(picture, bps)));
-        let step = |picture: &Picture| (!picture.rests, picture.wish);
-        let Some(picture) = able.min_by_key(|picture| step(picture)) else { return };
-        let Some((layer, bps)) = picture.next() else { return };
+            .filter(|picture| picture.above().is_some_and(|(_, bps)| known(picture, bps)));
+        let Some(picture) = able.min_by_key(|picture| picture.level) else { return };
+        let Some((level, bps)) = picture.above() else { return };
         let need = flow - picture.bps() + bps;
         let fits = |times: f64| room.is_none_or(|room| need as f64 * times <= room as f64);
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
-        let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
-        let (headroom, interval) = match picture.rests {
+        let may = picture.may_rise || (picture.rests() && fits(WAKING_AT_ONCE));
+        let (headroom, interval) = match picture.rests() {
             true => (WAKING_HEADROOM, RISE_INTERVAL),
             false => (LAYER_HEADROOM, LAYER_INTERVAL),
         };
@@ -259,12 +310,13 @@ fn rise<S: Sink>(
         if !rises {
             return;
         }
-        person.slots[picture.slot].rise(layer as u8, turn.now.at);
-        let woke = std::mem::take(&mut picture.rests);
-        picture.wish = layer;
+        person.slots[picture.slot].rise(level, turn.now.at);
+        let woke = picture.rests();
+        picture.level = level;
         if woke {
             turn.reports.push(person.rests(picture.slot, false));
-            if let Some(track) = model.tracks[picture.carried(layer).stream].as_mut() {
+            let stream = picture.layers.each[picture.carried()].stream;
+            if let Some(track) = model.tracks[stream].as_mut() {
                 track.encoding.keyframe.wait();
             }
         }
@@ -276,14 +328,23 @@ fn rise<S: Sink>(
 
 /// A slot switches to the layer that it is to carry.
 fn aim<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex, picture: &Picture) {
-    if picture.count == 1 {
-        return;
-    }
-    let stream = picture.carried(picture.wish).stream;
+    let Picture { level, layers, .. } = picture;
+    let stream = layers.each[picture.carried()].stream;
     let Some(person) = model.people[index].as_mut() else { return };
     let slot = &mut person.slots[picture.slot];
     // It wants no more than it needs.
-    slot.wish = picture.wish as u8;
+    slot.level = *level;
+    let spatial = if layers.inner { level.wish() } else { UpTo::ALL.spatial() };
+    let fewer = layers.fewer_frames.filter(|_| *level <= Level::FEWER_FRAMES);
+    let temporal = fewer.map_or(UpTo::ALL.temporal(), |(up_to, _)| up_to);
+    if slot.want(UpTo::new(spatial, temporal)) {
+        turn.stats.layer_switches += u64::from(slot.current == Some(stream));
+        if let Some(track) = model.tracks[stream].as_mut() {
+            track.encoding.keyframe.wait();
+        }
+    }
+    let Some(person) = model.people[index].as_ref() else { return };
+    let slot = &person.slots[picture.slot];
     if slot.pending.or(slot.current) != Some(stream) {
         turn.stats.layer_switches += 1;
         model.aim(Subscription { person: index, slot: picture.slot }, stream);

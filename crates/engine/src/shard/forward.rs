@@ -9,6 +9,8 @@ use super::pacer::{Brings, Waiting, WaitingPacket};
 use super::packet::Opened;
 use super::person::Person;
 use super::queue::Queue;
+use super::scalable::Frame;
+use super::slot::Slot;
 use super::track::Track;
 use super::turn::Turn;
 use crate::command::Report;
@@ -57,7 +59,8 @@ fn forward<S: Sink>(
             let padding = padding.get(nth);
             if paced && person.pacer.is_full() {
                 let first = !person.pacer.is_waiting();
-                if person.pacer.wait(way.waiting(opened, padding)) {
+                let slot = &person.slots[slot];
+                if person.pacer.wait(way.waiting(opened, padding, slot)) {
                     turn.stats.paced += 1;
                     if first {
                         model.bursts.add(person_index);
@@ -89,9 +92,12 @@ pub(super) struct Way<'a> {
 
 impl Way<'_> {
     /// A packet that waits until there is place in a burst.
-    fn waiting(&self, opened: &Opened, padding: u8) -> Waiting {
+    fn waiting(&self, opened: &Opened, padding: u8, slot: &Slot) -> Waiting {
         let Opened { begins, repaired, .. } = *opened;
-        let len = opened.payload.end + OVERHEAD;
+        let flows = slot.current == Some(self.track.0);
+        let left_out = |frame: &Frame| flows && slot.rewrite.selection.leaves_out(frame);
+        let leaves = !opened.frame.as_ref().is_some_and(left_out);
+        let len = if leaves { opened.payload.end + OVERHEAD } else { 0 };
         let packet = WaitingPacket { begins, repaired, padding, len };
         let index = opened.counters.index;
         let (track, brings) = (self.track.1.key, Brings::Packet(packet));
@@ -151,6 +157,10 @@ pub(super) fn offer<S: Sink>(
         slot.rewrite.switch(opened.counters, Some(track.key), turn.now.at);
     }
     let slot = &mut person.slots[way.slot];
+    if !slot.takes(opened, begins) {
+        turn.drop_copy(OutDrop::Layer);
+        return superseded;
+    }
     let Some(outgoing) = Outgoing::of(opened, plain, padding, slot) else {
         slot.rewrite.skip(number);
         turn.drop_copy(OutDrop::NotNegotiated);

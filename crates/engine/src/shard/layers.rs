@@ -1,5 +1,5 @@
-//! The layers of a track (simulcast, RFC 8853): which of them somebody wants, here or on another shard, and what that
-//! means for its publisher and for what crosses.
+//! The layers of a track (simulcast, RFC 8853, or the spatial layers within one stream): which of them somebody wants, here or
+//! on another shard, and what that means for its publisher and for what crosses.
 //!
 //! A slot wants the layer of its wish, and all below. The publisher's shard tells the room the highest one that anybody
 //! wants, upwards at once, downwards after a while. On other shards the first layer speaks for all: it tells the
@@ -33,7 +33,8 @@ pub(super) fn settle<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, here: S
         let index = model.pictures[at];
         let Some(track) = model.tracks[index].as_mut() else { continue };
         let due = track.told.due.is_none_or(|due| now >= due);
-        if !due || track.key.layer > 0 || !track.is_layered() {
+        let layered = track.is_layered() || track.encoding.inner.count() > 1;
+        if !due || track.key.layer > 0 || !layered {
             continue;
         }
         track.told.due = Some(now + LAYERS_INTERVAL);
@@ -57,7 +58,7 @@ fn wanted_here(model: &Model, track: TrackKey) -> Wanted {
             let slot = model.people[to.person].as_ref().map(|person| &person.slots[to.slot]);
             if let Some(slot) = slot.filter(|slot| !slot.is_hidden()) {
                 wanted.carried |= 1 << layer;
-                wanted.wish = wanted.wish.max(Some(slot.wish.max(layer as u8)));
+                wanted.wish = wanted.wish.max(Some(slot.level.wish().max(layer as u8)));
             }
         }
     }
@@ -73,7 +74,8 @@ fn tell_room<S: Sink>(
 ) {
     let Some(track) = model.tracks[index].as_mut() else { return };
     let (key, exports) = (track.key.track, track.exports.clone());
-    let most = track.encoding.line.layers.len().saturating_sub(1) as u8;
+    let within = track.encoding.inner.count();
+    let most = track.encoding.line.layers.len().max(within).saturating_sub(1) as u8;
     let there = exports.iter().map(|export| export.wish);
     let highest = there.chain(wanted.wish).max().map(|layer| layer.min(most));
     if let Some(layer) = news(&mut track.told, highest, most, turn.now.at)
@@ -82,7 +84,7 @@ fn tell_room<S: Sink>(
         turn.reports.push(Report::Layers { room, track: key, layer });
     }
     let Some(track) = model.tracks[index].as_mut() else { return };
-    if !exports.is_empty() && is_due(&mut track.told.crossed, turn.now.at) {
+    if track.is_layered() && !exports.is_empty() && is_due(&mut track.told.crossed, turn.now.at) {
         let bps = rates(model, key, turn.now);
         for export in exports {
             turn.sink.relay_control(export.to, RelayControl::Rates { track: key, bps });
@@ -155,6 +157,8 @@ pub(super) fn wanted_there(
     for (layer, stream) in streams.into_iter().enumerate() {
         let Some(track) = model.tracks[stream].as_mut() else { continue };
         match carried & (1 << layer) {
+            // One stream crosses whole.
+            _ if !track.is_layered() => {}
             0 => track.not_asked_by(to),
             _ => track.asked_by(to),
         }

@@ -105,6 +105,7 @@ fn send<S: Sink>(
         payload: packet.payload.bytes(),
         padding: 0,
         pictures: Pictures::Uncounted,
+        frame: None,
         repeats: true,
     };
     if deliver(turn, &outgoing, person, slot_index).is_ok() {

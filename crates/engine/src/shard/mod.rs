@@ -56,6 +56,7 @@ mod requests;
 mod resend;
 mod restore;
 mod rewrite;
+mod scalable;
 mod shortage;
 mod slot;
 mod speaker;

@@ -4,6 +4,7 @@ use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::pacer::Waiting;
 use super::person::{Person, Source};
 use super::queue::Queue;
+use super::slot::Level;
 use super::track::{Origin, Track};
 use crate::clock::Now;
 use crate::command::{PersonKey, RoomKey, ShardIndex, StreamKey, TrackKey};
@@ -370,7 +371,7 @@ impl Model {
             self.unsubscribe(called_off, subscription);
             return Some(());
         }
-        slot.wish = 0;
+        slot.level = slot.level.min(Level::SMALLEST);
         self.people[index].as_mut()?.path.reconsider();
         self.aim(subscription, first);
         Some(())

@@ -1,6 +1,7 @@
 //! An opened packet: what was read of it once, for all who receive it.
 
 use super::rewrite::Counters;
+use super::scalable::Frame;
 use rtp::RtpHeader;
 use rtp::header::{self, AudioLevel};
 use rtp::negotiated::{Extensions, Line};
@@ -17,6 +18,8 @@ pub(super) struct Opened {
     pub counters: Counters,
     /// The header extensions that go on.
     pub passed: Passed,
+    /// The layers of its frame, if its stream tells of layers.
+    pub frame: Option<Frame>,
     /// From where to where in the packet its dependency descriptor is, if it has one.
     pub dependency: Option<(u16, u16)>,
     /// The packet begins a keyframe; sound is always a beginning.

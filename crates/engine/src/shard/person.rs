@@ -5,7 +5,7 @@ use super::consent::Checks;
 use super::index::TrackIndex;
 use super::pacer::Pacer;
 use super::path::Path;
-use super::slot::Slot;
+use super::slot::{Level, Slot};
 use crate::command::{PersonKey, Report, RoomKey};
 use crate::limits::{
     MAX_TRACKS_EACH, PACING_LIMITED, PROBE_HEADROOM, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING,
@@ -208,9 +208,9 @@ impl Person {
 
     /// A slot that carries nothing does not rest.
     pub(super) fn wake_empty(&mut self, reports: &mut Vec<Report>) {
-        let idle = |slot: &Slot| slot.rests && slot.current.or(slot.pending).is_none();
+        let idle = |slot: &Slot| slot.rests() && slot.current.or(slot.pending).is_none();
         while let Some(at) = self.slots.iter().position(idle) {
-            self.slots[at].rests = false;
+            self.slots[at].level = Level::SMALLEST;
             reports.push(self.rests(at, false));
         }
     }

@@ -138,6 +138,7 @@ fn again(track: &Track, left: Left, sequence: u16, payload_type: u8) -> Option<O
         payload: &kept[opened.payload.clone()],
         padding: 0,
         pictures: Pictures::of(&opened, kept, track.encoding.line.codec),
+        frame: opened.frame,
         repeats: false,
     })
 }

@@ -4,6 +4,7 @@
 //! A ring notes what left with each of the last numbers. Packets that come late, requests for retransmission and frames
 //! that are left out all read this ring.
 
+use super::scalable::{Selection, UpTo};
 use crate::command::StreamKey;
 use crate::drops::OutDrop;
 use crate::limits::{HISTORY_PACKETS, PAST_CONTENTS, SOUND_PLACES};
@@ -38,6 +39,8 @@ pub(super) struct Rewritten {
     pub picture_id: Option<u16>,
     /// TL0PICIDX.
     pub tl0: Option<u8>,
+    /// The layers that flowed when it was numbered.
+    pub up_to: UpTo,
 }
 
 /// Where a packet that left came from, and what was added to its counters.
@@ -48,24 +51,24 @@ pub(super) struct Left {
     /// Its number there.
     pub index: u64,
     timestamp: u32,
-    picture: u16,
-    tl0: u8,
+    place: Place,
 }
 
 impl Left {
     /// What the packet left with, with another sequence number.
     pub(super) fn rewritten(&self, packet: Counters, sequence: u16) -> Rewritten {
-        rewritten(packet, sequence, self.timestamp, (self.picture, self.tl0))
+        rewritten(packet, sequence, self.timestamp, self.place)
     }
 }
 
 #[inline]
-fn rewritten(packet: Counters, sequence: u16, timestamp: u32, offsets: (u16, u8)) -> Rewritten {
+fn rewritten(packet: Counters, sequence: u16, timestamp: u32, place: Place) -> Rewritten {
     Rewritten {
         sequence,
         timestamp: packet.timestamp.wrapping_add(timestamp),
-        picture_id: packet.picture_id.map(|id| id.wrapping_add(offsets.0)),
-        tl0: packet.tl0.map(|id| id.wrapping_add(offsets.1)),
+        picture_id: packet.picture_id.map(|id| id.wrapping_add(place.picture)),
+        tl0: packet.tl0.map(|id| id.wrapping_add(place.tl0)),
+        up_to: place.up_to,
     }
 }
 
@@ -83,13 +86,15 @@ struct Content {
 }
 
 /// What a number of the slot was used for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     /// The publisher's number, its low bits.
     index: u32,
     /// What was added to the picture id and to TL0PICIDX.
     picture: u16,
     tl0: u8,
+    /// The layers that flowed then.
+    up_to: UpTo,
 }
 
 /// The newest packet that left.
@@ -113,6 +118,8 @@ pub(super) struct Rewrite {
     next: u64,
     /// What is added to picture ids and to TL0PICIDX from here on.
     offsets: (u16, u8),
+    /// Which layers of the present content flow.
+    pub selection: Selection,
     /// Picture id and TL0PICIDX of the newest packet, and whether its frame is left out.
     newest: (Option<u16>, Option<u8>),
     leaves_out: bool,
@@ -122,8 +129,10 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    /// A slot before its first packet, whose timestamps count `clock_rate` a second.
-    pub(super) fn new(clock_rate: u32, first_sequence: u16) -> Self {
+    /// A slot before its first packet, whose timestamps count `clock_rate` a second, and which gets streams up to these layers.
+    pub(super) fn new(clock_rate: u32, first_sequence: u16, up_to: UpTo) -> Self {
+        let mut selection = Selection::default();
+        selection.want(up_to);
         Self {
             clock_rate,
             first_sequence,
@@ -132,6 +141,7 @@ impl Rewrite {
             past: VecDeque::new(),
             next: 0,
             offsets: (0, 0),
+            selection,
             newest: (None, None),
             leaves_out: false,
             ring: Vec::new(),
@@ -148,6 +158,7 @@ impl Rewrite {
             self.past.push_back(self.content);
         }
         self.next = first.index;
+        self.selection.begin();
         (self.newest, self.leaves_out) = ((None, None), false);
         let timestamp = self.last.map_or(0, |last| {
             let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
@@ -178,7 +189,8 @@ impl Rewrite {
         }
         self.number_up_to(packet.index + 1);
         (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), false);
-        let out = rewritten(packet, self.sequence(self.used - 1), timestamp, self.offsets);
+        let place = self.place_of(packet.index);
+        let out = rewritten(packet, self.sequence(self.used - 1), timestamp, place);
         self.last = Some(Last { out, at: now });
         Ok(out)
     }
@@ -186,8 +198,7 @@ impl Rewrite {
     #[cold]
     fn late(&self, packet: Counters) -> Result<Rewritten, OutDrop> {
         let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
-        let offsets = (place.picture, place.tl0);
-        Ok(rewritten(packet, self.sequence(used), self.content.timestamp, offsets))
+        Ok(rewritten(packet, self.sequence(used), self.content.timestamp, place))
     }
 
     /// Leaves out a packet of the present content: the next one takes its number. A late packet has a number already,
@@ -199,9 +210,14 @@ impl Rewrite {
         }
     }
 
+    /// Whether a packet comes after all that left, as far as its number tells.
+    #[inline]
+    pub(super) fn is_newest(&self, index: u64) -> bool {
+        index >= self.next
+    }
+
     /// Leaves out a packet of a frame that the receiver can do without: the next packet takes its number, and the next
-    /// frame its picture id.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for layers, which are not chosen yet"))]
+    /// frame its picture id. For VP8: the references of VP9 and AV1 are differences of ids, which must stay.
     pub(super) fn drop_frame(&mut self, packet: Counters) {
         if packet.index < self.next || self.is_another_stream(packet.index) {
             return;
@@ -230,12 +246,11 @@ impl Rewrite {
     pub(super) fn left(&self, sequence: u16) -> Option<Left> {
         let newest = self.sequence(self.used.checked_sub(1)?);
         let used = (self.used - 1).checked_sub(u64::from(newest.wrapping_sub(sequence)))?;
-        let Place { index, picture, tl0 } = self.place(used)?;
+        let place = self.place(used)?;
         let mut contents = std::iter::once(&self.content).chain(self.past.iter().rev());
         let content = contents.find(|content| content.since <= used)?;
-        let index = content.first + u64::from(index.wrapping_sub(content.first as u32));
-        let timestamp = content.timestamp;
-        Some(Left { track: content.track?, index, timestamp, picture, tl0 })
+        let index = content.first + u64::from(place.index.wrapping_sub(content.first as u32));
+        Some(Left { track: content.track?, index, timestamp: content.timestamp, place })
     }
 
     /// What is added to the content's timestamps, for sender reports.
@@ -257,9 +272,8 @@ impl Rewrite {
             self.number_gap(end);
         }
         if self.next < end {
-            let (picture, tl0) = self.offsets;
             let at = self.used as usize & (self.ring.len() - 1);
-            self.ring[at] = Place { index: self.next as u32, picture, tl0 };
+            self.ring[at] = self.place_of(self.next);
             self.used += 1;
             self.next = end;
         }
@@ -273,14 +287,20 @@ impl Rewrite {
             self.ring.resize(places, Place::default());
         }
         let Some(count) = (end - self.next).checked_sub(1) else { return };
-        let (picture, tl0) = self.offsets;
         // Of a long gap, only the last numbers are remembered.
         for back in (0..count.min(self.ring.len() as u64)).rev() {
             let at = (self.used + count - 1 - back) as usize & (self.ring.len() - 1);
-            self.ring[at] = Place { index: (end - 2 - back) as u32, picture, tl0 };
+            self.ring[at] = self.place_of(end - 2 - back);
         }
         self.used += count;
         self.next = end - 1;
+    }
+
+    /// What a number that is used now is used for.
+    #[inline]
+    fn place_of(&self, index: u64) -> Place {
+        let (picture, tl0) = self.offsets;
+        Place { index: index as u32, picture, tl0, up_to: self.selection.carried() }
     }
 
     /// What the slot's number after so many others was used for, if that is still noted.
@@ -326,7 +346,7 @@ mod tests {
     #[test]
     fn a_switch_continues_all_counters() {
         let start = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 100);
+        let mut rewrite = Rewrite::new(90_000, 100, UpTo::ALL);
         rewrite.switch(packet(70_000, 5, 9), FIRST, start);
         let first = rewrite.apply(packet(70_000, 5, 9), start).unwrap();
         assert_eq!((first.sequence, first.timestamp, first.picture_id), (100, 5, Some(9)));
@@ -347,7 +367,7 @@ mod tests {
     #[test]
     fn frame_numbers_go_on_over_a_switch_with_all_their_bits() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0);
+        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
         let frame = |index: u64, number: u16| Counters { tl0: None, ..packet(index, 0, number) };
         rewrite.switch(frame(0, 0xFFFE), FIRST, now);
         assert_eq!(rewrite.apply(frame(0, 0xFFFE), now).unwrap().picture_id, Some(0xFFFE));
@@ -360,7 +380,7 @@ mod tests {
     #[test]
     fn what_is_left_out_leaves_no_gap_and_late_packets_keep_their_place() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(48_000, 0);
+        let mut rewrite = Rewrite::new(48_000, 0, UpTo::ALL);
         rewrite.switch(packet(10, 0, 0), FIRST, now);
         assert_eq!(rewrite.apply(packet(10, 0, 0), now).unwrap().sequence, 0);
         rewrite.skip(11);
@@ -374,7 +394,7 @@ mod tests {
     #[test]
     fn it_is_known_of_each_number_what_left_with_it() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 65_500);
+        let mut rewrite = Rewrite::new(90_000, 65_500, UpTo::ALL);
         assert_eq!(rewrite.left(65_500), None);
         let mut left = Vec::new();
         let mut send = |rewrite: &mut Rewrite, track: Option<StreamKey>, index: u64| {
@@ -417,7 +437,7 @@ mod tests {
     #[test]
     fn frames_that_are_left_out_leave_no_gap_in_any_counter() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 65_533);
+        let mut rewrite = Rewrite::new(90_000, 65_533, UpTo::ALL);
         rewrite.switch(of_frame(100), FIRST, now);
         let mut left = Vec::new();
         for index in 100..180 {
@@ -447,7 +467,7 @@ mod tests {
     #[test]
     fn what_comes_late_after_frames_were_left_out_keeps_its_place() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0);
+        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
         rewrite.switch(of_frame(0), FIRST, now);
         rewrite.apply(of_frame(0), now).unwrap();
         // Number 1 is missing; frame 1 is left out; number 4 is missing; then a packet of frame 2 and frame 3 left out.
@@ -465,7 +485,7 @@ mod tests {
     #[test]
     fn a_long_gap_is_numbered_and_what_is_too_late_is_left_out() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0);
+        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
         rewrite.switch(packet(1000, 0, 0), FIRST, now);
         rewrite.apply(packet(1000, 0, 0), now).unwrap();
         let after = rewrite.apply(packet(31_000, 0, 0), now).unwrap();

@@ -2,7 +2,9 @@
 
 use super::again::SentAgain;
 use super::index::TrackIndex;
+use super::packet::Opened;
 use super::rewrite::Rewrite;
+use super::scalable::UpTo;
 use crate::clock::Now;
 use crate::limits::{
     KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST,
@@ -14,26 +16,59 @@ use rtp::red::Recent;
 use rtp::srtp::{SealStream, Sealer};
 use std::time::{Duration, Instant};
 
+/// How much of a picture a slot gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Level(u8);
+
+impl Level {
+    /// Nothing: the path does not carry it.
+    pub const REST: Self = Self(0);
+    /// The smallest layer, without its highest frame rate.
+    pub const FEWER_FRAMES: Self = Self(1);
+    /// The smallest layer, whole.
+    pub const SMALLEST: Self = Self::layer(0);
+
+    /// The layer with this number, 0 being the smallest, whole.
+    pub const fn layer(layer: u8) -> Self {
+        Self(layer + 2)
+    }
+
+    /// The highest layer that it may have, by number.
+    pub fn wish(self) -> u8 {
+        self.0.saturating_sub(2)
+    }
+
+    /// The level below; None if there is none.
+    pub fn below(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+
+    /// The level above.
+    pub fn above(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// How long a slot waits until it gets more again, after the path did not carry what it had: longer each time that it
 /// got more and had to fall again soon.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     /// How long it waited last, and until when.
     last: Option<(Duration, Instant)>,
-    /// The layer that did not fit, and when it was given up: a lower one need not wait as long.
-    failed: Option<(u8, Instant)>,
+    /// The level that did not fit, and when it was given up: a lower one need not wait as long.
+    failed: Option<(Level, Instant)>,
     /// When it got more.
     rose: Option<Instant>,
 }
 
 impl Patience {
-    /// It fell to a smaller layer, or it `rests`. `spread`: who shares a path waits for so many times as long as others, so
+    /// It fell from a level to the next, or it `rests`. `spread`: who shares a path waits for so many times as long as others, so
     /// that not all try again at once.
-    fn fell(&mut self, from: u8, rests: bool, spread: f32, now: Instant) {
+    fn fell(&mut self, from: Level, rests: bool, spread: f32, now: Instant) {
         let (least, most, times, settled) = match rests {
             true => (REST_LEAST, REST_MOST, 2, SETTLED),
             false => {
-                let largest = usize::from(from) + 1 == MOST_LAYERS;
+                let largest = usize::from(from.wish()) + 1 == MOST_LAYERS;
                 let most = if largest { LAYER_MOST_LARGEST } else { LAYER_MOST };
                 (LAYER_LEAST, most, LAYER_FAILED_TIMES, LAYER_SETTLED)
             }
@@ -53,13 +88,22 @@ impl Patience {
         self.last = Some((wait, now + wait));
     }
 
-    /// Whether it may get this layer.
-    fn is_over(&self, to: u8, now: Instant) -> bool {
+    /// Whether it may get to this level.
+    fn is_over(&self, to: Level, now: Instant) -> bool {
         // The estimate must have seen what it got last.
         let lately = |at: Instant| now.saturating_duration_since(at) < LAYER_LEAST;
         let lower = self.failed.is_some_and(|(failed, at)| to < failed && !lately(at));
         let over = lower || self.last.is_none_or(|(_, until)| now >= until);
         over && !self.rose.is_some_and(lately)
+    }
+}
+
+/// What a receiver can decode of these layers: AV1 with spatial layers needs dependency descriptors, the smallest picture
+/// alone does not.
+fn decodable(line: &Line, up_to: UpTo) -> UpTo {
+    match (line.codec, line.extensions.dependency) {
+        (Codec::Av1, None) => UpTo::new(0, up_to.temporal()),
+        _ => up_to,
     }
 }
 
@@ -75,10 +119,8 @@ pub(super) struct Slot {
     pub current: Option<TrackIndex>,
     /// The track that is to flow from its next keyframe on; from its next packet on if it is sound.
     pub pending: Option<TrackIndex>,
-    /// The path does not carry its picture at the moment.
-    pub rests: bool,
-    /// The highest layer that it carries if it comes.
-    pub wish: u8,
+    /// How much of its picture it may carry.
+    pub level: Level,
     /// How many pixels it has on the screen; None if that was not told.
     pub shown: Option<u32>,
     patience: Patience,
@@ -104,7 +146,7 @@ impl Slot {
         // Below 2^15, so that losing the first packets cannot hide a rollover (RFC 3711 §3.3.1).
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
-            rewrite: Rewrite::new(line.codec.clock_rate(), first),
+            rewrite: Rewrite::new(line.codec.clock_rate(), first, decodable(&line, UpTo::ALL)),
             recent: line.red_first.then(|| Box::new(Recent::new(1))),
             reported: u32::from(first.wrapping_sub(1)),
             line,
@@ -113,8 +155,7 @@ impl Slot {
             rtx_sequence: first,
             current: None,
             pending: None,
-            rests: false,
-            wish: 0,
+            level: Level::SMALLEST,
             shown: None,
             patience: Patience::default(),
             sent_again: SentAgain::default(),
@@ -180,24 +221,57 @@ impl Slot {
         self.shown == Some(0)
     }
 
-    /// The path does not carry what it has: it gets a lower layer, or rests.
-    pub(super) fn fall(&mut self, to: Option<u8>, now: Instant) {
-        let from = std::mem::replace(&mut self.wish, to.unwrap_or(0));
-        self.rests = to.is_none();
-        // From 0.75 to 1.25.
-        let spread = 0.75 + (self.ssrc().wrapping_mul(0x9E37_79B9) >> 16) as f32 / 131_072.0;
-        self.patience.fell(from, to.is_none(), spread, now);
+    /// The path does not carry its picture at the moment.
+    #[inline]
+    pub(super) fn rests(&self) -> bool {
+        self.level == Level::REST
     }
 
-    /// Whether it may get this layer.
-    pub(super) fn may_rise(&self, to: u8, now: Instant) -> bool {
+    /// The path does not carry what it has: it gets less.
+    pub(super) fn fall(&mut self, to: Level, now: Instant) {
+        let from = std::mem::replace(&mut self.level, to);
+        // From 0.75 to 1.25.
+        let spread = 0.75 + (self.ssrc().wrapping_mul(0x9E37_79B9) >> 16) as f32 / 131_072.0;
+        self.patience.fell(from, self.rests(), spread, now);
+    }
+
+    /// Whether it may get to this level.
+    pub(super) fn may_rise(&self, to: Level, now: Instant) -> bool {
         self.patience.is_over(to, now)
     }
 
-    /// It gets this layer. If it rested, its picture flows again.
-    pub(super) fn rise(&mut self, to: u8, now: Instant) {
-        (self.rests, self.wish) = (false, to);
+    /// It gets more. If it rested, its picture flows again.
+    pub(super) fn rise(&mut self, to: Level, now: Instant) {
+        self.level = to;
         self.patience.rose = Some(now);
+    }
+
+    /// It is to get these layers of its stream, as far as its receiver can decode them. Says whether others were wanted before.
+    pub(super) fn want(&mut self, up_to: UpTo) -> bool {
+        self.rewrite.selection.want(self.decodes(up_to))
+    }
+
+    /// What its receiver can decode of these layers.
+    pub(super) fn decodes(&self, up_to: UpTo) -> UpTo {
+        decodable(&self.line, up_to)
+    }
+
+    /// Whether it gets a packet of what flows. If not, the packet is left out: the next one takes its number. `begins`: it is
+    /// the first of a keyframe.
+    #[inline]
+    pub(super) fn takes(&mut self, packet: &Opened, begins: bool) -> bool {
+        let (Some(frame), counters) = (&packet.frame, packet.counters) else { return true };
+        let rewrite = &mut self.rewrite;
+        if !rewrite.is_newest(counters.index)
+            || rewrite.selection.takes(frame, begins, counters.timestamp)
+        {
+            return true;
+        }
+        match self.line.codec {
+            Codec::Vp8 => rewrite.drop_frame(counters),
+            _ => rewrite.skip(counters.index),
+        }
+        false
     }
 
     /// Whether a keyframe request of the receiver counts. One that comes too soon after the last does not.

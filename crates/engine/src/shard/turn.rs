@@ -31,7 +31,7 @@ impl<S: Sink> Turn<'_, S> {
         if priority == Priority::Low && self.shortage.holds(index) {
             return Some(OutDrop::CpuShort);
         }
-        if slot.rests {
+        if slot.rests() {
             return Some(OutDrop::Bandwidth);
         }
         if slot.is_hidden() {
