@@ -12,6 +12,7 @@ mod formats;
 mod hand;
 mod keyframes;
 mod mcu;
+mod order;
 mod pausing;
 mod pressure;
 mod properties;

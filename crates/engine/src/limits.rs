@@ -139,6 +139,9 @@ pub const WAKING_AT_ONCE: f64 = 1.5;
 pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
 /// On a limited path a picture gets a larger layer so long after another one got more, at the soonest: others who share the path must have seen what the last one did to it.
 pub const LAYER_INTERVAL: Duration = Duration::from_secs(3);
+/// A picture that rests although it comes before some that flow takes their place after so long, if none got more
+/// within [`SETTLED`].
+pub const PLACE_INTERVAL: Duration = Duration::from_secs(3);
 /// So long after a picture got more, a lower estimate does not count.
 pub const RISE_SETTLES: Duration = Duration::from_secs(1);
 /// For so long after a picture got more on a limited path, it is taken to be what is too much…

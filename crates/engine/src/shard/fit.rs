@@ -5,6 +5,10 @@
 //! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
 //! to fall again soon.
 //!
+//! In order: screens, then whose publishers spoke last, then what is shown large, then by slot. The order alone moves no
+//! layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
+//! their smallest layer takes their place.
+//!
 //! A slot has a wish: the highest layer that it may carry. It carries the highest layer up to that which its publisher
 //! sends.
 
@@ -14,8 +18,8 @@ use super::turn::Turn;
 use crate::clock::Now;
 use crate::command::TrackKey;
 use crate::limits::{
-    LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, WAKING_AT_ONCE,
-    WAKING_HEADROOM,
+    LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, SETTLED,
+    WAKING_AT_ONCE, WAKING_HEADROOM,
 };
 use crate::sink::Sink;
 use rtp::negotiated::{Line, MOST_LAYERS};
@@ -43,7 +47,10 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
         Some(room) if person.path.is_over(now, flows, room) => {
             lower(model, turn, index, &mut pictures, room);
         }
-        _ => rise(model, turn, index, &mut pictures, room),
+        _ => {
+            take_place(model, turn, index, &mut pictures, room);
+            rise(model, turn, index, &mut pictures, room);
+        }
     }
     for picture in &pictures {
         aim(model, turn, index, picture);
@@ -108,12 +115,14 @@ fn flow(pictures: &[Picture]) -> u64 {
     pictures.iter().map(Picture::bps).sum()
 }
 
-/// The pictures of a participant's slots, what comes first in order first: what is shown large, then by slot.
+/// The pictures of a participant's slots, what comes first in order first.
 fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
     let Some(person) = model.people[index].as_ref() else { return Vec::new() };
     let carried = person.slots.iter().enumerate().filter_map(|(at, slot)| {
         let stream = slot.pending.or(slot.current)?;
-        (slot.is_video() && !slot.is_hidden()).then_some((Reverse(slot.shown), at, stream))
+        let precedence = model.tracks[stream].as_ref()?.precedence;
+        let order = Reverse((precedence, slot.shown));
+        (slot.is_video() && !slot.is_hidden()).then_some((order, at, stream))
     });
     let mut carried: Vec<_> = carried.collect();
     carried.sort_unstable();
@@ -204,12 +213,27 @@ fn fall<S: Sink>(
     }
     let Some(person) = model.people[index].as_mut() else { return false };
     person.path.fell(turn.now.at);
-    let slot = &mut person.slots[picture.slot];
-    slot.fall(to.map(|to| to as u8), turn.now.at);
-    (picture.rests, picture.wish, picture.fell) = (slot.rests, usize::from(slot.wish), true);
-    if !picture.rests {
+    picture.fell = true;
+    let Some(to) = to else {
+        rest(model, turn, index, picture);
         return true;
-    }
+    };
+    person.slots[picture.slot].fall(Some(to as u8), turn.now.at);
+    picture.wish = to;
+    true
+}
+
+/// A picture rests.
+fn rest<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    picture: &mut Picture,
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    let slot = &mut person.slots[picture.slot];
+    slot.fall(None, turn.now.at);
+    (picture.rests, picture.wish) = (true, 0);
     turn.stats.rested += 1;
     let flowed = slot.current;
     let given_up = flowed.is_some() && !slot.hold();
@@ -217,7 +241,53 @@ fn fall<S: Sink>(
     if given_up {
         model.unsubscribe(flowed, Subscription { person: index, slot: picture.slot });
     }
-    true
+}
+
+/// The first picture in order that rests takes the place of the last that flow in their smallest layer, if it comes before
+/// them and has done so for a while.
+fn take_place<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    pictures: &mut [Picture],
+    room: Option<u64>,
+) {
+    let smallest = |picture: &Picture| !picture.rests && picture.wish == 0;
+    let first = pictures.iter().position(|picture| picture.rests);
+    let first = first.filter(|first| pictures[*first..].iter().any(smallest));
+    let Some(person) = model.people[index].as_mut() else { return };
+    let waited = person.path.is_passed_over(turn.now.at, first.map(|first| pictures[first].slot));
+    let (Some(room), Some(first), true) = (room, first, waited) else { return };
+    let (mut need, mut from) = (flow(pictures) + pictures[first].layers[0].bps, pictures.len());
+    while from == pictures.len() || need > room {
+        let Some(last) = pictures[first..from].iter().rposition(smallest) else { return };
+        from = first + last;
+        need -= pictures[from].bps();
+    }
+    if !person.path.may_rise(turn.now.at, need, SETTLED) {
+        return;
+    }
+    // Nobody got more: it is not to be given back.
+    person.path.fell(turn.now.at);
+    let giving = pictures[from..].iter_mut().filter(|picture| smallest(picture));
+    giving.for_each(|picture| rest(model, turn, index, picture));
+    wake(model, turn, index, &mut pictures[first]);
+}
+
+/// A picture that rested flows again in its smallest layer.
+fn wake<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    picture: &mut Picture,
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    person.slots[picture.slot].rise(0, turn.now.at);
+    (picture.rests, picture.wish) = (false, 0);
+    turn.reports.push(person.rests(picture.slot, false));
+    if let Some(track) = model.tracks[picture.carried(0).stream].as_mut() {
+        track.encoding.keyframe.wait();
+    }
 }
 
 /// The smallest picture that needs more gets its next layer if there is room; those that rest come first. On a path that
@@ -235,20 +305,23 @@ fn rise<S: Sink>(
         let flow = flow(pictures);
         // A layer waits until it is known what it takes, and nobody waits for it.
         let known = |picture: &Picture, bps| picture.rests || bps > 0 || room.is_none();
-        let able = pictures
-            .iter_mut()
-            .filter(|picture| picture.next().is_some_and(|(_, bps)| known(picture, bps)));
+        let able = |picture: &&Picture| picture.next().is_some_and(|(_, bps)| known(picture, bps));
         let step = |picture: &Picture| (!picture.rests, picture.wish);
-        let Some(picture) = able.min_by_key(|picture| step(picture)) else { return };
+        let first = pictures.iter().filter(able).map(step).min();
+        // Who fell from a layer keeps all others of their size from it, too: the path is the same, whoever comes first.
+        let mut alike =
+            pictures.iter().filter(|picture| able(picture) && Some(step(picture)) == first);
+        let patient = alike.all(|picture| picture.may_rise);
+        let mut able = pictures.iter_mut().filter(|picture| able(&&**picture));
+        let Some(picture) = able.find(|picture| Some(step(picture)) == first) else { return };
         let Some((layer, bps)) = picture.next() else { return };
         let need = flow - picture.bps() + bps;
         let fits = |times: f64| room.is_none_or(|room| need as f64 * times <= room as f64);
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
-        let may = picture.may_rise || (picture.rests && fits(WAKING_AT_ONCE));
-        let (headroom, interval) = match picture.rests {
-            true => (WAKING_HEADROOM, RISE_INTERVAL),
-            false => (LAYER_HEADROOM, LAYER_INTERVAL),
+        let (may, headroom, interval) = match picture.rests {
+            true => (picture.may_rise || fits(WAKING_AT_ONCE), WAKING_HEADROOM, RISE_INTERVAL),
+            false => (patient, LAYER_HEADROOM, LAYER_INTERVAL),
         };
         let rises = match (room, ample) {
             (None, _) => true,
@@ -259,14 +332,11 @@ fn rise<S: Sink>(
         if !rises {
             return;
         }
-        person.slots[picture.slot].rise(layer as u8, turn.now.at);
-        let woke = std::mem::take(&mut picture.rests);
-        picture.wish = layer;
-        if woke {
-            turn.reports.push(person.rests(picture.slot, false));
-            if let Some(track) = model.tracks[picture.carried(layer).stream].as_mut() {
-                track.encoding.keyframe.wait();
-            }
+        if picture.rests {
+            wake(model, turn, index, picture);
+        } else {
+            person.slots[picture.slot].rise(layer as u8, turn.now.at);
+            picture.wish = layer;
         }
         if !ample {
             return;

@@ -412,16 +412,18 @@ impl Shard {
             Command::Suspend { person } => model.suspend_person(person),
             Command::Credentials { person, responder } => model.credentials(person, *responder),
             Command::Move { person, remote } => model.move_person(person, remote),
-            Command::AddTrack { track, person, mid, mixed, opaque } => {
-                model.add_track(track, person, &mid, (mixed, opaque))
+            Command::AddTrack { track, person, mid, mixed, opaque, precedence } => {
+                model.add_track(track, person, &mid, (mixed, opaque))?;
+                model.precede(track, precedence)
             }
-            Command::Import { track, from, line, opaque, .. } => {
+            Command::Import { track, from, line, opaque, precedence, .. } => {
                 if line.codec.kind() == negotiated::Kind::Audio {
                     self.imports.add(track, from);
                 }
                 model.import(track, from, line, opaque);
-                Some(())
+                model.precede(track, precedence)
             }
+            Command::Precedence { track, precedence } => model.precede(track, precedence),
             Command::Export { track, to, on } => {
                 let streams: Vec<_> = model.layers(track).collect();
                 for index in &streams {

@@ -10,8 +10,8 @@
 //! tell, a round trip that takes longer.
 
 use crate::limits::{
-    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL,
-    RISE_SETTLES, RISE_TRIED, TRIED_TIMES,
+    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, PLACE_INTERVAL,
+    RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIED_TIMES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -84,6 +84,8 @@ pub(super) struct Path {
     rose: Option<(Instant, u64)>,
     /// When pictures fell last.
     fell: Option<Instant>,
+    /// The slot whose picture rests although it comes before some that flow, and since when.
+    passed_over: Option<(usize, Instant)>,
     /// How much may flow in the present step on a path that is taken to carry it with ease, and when that step began.
     step: Option<(Instant, u64)>,
     look: Option<Look>,
@@ -267,6 +269,14 @@ impl Path {
     /// Pictures fell.
     pub(super) fn fell(&mut self, now: Instant) {
         (self.fell, self.step) = (Some(now), None);
+    }
+
+    /// Whether it is time for the picture of this slot to flow: it rests, and has for a while come before some that flow.
+    pub(super) fn is_passed_over(&mut self, now: Instant, slot: Option<usize>) -> bool {
+        let known = self.passed_over.filter(|(known, _)| Some(*known) == slot);
+        self.passed_over = slot.map(|slot| (slot, known.map_or(now, |(_, since)| since)));
+        let waited = |(_, since)| now.saturating_duration_since(since) >= PLACE_INTERVAL;
+        self.passed_over.is_some_and(waited)
     }
 
     /// What sound takes, in bits a second.
