@@ -17,6 +17,7 @@ mod pausing;
 mod pressure;
 mod properties;
 mod redundancy;
+mod remb;
 mod reports;
 mod rooms;
 mod sharing;

@@ -326,7 +326,8 @@ fn rise<S: Sink>(
         let rises = match (room, ample) {
             (None, _) => true,
             (_, true) => person.path.may_step(turn.now.at, flow, need),
-            _ => may && fits(headroom) && person.path.may_rise(turn.now.at, need, interval),
+            _ if may && fits(headroom) => person.path.may_rise(turn.now.at, need, interval),
+            _ => patient && person.path.may_try(turn.now.at, flow, need),
         };
         // Who must wait makes those after them wait too.
         if !rises {
