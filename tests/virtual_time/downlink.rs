@@ -76,7 +76,8 @@ fn a_slow_link_carries_sound_and_the_pictures_that_fit_and_others_lose_nothing()
         let pictures = live_behind(&mut world, people[0], 1500, seed);
         assert!(!pictures.is_empty(), "seed {seed}");
         let resting = world.paused.iter().filter(|(key, _)| *key == people[0]).count();
-        assert_eq!((resting + pictures.len(), world.paused.len()), (3, resting), "it says which");
+        // One flows, of whom speaks: they take turns.
+        assert_eq!((resting, world.paused.len()), (2, 2), "it says which");
         let told = |key: PersonKey| {
             let name = format!("bot-{}", key.0);
             let last = world.samples.iter().rev().find(|sample| sample.person == name);

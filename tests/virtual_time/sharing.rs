@@ -1,6 +1,6 @@
 //! Several people behind one link: each has an estimate of their own, and they must come to an agreement.
 //!
-//! Six seeds are played, or `MOIM_SEED` alone: not every seed holds the bounds for each person (the 9th does not, see
+//! Six seeds are played, or `MOIM_SEED` alone: not every seed holds the bounds for each person (the 12th does not, see
 //! docs/networks.md).
 
 use super::downlink::{received, slow};

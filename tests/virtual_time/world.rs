@@ -147,8 +147,9 @@ pub struct World {
     pub codec: Codec,
     /// In how many layers those who come send pictures.
     pub layers: usize,
-    /// What those who come with a camera show.
+    /// What those who come with a camera show, and what they call it.
     pub clip: VideoSource,
+    pub picture: &'static str,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
@@ -223,6 +224,7 @@ impl World {
             codec: Codec::Vp8,
             layers: 1,
             clip: VideoSource::P360,
+            picture: "camera",
             eats: Box::new(|_, _, _| false),
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),

@@ -38,6 +38,15 @@ impl TrackKey {
     }
 }
 
+/// A track's place in the order of pictures: on a path that does not carry all of them, the greatest comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Precedence {
+    /// It shows a screen.
+    pub screen: bool,
+    /// When its publisher spoke last, as a count that grows; 0 if they never did.
+    pub spoke: u64,
+}
+
 /// A shard: a media thread and its mixer, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShardIndex(pub u16);
@@ -117,6 +126,8 @@ pub enum Command {
         mixed: bool,
         /// Its payloads are encrypted end to end: nothing in them is read or changed.
         opaque: bool,
+        /// Its place in the order of pictures.
+        precedence: Precedence,
     },
     /// A track of another shard that somebody here wants: its packets come over the relay.
     Import {
@@ -130,6 +141,15 @@ pub enum Command {
         line: Line,
         /// Nothing in its payloads is read or changed.
         opaque: bool,
+        /// Its place in the order of pictures.
+        precedence: Precedence,
+    },
+    /// A track of pictures comes before others from now on: its publisher speaks.
+    Precedence {
+        /// The track.
+        track: TrackKey,
+        /// Its place in the order of pictures.
+        precedence: Precedence,
     },
     /// Whether the packets of a track published here go to another shard too.
     Export {

@@ -19,7 +19,9 @@ mod sink;
 
 pub use bucket::Bucket;
 pub use clock::Now;
-pub use command::{Command, PersonKey, Report, RoomKey, ShardIndex, StreamKey, Subject, TrackKey};
+pub use command::{
+    Command, PersonKey, Precedence, Report, RoomKey, ShardIndex, StreamKey, Subject, TrackKey,
+};
 pub use outbox::Outbox;
 pub use shard::{Handled, Shard};
 pub use sink::{Priority, Sink};

@@ -139,6 +139,9 @@ pub const WAKING_AT_ONCE: f64 = 1.5;
 pub const RISE_INTERVAL: Duration = Duration::from_millis(500);
 /// On a limited path a picture gets a larger layer so long after another one got more, at the soonest: others who share the path must have seen what the last one did to it.
 pub const LAYER_INTERVAL: Duration = Duration::from_secs(3);
+/// A picture that rests although it comes before some that flow takes their place after so long, if none got more
+/// within [`SETTLED`].
+pub const PLACE_INTERVAL: Duration = Duration::from_secs(3);
 /// So long after a picture got more, a lower estimate does not count.
 pub const RISE_SETTLES: Duration = Duration::from_secs(1);
 /// For so long after a picture got more on a limited path, it is taken to be what is too much…
@@ -147,6 +150,18 @@ pub const RISE_TRIED: Duration = Duration::from_secs(6);
 pub const TRIED_TIMES: u32 = 4;
 /// So long after pictures fell, they do not fall again.
 pub const FALL_SETTLES: Duration = Duration::from_secs(1);
+/// What a receiver said of their path (REMB) counts for so long.
+pub const REMB_LASTS: Duration = Duration::from_secs(10);
+/// A receiver's estimate that is at most so many times what flows, and so many bits a second more, may say no more than that.
+pub const REMB_BOUND: (f64, u64) = (1.6, 20_000);
+/// A picture that the receiver's estimate does not tell of is tried if all then takes at most so many times the estimate.
+pub const TRIAL_MOST_TIMES: u64 = 2;
+/// Meanwhile the path is taken to carry so many times what flows.
+pub const TRIAL_HEADROOM: f64 = 1.25;
+/// It is too much if the estimate has not risen for so long…
+pub const TRIAL_STALLS: Duration = Duration::from_secs(3);
+/// …or more than this was lost, in 1/256.
+pub const TRIAL_LOST: u8 = 26;
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
 pub const REST_AFTER: Duration = Duration::from_millis(1500);

@@ -142,6 +142,23 @@ fn both_sides_connect_with_the_same_keys_and_nothing_like_media_leaves() {
 }
 
 #[test]
+fn who_gives_no_transport_wide_feedback_may_say_what_their_path_carries() {
+    for feedback in [true, false] {
+        let mut world = World::new(VideoFormat::Vp8);
+        let mut offer = world.client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap().sdp;
+        if !feedback {
+            let lines = offer.split_inclusive('\n');
+            offer = lines.filter(|line| !line.contains("transport-cc")).collect();
+        }
+        assert!(offer.contains(" goog-remb"));
+        let (answer, server_side) = world.server.accept_offer(&offer).unwrap();
+        assert!(answer.contains(" goog-remb"));
+        assert_eq!(answer.contains(" transport-cc"), feedback);
+        assert!(server_side.lines.iter().all(|line| line.transport_cc == feedback));
+    }
+}
+
+#[test]
 fn h264_is_agreed_where_the_room_speaks_it() {
     let mut world = World::new(VideoFormat::H264);
     let (_, server_side, answer) = world.negotiate(&SEND_BOTH_AND_4_SLOTS, false);

@@ -277,7 +277,7 @@ impl World {
 
     /// Agrees on the session's lines as they are now.
     pub(super) fn negotiate(&mut self, key: PersonKey) {
-        let (next_key, opaque) = (self.next_key, self.opaque);
+        let (next_key, opaque, picture) = (self.next_key, self.opaque, self.picture);
         let now = self.now.at;
         let person = self.person(key);
         let (server, client) = person.session.pair();
@@ -286,7 +286,7 @@ impl World {
             .enumerate()
             .map(|(i, line)| Published {
                 mid: line.mid.clone(),
-                name: String::new(),
+                name: if line.codec.kind() == Kind::Video { picture.into() } else { String::new() },
                 key: TrackKey(next_key + i as u64),
                 opaque,
                 layers: line.layers.iter().map(|layer| layer.rid.clone()).zip(SIZES).collect(),

@@ -5,12 +5,13 @@
 //! mixers, in order, and notices for people. A call costs what it changes: the same in a room of ten
 //! and of thousands.
 //!
-//! `publish` checks what people want to send, `layers` in which sizes, `pool` is what one participant's slots carry, `index`
+//! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is what one participant's slots carry, `index`
 //! what follows from all of them, `spread` what crosses from shard to shard for it.
 
 mod effects;
 mod index;
 mod layers;
+mod order;
 mod person;
 mod pool;
 mod publish;
@@ -23,6 +24,7 @@ mod track;
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
 use index::Index;
+use order::Lately;
 use publish::Agreed;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};
 use setup::KINDS;
@@ -48,6 +50,7 @@ pub struct Room {
     index: Index,
     spread: Spread,
     speaker_reports: u64,
+    lately: Lately,
     /// Who was given slots as a speaker last, where nothing changed since: giving again changes nothing.
     preferred: Option<Vec<PersonKey>>,
 }
@@ -64,6 +67,7 @@ impl Room {
             index: Index::default(),
             spread: Spread::default(),
             speaker_reports: 0,
+            lately: Lately::default(),
             preferred: None,
         }
     }
@@ -199,6 +203,7 @@ impl Room {
                     }
                     self.refresh(*speaker);
                 }
+                self.tell_order(&speakers, effects);
                 self.prefer_speakers(&speakers, effects);
                 effects.notices.push(Notice::Speakers(speakers));
             }
@@ -221,7 +226,7 @@ impl Room {
         let mark = Mark::here(effects);
         let (room, setup) = (self.key, self.setup);
         let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
-        let shard = person.shard;
+        let (shard, spoke) = (person.shard, person.spoke);
         let mut negotiated = publish::within(negotiated, setup.limits);
         layers::sizes(&mut negotiated, published);
         let Agreed { keys, added, gone } =
@@ -237,8 +242,10 @@ impl Room {
         let new = KINDS.map(|kind| added.iter().any(|(track, _)| track.kind == kind));
         for (track, line) in added {
             let mixed = setup.topology(track.kind) == Topology::Mcu;
+            let precedence = order::precedence(spoke, &track);
             let (track_key, mid, opaque) = (track.key, track.mid.clone(), track.opaque);
-            let command = Command::AddTrack { track: track_key, person: key, mid, mixed, opaque };
+            let command =
+                Command::AddTrack { track: track_key, person: key, mid, mixed, opaque, precedence };
             effects.commands.push((shard, command));
             if mixed {
                 let add = MixCommand::AddTrack { room, person: key, track: track_key };
@@ -547,6 +554,16 @@ impl Room {
         self.refresh(key);
     }
 
+    /// Where pictures are forwarded, those of whom speaks come first on paths that do not carry all.
+    fn tell_order(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
+        if self.topology(Kind::Video) != Topology::Sfu || !self.lately.speak(speakers) {
+            return;
+        }
+        for person in speakers.iter().filter_map(|(speaker, _)| self.people.get(speaker)) {
+            order::tell(person, &self.index, effects);
+        }
+    }
+
     /// Where slots are short, who speaks takes the place of who was silent longest. Nothing is
     /// decoded for it: the levels that clients send tell who speaks (RFC 6464).
     fn prefer_speakers(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
@@ -635,5 +652,6 @@ fn source<'a>(
     let person = people.get(&index.owner(track)?)?;
     let known = person.tracks.iter().find(|known| known.key == track)?;
     let line = lines.get(&track);
-    Some(Source { shard: person.shard, kind: known.kind, opaque: known.opaque, line })
+    let precedence = order::precedence(person.spoke, known);
+    Some(Source { shard: person.shard, kind: known.kind, opaque: known.opaque, precedence, line })
 }

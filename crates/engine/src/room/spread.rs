@@ -4,7 +4,7 @@
 use super::effects::Effects;
 use super::index::Index;
 use super::setup::{RoomSetup, Topology, home_of};
-use crate::command::{Command, RoomKey, ShardIndex, TrackKey};
+use crate::command::{Command, Precedence, RoomKey, ShardIndex, TrackKey};
 use crate::mix::MixCommand;
 use rtp::negotiated::{Kind, Line};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +46,8 @@ pub(super) struct Source<'a> {
     pub kind: Kind,
     /// Nothing in its payloads is read or changed.
     pub opaque: bool,
+    /// Its place in the order of pictures.
+    pub precedence: Precedence,
     /// Its line, if it passes the server.
     pub line: Option<&'a Line>,
 }
@@ -78,11 +80,14 @@ impl Spread {
                 .map(|(source, _)| index.wanted(track).filter(|to| *to != source.shard).collect())
                 .unwrap_or_default();
             let exported: BTreeSet<ShardIndex> = of(&self.exports, track).collect();
-            if let Some((Source { shard: from, opaque, .. }, line)) = passes {
+            if let Some((Source { shard: from, opaque, precedence, .. }, line)) = passes {
                 for &to in wanted.difference(&exported) {
                     // The other shard knows the track before a slot there is mapped to it.
                     let line = line.clone();
-                    first.push((to, Command::Import { track, room, from, line, opaque }));
+                    first.push((
+                        to,
+                        Command::Import { track, room, from, line, opaque, precedence },
+                    ));
                     effects.commands.push((from, Command::Export { track, to, on: true }));
                     self.exports.insert((track, to));
                 }

@@ -25,3 +25,10 @@ pub struct Track {
     /// Its payloads are encrypted end to end: nothing in them is read or changed.
     pub opaque: bool,
 }
+
+impl Track {
+    /// Whether it shows a screen: its publisher, or the token that lets them send it, calls it so.
+    pub fn is_screen(&self) -> bool {
+        self.kind == Kind::Video && ["screen", "screen_share"].contains(&self.name.as_str())
+    }
+}

@@ -5,6 +5,10 @@
 //! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
 //! to fall again soon.
 //!
+//! In order: screens, then whose publishers spoke last, then what is shown large, then by slot. The order alone moves no
+//! layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
+//! their smallest layer takes their place.
+//!
 //! A slot has a level: the highest layer that it may carry, or the smallest one without its highest frame rate, or nothing.
 //! It carries the highest layer up to that which its publisher sends, be it a stream of its own or a part of one.
 
@@ -16,8 +20,8 @@ use super::track::Track;
 use super::turn::Turn;
 use crate::clock::Now;
 use crate::limits::{
-    LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, WAKING_AT_ONCE,
-    WAKING_HEADROOM,
+    LAYER_GROWTH, LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, SETTLED,
+    WAKING_AT_ONCE, WAKING_HEADROOM,
 };
 use crate::sink::Sink;
 use rtp::negotiated::MOST_LAYERS;
@@ -45,7 +49,10 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
         Some(room) if person.path.is_over(now, flows, room) => {
             lower(model, turn, index, &mut pictures, room);
         }
-        _ => rise(model, turn, index, &mut pictures, room),
+        _ => {
+            take_place(model, turn, index, &mut pictures, room);
+            rise(model, turn, index, &mut pictures, room);
+        }
     }
     for picture in &pictures {
         aim(model, turn, index, picture);
@@ -145,12 +152,14 @@ fn flow(pictures: &[Picture]) -> u64 {
     pictures.iter().map(Picture::bps).sum()
 }
 
-/// The pictures of a participant's slots, what comes first in order first: what is shown large, then by slot.
+/// The pictures of a participant's slots, what comes first in order first.
 fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
     let Some(person) = model.people[index].as_ref() else { return Vec::new() };
     let carried = person.slots.iter().enumerate().filter_map(|(at, slot)| {
         let stream = slot.pending.or(slot.current)?;
-        (slot.is_video() && !slot.is_hidden()).then_some((Reverse(slot.shown), at, stream))
+        let precedence = model.tracks[stream].as_ref()?.precedence;
+        let order = Reverse((precedence, slot.shown));
+        (slot.is_video() && !slot.is_hidden()).then_some((order, at, stream))
     });
     let mut carried: Vec<_> = carried.collect();
     carried.sort_unstable();
@@ -256,12 +265,27 @@ fn fall<S: Sink>(
     let Some(to) = picture.below().1.filter(|to| *to != Level::REST || rests) else { return false };
     let Some(person) = model.people[index].as_mut() else { return false };
     person.path.fell(turn.now.at);
-    let slot = &mut person.slots[picture.slot];
-    slot.fall(to, turn.now.at);
-    (picture.level, picture.fell) = (to, true);
-    if !picture.rests() {
-        return true;
+    picture.fell = true;
+    if to == Level::REST {
+        rest(model, turn, index, picture);
+    } else {
+        person.slots[picture.slot].fall(to, turn.now.at);
+        picture.level = to;
     }
+    true
+}
+
+/// A picture rests.
+fn rest<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    picture: &mut Picture,
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    let slot = &mut person.slots[picture.slot];
+    slot.fall(Level::REST, turn.now.at);
+    picture.level = Level::REST;
     turn.stats.rested += 1;
     let flowed = slot.current;
     let given_up = flowed.is_some() && !slot.hold();
@@ -269,7 +293,56 @@ fn fall<S: Sink>(
     if given_up {
         model.unsubscribe(flowed, Subscription { person: index, slot: picture.slot });
     }
-    true
+}
+
+/// The first picture in order that rests takes the place of the last that flow in their smallest layer, if it comes before
+/// them and has done so for a while.
+fn take_place<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    pictures: &mut [Picture],
+    room: Option<u64>,
+) {
+    let smallest = |picture: &Picture| !picture.rests() && picture.level <= Level::SMALLEST;
+    let first = pictures.iter().position(Picture::rests);
+    let first = first.filter(|first| pictures[*first..].iter().any(smallest));
+    let Some(person) = model.people[index].as_mut() else { return };
+    let waited = person.path.is_passed_over(turn.now.at, first.map(|first| pictures[first].slot));
+    let (Some(room), Some(first), true) = (room, first, waited) else { return };
+    let needs = pictures[first].above().map_or(0, |(_, bps)| bps);
+    let (mut need, mut from) = (flow(pictures) + needs, pictures.len());
+    while from == pictures.len() || need > room {
+        let Some(last) = pictures[first..from].iter().rposition(smallest) else { return };
+        from = first + last;
+        need -= pictures[from].bps();
+    }
+    if !person.path.may_rise(turn.now.at, need, SETTLED) {
+        return;
+    }
+    // Nobody got more: it is not to be given back.
+    person.path.fell(turn.now.at);
+    let giving = pictures[from..].iter_mut().filter(|picture| smallest(picture));
+    giving.for_each(|picture| rest(model, turn, index, picture));
+    wake(model, turn, index, &mut pictures[first]);
+}
+
+/// A picture that rested flows again.
+fn wake<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    picture: &mut Picture,
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    let Some((level, _)) = picture.above() else { return };
+    person.slots[picture.slot].rise(level, turn.now.at);
+    picture.level = level;
+    turn.reports.push(person.rests(picture.slot, false));
+    let stream = picture.layers.each[picture.carried()].stream;
+    if let Some(track) = model.tracks[stream].as_mut() {
+        track.encoding.keyframe.wait();
+    }
 }
 
 /// The smallest picture that needs more gets its next layer if there is room; those that rest come first. On a path that
@@ -287,38 +360,36 @@ fn rise<S: Sink>(
         let flow = flow(pictures);
         // A layer waits until it is known what it takes, and nobody waits for it.
         let known = |picture: &Picture, bps| picture.rests() || bps > 0 || room.is_none();
-        let able = pictures
-            .iter_mut()
-            .filter(|picture| picture.above().is_some_and(|(_, bps)| known(picture, bps)));
-        let Some(picture) = able.min_by_key(|picture| picture.level) else { return };
+        let able = |picture: &&Picture| picture.above().is_some_and(|(_, bps)| known(picture, bps));
+        let first = pictures.iter().filter(able).map(|picture| picture.level).min();
+        let next = |picture: &&Picture| able(picture) && Some(picture.level) == first;
+        // Who fell from a layer keeps all others of their size from it, too: the path is the same, whoever comes first.
+        let patient = pictures.iter().filter(next).all(|picture| picture.may_rise);
+        let Some(picture) = pictures.iter_mut().find(|picture| next(&&**picture)) else { return };
         let Some((level, bps)) = picture.above() else { return };
         let need = flow - picture.bps() + bps;
         let fits = |times: f64| room.is_none_or(|room| need as f64 * times <= room as f64);
         // Each step brings a keyframe: the estimate must see what it does.
         let Some(person) = model.people[index].as_mut() else { return };
-        let may = picture.may_rise || (picture.rests() && fits(WAKING_AT_ONCE));
-        let (headroom, interval) = match picture.rests() {
-            true => (WAKING_HEADROOM, RISE_INTERVAL),
-            false => (LAYER_HEADROOM, LAYER_INTERVAL),
+        let (may, headroom, interval) = match picture.rests() {
+            true => (picture.may_rise || fits(WAKING_AT_ONCE), WAKING_HEADROOM, RISE_INTERVAL),
+            false => (patient, LAYER_HEADROOM, LAYER_INTERVAL),
         };
         let rises = match (room, ample) {
             (None, _) => true,
             (_, true) => person.path.may_step(turn.now.at, flow, need),
-            _ => may && fits(headroom) && person.path.may_rise(turn.now.at, need, interval),
+            _ if may && fits(headroom) => person.path.may_rise(turn.now.at, need, interval),
+            _ => patient && person.path.may_try(turn.now.at, flow, need),
         };
         // Who must wait makes those after them wait too.
         if !rises {
             return;
         }
-        person.slots[picture.slot].rise(level, turn.now.at);
-        let woke = picture.rests();
-        picture.level = level;
-        if woke {
-            turn.reports.push(person.rests(picture.slot, false));
-            let stream = picture.layers.each[picture.carried()].stream;
-            if let Some(track) = model.tracks[stream].as_mut() {
-                track.encoding.keyframe.wait();
-            }
+        if picture.rests() {
+            wake(model, turn, index, picture);
+        } else {
+            person.slots[picture.slot].rise(level, turn.now.at);
+            picture.level = level;
         }
         if !ample {
             return;

@@ -8,7 +8,7 @@
 //!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
 //!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
-//!    [`path`] estimates what the way to a participant carries, [`fit`] chooses pictures and their layers by it, and
+//!    [`path`] estimates what the way to a participant carries, or takes their word for it ([`remb`]), [`fit`] chooses pictures and their layers by it, and
 //!    [`layers`] tells publishers which layers anybody wants.
 //!    [`pacer`] limits how much of pictures leaves at once, [`bursts`] sends what waited, and [`shortage`] stops pictures
 //!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
@@ -52,6 +52,7 @@ mod pictures;
 mod queue;
 mod reception;
 mod relay;
+mod remb;
 mod requests;
 mod resend;
 mod restore;
@@ -413,16 +414,18 @@ impl Shard {
             Command::Suspend { person } => model.suspend_person(person),
             Command::Credentials { person, responder } => model.credentials(person, *responder),
             Command::Move { person, remote } => model.move_person(person, remote),
-            Command::AddTrack { track, person, mid, mixed, opaque } => {
-                model.add_track(track, person, &mid, (mixed, opaque))
+            Command::AddTrack { track, person, mid, mixed, opaque, precedence } => {
+                model.add_track(track, person, &mid, (mixed, opaque))?;
+                model.precede(track, precedence)
             }
-            Command::Import { track, from, line, opaque, .. } => {
+            Command::Import { track, from, line, opaque, precedence, .. } => {
                 if line.codec.kind() == negotiated::Kind::Audio {
                     self.imports.add(track, from);
                 }
                 model.import(track, from, line, opaque);
-                Some(())
+                model.precede(track, precedence)
             }
+            Command::Precedence { track, precedence } => model.precede(track, precedence),
             Command::Export { track, to, on } => {
                 let streams: Vec<_> = model.layers(track).collect();
                 for index in &streams {

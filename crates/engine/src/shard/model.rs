@@ -7,7 +7,7 @@ use super::queue::Queue;
 use super::slot::Level;
 use super::track::{Origin, Track};
 use crate::clock::Now;
-use crate::command::{PersonKey, RoomKey, ShardIndex, StreamKey, TrackKey};
+use crate::command::{PersonKey, Precedence, RoomKey, ShardIndex, StreamKey, TrackKey};
 use foldhash::HashMap;
 use rtp::TransportAddress;
 use rtp::negotiated::{Line, MOST_LAYERS};
@@ -269,6 +269,15 @@ impl Model {
             publisher.sources.retain(|(_, source)| source.track() != index);
         }
         Some(())
+    }
+
+    /// The place of a track in the order of pictures.
+    pub(super) fn precede(&mut self, key: TrackKey, precedence: Precedence) -> Option<()> {
+        let streams: Vec<TrackIndex> = self.layers(key).collect();
+        for index in &streams {
+            self.tracks[*index].as_mut()?.precedence = precedence;
+        }
+        (!streams.is_empty()).then_some(())
     }
 
     /// A moderator mutes a track, or releases it. (A track that its publisher mutes is only marked in the room.)

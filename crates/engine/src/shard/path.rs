@@ -3,15 +3,17 @@
 //! While pictures go to a participant who gives transport-wide feedback, all their packets are numbered, and [`bwe`]
 //! estimates what the path carries. At first it is taken to carry everything: packets themselves show it soonest if it does
 //! not. Layers rise in steps all the same, each of which may double what flows: others may share the path, and each of them
-//! takes it for their own. To those who come by TCP, or give no such feedback, nothing is estimated.
+//! takes it for their own. Of those who give no such feedback, their own estimate counts if they tell one ([`Remb`]): there are
+//! no probes then. To those who come by TCP nothing is estimated.
 //!
 //! Feedback costs the server more than the packets that it tells of. A path that carries far more than could flow is
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
+use super::remb::Remb;
 use crate::limits::{
-    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, RISE_INTERVAL,
-    RISE_SETTLES, RISE_TRIED, TRIED_TIMES,
+    DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
+    PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST, TRIED_TIMES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -74,6 +76,8 @@ impl Rate {
 #[derive(Default)]
 pub(super) struct Path {
     downlink: Option<Box<Downlink>>,
+    /// What the receiver estimates, if they give no feedback on packets.
+    remb: Option<Remb>,
     /// Packets are numbered.
     numbers: bool,
     /// What sound takes.
@@ -84,6 +88,8 @@ pub(super) struct Path {
     rose: Option<(Instant, u64)>,
     /// When pictures fell last.
     fell: Option<Instant>,
+    /// The slot whose picture rests although it comes before some that flow, and since when.
+    passed_over: Option<(usize, Instant)>,
     /// How much may flow in the present step on a path that is taken to carry it with ease, and when that step began.
     step: Option<(Instant, u64)>,
     look: Option<Look>,
@@ -109,6 +115,10 @@ impl Path {
     /// Estimates the path while `on`.
     pub(super) fn estimate(&mut self, now: Instant, on: bool) {
         self.numbers = on;
+        self.remb = self.remb.filter(|remb| !on && !remb.is_old(now));
+        if let Some(since) = self.remb.as_mut().and_then(|remb| remb.judge(now)) {
+            self.over = Some(since);
+        }
         if on && self.downlink.is_none() {
             let limits = Limits {
                 start_bps: DOWNLINK_MOST_BPS,
@@ -163,6 +173,10 @@ impl Path {
     pub(super) fn reported(&mut self, now: Instant, rtt_ms: f64, lost: u8) {
         let least = self.least_rtt_ms.map_or(rtt_ms, |least| least.min(rtt_ms));
         self.least_rtt_ms = Some(least);
+        if let Some(remb) = self.remb.as_mut().filter(|_| lost > TRIAL_LOST) {
+            remb.lost();
+            self.due = None;
+        }
         if lost > LOST_HINT || rtt_ms > 1.5 * least + 50.0 {
             self.hint(now);
         }
@@ -185,7 +199,7 @@ impl Path {
     /// A packet left, with that number if it is `numbered`.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, bytes: usize, numbered: bool, video: bool) {
-        if self.numbers && !video {
+        if (self.numbers || self.remb.is_some()) && !video {
             self.sound.count(now, bytes + IP_UDP_BYTES);
         }
         if !numbered {
@@ -203,7 +217,13 @@ impl Path {
         }
     }
 
-    /// What is estimated, if anything is.
+    /// The receiver said what they estimate the path to carry.
+    pub(super) fn receiver_told(&mut self, now: Instant, bps: u64) {
+        self.remb = Some(Remb::told(self.remb, now, bps));
+        self.due = None;
+    }
+
+    /// What is estimated by feedback on packets, if anything is.
     #[inline]
     pub(super) fn downlink(&mut self) -> Option<&mut Downlink> {
         self.downlink.as_deref_mut().filter(|_| self.numbers)
@@ -246,6 +266,19 @@ impl Path {
         may
     }
 
+    /// Whether a picture may be tried that the receiver's estimate does not tell of, so that pictures take `need` in place of
+    /// `flow`, both in bits a second.
+    pub(super) fn may_try(&mut self, now: Instant, flow: u64, need: u64) -> bool {
+        let sound = self.sound_bps(now);
+        let lately = |at: Instant| now.saturating_duration_since(at) < LAYER_INTERVAL;
+        let waits = self.rose.is_some_and(|(at, _)| lately(at));
+        let may = |remb: &&mut Remb| !waits && remb.may_try(flow, need, sound);
+        let Some(remb) = self.remb.as_mut().filter(may) else { return false };
+        self.rose = Some((now, remb.bps()));
+        remb.begin(now, need + sound);
+        true
+    }
+
     /// Whether `need` may flow in place of `flow`, both in bits a second, on a path that is taken to carry it with ease: what
     /// flowed before, or twice as much as flowed when a step began. One picture may always rise in a step.
     pub(super) fn may_step(&mut self, now: Instant, flow: u64, need: u64) -> bool {
@@ -269,6 +302,14 @@ impl Path {
         (self.fell, self.step) = (Some(now), None);
     }
 
+    /// Whether it is time for the picture of this slot to flow: it rests, and has for a while come before some that flow.
+    pub(super) fn is_passed_over(&mut self, now: Instant, slot: Option<usize>) -> bool {
+        let known = self.passed_over.filter(|(known, _)| Some(*known) == slot);
+        self.passed_over = slot.map(|slot| (slot, known.map_or(now, |(_, since)| since)));
+        let waited = |(_, since)| now.saturating_duration_since(since) >= PLACE_INTERVAL;
+        self.passed_over.is_some_and(waited)
+    }
+
     /// What sound takes, in bits a second.
     pub(super) fn sound_bps(&self, now: Instant) -> u64 {
         self.sound.bps(now)
@@ -282,9 +323,16 @@ impl Path {
         (0..=MOST_COPIES).rev().find(|n| 2 * once * (*n as u64 + 1) <= estimate).unwrap_or(0)
     }
 
-    /// What the path carries, in bits a second; None if that is not known. Right after a picture got more, it carries what
-    /// it did before: its keyframe makes a short queue, at which the estimate dips.
+    /// What the path is taken to carry, in bits a second; None if nothing is known of it. That is more than it is estimated
+    /// to carry while a picture is tried.
     pub(super) fn estimate_bps(&self, now: Instant) -> Option<u64> {
+        let tried = self.remb.map_or(0, |remb| remb.tried_bps());
+        Some(self.settled_bps(now)?.max(tried))
+    }
+
+    /// What the path is estimated to carry, in bits a second. Right after a picture got more, that is what it was before: its
+    /// keyframe makes a short queue, at which the estimate dips.
+    fn settled_bps(&self, now: Instant) -> Option<u64> {
         let estimate = self.estimated_bps()?;
         let lately = |at: Instant| now.saturating_duration_since(at) < RISE_SETTLES;
         let before = self.rose.filter(|(at, _)| lately(*at)).map_or(0, |(_, before)| before);
@@ -293,13 +341,15 @@ impl Path {
 
     /// The bare estimate.
     fn estimated_bps(&self) -> Option<u64> {
-        Some(self.downlink.as_ref().filter(|_| self.numbers)?.estimate_bps())
+        let downlink = self.downlink.as_ref().filter(|_| self.numbers);
+        let measured = downlink.map(|downlink| downlink.estimate_bps());
+        measured.or_else(|| self.remb.map(|remb| remb.bps()))
     }
 
     /// What the participant is to be told of the estimate, in kbit/s, if that is news. Only that of a `limited` path means
     /// anything.
     pub(super) fn news(&mut self, now: Instant, limited: bool) -> Option<Option<u32>> {
-        let kbps = self.estimate_bps(now).filter(|_| limited).map(|bps| (bps / 1000) as u32);
+        let kbps = self.settled_bps(now).filter(|_| limited).map(|bps| (bps / 1000) as u32);
         let (at, known) = self.told.map_or((None, None), |(at, kbps)| (Some(at), kbps));
         let lately = at.is_some_and(|at| now.saturating_duration_since(at) < TOLD_INTERVAL);
         let changed = match (known, kbps) {
@@ -407,6 +457,40 @@ mod tests {
         assert_eq!(copies(50_000, 199_000, 0), 0);
         assert_eq!(copies(1_500_000, 1_000_000, 0), 0, "sound alone is too much");
         assert_eq!(Path::default().most_copies(now, 0), 2, "nothing is known");
+    }
+
+    #[test]
+    fn what_a_receiver_estimates_is_forgotten_and_counts_only_where_nothing_is_measured() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut path = Path::default();
+        path.receiver_told(at(0), 300_000);
+        path.estimate(at(9000), false);
+        assert_eq!(path.estimate_bps(at(9000)), Some(300_000));
+        path.estimate(at(10_000), false);
+        assert_eq!(path.estimate_bps(at(10_000)), None, "none came for a while");
+        let mut path = estimated(start, 9_000_000);
+        path.receiver_told(at(0), 300_000);
+        assert_eq!(path.estimate_bps(at(0)), Some(9_000_000));
+        path.estimate(at(0), true);
+        path.estimate(at(0), false);
+        assert_eq!(path.estimate_bps(at(0)), None, "there is better feedback");
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_has_been_too_much_since_it_was() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut path = Path::default();
+        path.receiver_told(at(0), 300_000);
+        assert!(path.may_try(at(0), 200_000, 400_000));
+        assert!(!path.may_try(at(0), 200_000, 400_000), "one after the other");
+        assert!(!path.is_over(at(0), 400_000, path.estimate_bps(at(0)).unwrap()));
+        path.reported(at(1600), 50.0, 80);
+        path.estimate(at(1600), false);
+        assert_eq!(path.estimate_bps(at(1600)), Some(300_000));
+        assert!(path.is_over(at(1600), 400_000, 300_000));
+        assert!(path.is_over_for(at(1600), Duration::from_millis(1500)), "pictures rest at once");
     }
 
     #[test]

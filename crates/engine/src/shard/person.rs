@@ -181,15 +181,16 @@ impl Person {
     /// How packets leave, by what flows and what would if the path carried it, both in bits a second. Returns what the
     /// participant is to be told of the path, if anything.
     pub(super) fn pace(&mut self, now: Instant, flow: u64, all: u64) -> Option<Report> {
-        let Some(downlink) = self.path.downlink() else {
+        let Some(estimate) = self.path.estimate_bps(now) else {
             self.path.leave(now);
             self.pacer.limit(None);
             self.resends.limit(flow, None);
             return self.tell_path(now, false);
         };
-        let wanted = (all as f64 * PROBE_HEADROOM) as u64;
-        downlink.want(now, if flow < all { wanted } else { 0 });
-        let estimate = self.path.estimate_bps(now).unwrap_or(0);
+        if let Some(downlink) = self.path.downlink() {
+            let wanted = (all as f64 * PROBE_HEADROOM) as u64;
+            downlink.want(now, if flow < all { wanted } else { 0 });
+        }
         // A path that carries far more than could flow takes bursts. Another one gets packets evenly.
         let limited = estimate < 2 * all;
         self.resends.limit(flow, Some(estimate));
@@ -223,13 +224,20 @@ impl Person {
 
     /// Whether the path to the participant can be estimated: pictures go there by UDP, and they give feedback on packets.
     pub(super) fn estimates(&self) -> bool {
-        let by_udp = self.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
-        let tells = |slot: &Slot| {
-            let line = &slot.line;
-            slot.is_video() && line.transport_cc && line.extensions.transport_sequence.is_some()
-        };
         let carries = |slot: &Slot| slot.current.or(slot.pending).is_some();
-        by_udp && self.slots.iter().any(|slot| tells(slot) && carries(slot))
+        self.is_by_udp() && self.slots.iter().any(|slot| slot.gives_feedback() && carries(slot))
+    }
+
+    fn is_by_udp(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp())
+    }
+
+    /// The participant estimates that the path carries so much, in bits a second. Where feedback on packets was agreed on,
+    /// that counts instead.
+    pub(super) fn receiver_told(&mut self, now: Instant, bps: u64) {
+        if self.is_by_udp() && !self.slots.iter().any(Slot::gives_feedback) {
+            self.path.receiver_told(now, bps);
+        }
     }
 
     /// Whether reports to the participant are due. They are due often if the participant publishes, or sees pictures that

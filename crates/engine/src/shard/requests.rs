@@ -65,6 +65,11 @@ fn read_compound<S: Sink>(
                     person.path.feedback(turn.now.at, fci);
                 }
             }
+            Packet::Remb(remb) => {
+                if let Some(person) = model.people[from].as_mut() {
+                    person.receiver_told(turn.now.at, remb.bitrate_bps);
+                }
+            }
             _ => {}
         }
     }

@@ -209,6 +209,12 @@ impl Slot {
         }
     }
 
+    /// Whether the receiver gives transport-wide feedback on its pictures.
+    pub(super) fn gives_feedback(&self) -> bool {
+        let line = &self.line;
+        self.is_video() && line.transport_cc && line.extensions.transport_sequence.is_some()
+    }
+
     /// Whether its packets may be asked for again.
     #[inline]
     pub(super) fn resends(&self) -> bool {

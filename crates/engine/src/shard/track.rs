@@ -4,7 +4,7 @@
 use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
 use crate::clock::Now;
-use crate::command::{ShardIndex, StreamKey};
+use crate::command::{Precedence, ShardIndex, StreamKey};
 use rtp::negotiated::Line;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub(super) struct Track {
     pub mixed: bool,
     /// A moderator muted it.
     pub silenced: bool,
+    /// Its place in the order of pictures.
+    pub precedence: Precedence,
     /// The incoming stream.
     pub encoding: Encoding,
     pub subscriptions: Vec<Subscription>,
@@ -79,6 +81,7 @@ impl Track {
             origin,
             mixed: false,
             silenced: false,
+            precedence: Precedence::default(),
             encoding: Encoding::new(key, line, opaque, here),
             subscriptions: Vec::new(),
             exports: Vec::new(),

@@ -3,6 +3,7 @@
 
 use super::super::publish::{offered, within};
 use super::super::*;
+use crate::command::Precedence;
 use std::cmp::Reverse;
 
 /// (track, shard).
@@ -22,6 +23,7 @@ pub(super) struct Whole {
     mix: [BTreeSet<ShardIndex>; 2],
     told: BTreeSet<ShardIndex>,
     speaker_reports: u64,
+    spoke_last: BTreeSet<PersonKey>,
 }
 
 impl Whole {
@@ -36,6 +38,7 @@ impl Whole {
             mix: Default::default(),
             told: BTreeSet::new(),
             speaker_reports: 0,
+            spoke_last: BTreeSet::new(),
         }
     }
 
@@ -105,6 +108,12 @@ impl Whole {
                 for (speaker, _) in &speakers {
                     self.person_mut(*speaker).unwrap().spoke = now;
                 }
+                let who: BTreeSet<PersonKey> =
+                    speakers.iter().map(|(speaker, _)| *speaker).collect();
+                if self.setup.video == Topology::Sfu && !who.is_empty() && who != self.spoke_last {
+                    self.spoke_last = who.clone();
+                    self.tell_order(&who, effects);
+                }
                 self.prefer_speakers(&speakers, effects);
                 effects.notices.push(Notice::Speakers(speakers));
             }
@@ -121,7 +130,7 @@ impl Whole {
     ) -> Result<Vec<TrackKey>, Refusal> {
         let (room, setup) = (self.key, self.setup);
         let person = self.person_mut(key)?;
-        let shard = person.shard;
+        let (shard, spoke) = (person.shard, person.spoke);
         let negotiated = within(negotiated, setup.limits);
         let Agreed { keys, added, gone } = offered(person, &setup, &negotiated, published)?;
         for line in negotiated.lines.iter().filter(|line| line.direction == Direction::Send) {
@@ -143,7 +152,8 @@ impl Whole {
         for (known, line) in added {
             let (track, mid, opaque) = (known.key, known.mid.clone(), known.opaque);
             let mixed = setup.topology(known.kind) == Topology::Mcu;
-            let add = Command::AddTrack { track, person: key, mid, mixed, opaque };
+            let precedence = Precedence { screen: known.is_screen(), spoke };
+            let add = Command::AddTrack { track, person: key, mid, mixed, opaque, precedence };
             effects.commands.push((shard, add));
             if mixed {
                 effects.mixers.push((shard, MixCommand::AddTrack { room, person: key, track }));
@@ -251,6 +261,20 @@ impl Whole {
         }
     }
 
+    /// Every shard where the pictures of these people are is told that they come first.
+    fn tell_order(&self, who: &BTreeSet<PersonKey>, effects: &mut Effects) {
+        for (owner, known) in self.tracks(Kind::Video).filter(|(owner, _)| who.contains(&owner.key))
+        {
+            let (track, spoke) = (known.key, owner.spoke);
+            let precedence = Precedence { screen: known.is_screen(), spoke };
+            let others = self.exports.iter().filter(|(there, _)| *there == track);
+            let shards = others.map(|(_, shard)| *shard).chain([owner.shard]);
+            effects
+                .commands
+                .extend(shards.map(|shard| (shard, Command::Precedence { track, precedence })));
+        }
+    }
+
     fn prefer_speakers(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
         let owners = KINDS.into_iter().flat_map(|kind| self.tracks(kind));
         let spoke: BTreeMap<TrackKey, u64> =
@@ -303,8 +327,10 @@ impl Whole {
         for &(track, to) in demand.difference(&self.exports) {
             let (owner, known) = self.owner(track).unwrap();
             let (room, from, opaque) = (self.key, owner.shard, known.opaque);
+            let precedence = Precedence { screen: known.is_screen(), spoke: owner.spoke };
             let line = self.lines[&track].clone();
-            effects.commands.push((to, Command::Import { track, room, from, line, opaque }));
+            let import = Command::Import { track, room, from, line, opaque, precedence };
+            effects.commands.push((to, import));
             effects.commands.push((from, Command::Export { track, to, on: true }));
         }
         for &(track, to) in self.exports.difference(&demand) {
