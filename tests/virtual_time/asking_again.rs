@@ -17,25 +17,25 @@ use wire::room::MediaKind;
 
 const MS: Duration = Duration::from_millis(1);
 /// The payload type of what is sent again in these sessions.
-const RTX: u8 = 97;
+pub const RTX: u8 = 97;
 /// The SSRC that hand-made control packets come from; the bot of the same participant has another.
-const SENDER: u32 = 0xBAD;
+pub const SENDER: u32 = 0xBAD;
 /// Bytes of items in one NACK.
 const COMPOUND_BYTES: usize = 1140;
 
 /// Sends control packets of a participant, made by hand.
-struct Control {
+pub struct Control {
     key: PersonKey,
     sealer: Sealer,
 }
 
 impl Control {
-    fn new(world: &mut World, key: PersonKey) -> Self {
+    pub fn new(world: &mut World, key: PersonKey) -> Self {
         let sealer = Sealer::new(&world.client(key).keys.local);
         Self { key, sealer }
     }
 
-    fn send(&mut self, world: &mut World, compound: &[u8]) {
+    pub fn send(&mut self, world: &mut World, compound: &[u8]) {
         let mut buffer = compound.to_vec();
         buffer.resize(compound.len() + 64, 0);
         let sealed = self.sealer.seal_rtcp(&mut buffer, compound.len()).expect("it can be sealed");
@@ -74,7 +74,7 @@ fn watch(world: &mut World) -> Rc<RefCell<Seen>> {
 }
 
 /// Copies refused for a reason.
-fn refused(world: &World, reason: &str) -> u64 {
+pub fn refused(world: &World, reason: &str) -> u64 {
     let reasons = OutDrop::ALL.iter().filter(|known| known.as_str() == reason);
     reasons.map(|reason| world.stats().out_drops.get(*reason)).sum()
 }

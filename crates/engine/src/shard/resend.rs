@@ -1,5 +1,5 @@
-//! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
-//! with the pictures.
+//! Packets that receivers ask for again (RFC 4588), or lack by what their feedback tells: which are refused, and how the
+//! others leave. They wait in the pacer with the pictures.
 
 use super::again::round_trip;
 use super::deliver::{Number, Outgoing, deliver};
@@ -37,6 +37,33 @@ pub(super) fn asked_again<S: Sink>(
     for sequence in nack.lost().take(allowed) {
         if let Err(reason) = resend(model, turn, (index, slot), sequence) {
             turn.drop_copy(reason);
+        }
+    }
+}
+
+/// Feedback tells which packets came. Where many are lost, pictures that did not come are sent again before they are asked for.
+pub(super) fn told<S: Sink>(
+    model: &mut Model,
+    turn: &mut Turn<'_, S>,
+    index: PersonIndex,
+    fci: &[u8],
+) {
+    let Some(person) = model.people[index].as_mut() else { return };
+    let slots = &mut person.slots;
+    person.path.feedback(turn.now.at, fci, |came| {
+        slots[usize::from(came.slot)].sent_again.came(came.sequence);
+    });
+    person.resends.fill(person.pacer.media(), turn.now.at);
+    while let Some(person) = model.people[index].as_mut()
+        && let Some(lost) = person.path.next_lost()
+    {
+        let slot = usize::from(lost.slot);
+        if !person.slots[slot].lacks(lost) {
+            continue;
+        }
+        match resend(model, turn, (index, slot), lost.sequence) {
+            Ok(()) => turn.stats.resent_unasked += 1,
+            Err(reason) => turn.drop_copy(reason),
         }
     }
 }
