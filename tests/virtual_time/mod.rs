@@ -27,6 +27,7 @@ mod sinks;
 mod speakers;
 mod strangers;
 mod streams;
+mod unasked;
 mod world;
 
 pub use world::Random;

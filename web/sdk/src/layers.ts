@@ -79,12 +79,16 @@ function layer(width: number, height: number, scale: number): Layer {
   return { width, height, scale, maxBitrate: Math.round(bitrate / BITRATE_STEP) * BITRATE_STEP };
 }
 
+/** Whether a track shows a screen. */
+export function isScreen(track: MediaStreamTrack): boolean {
+  return track.getSettings().displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
+}
+
 /** The layers of what a track shows; a screen is sent in its own size alone, where its letters can be read. */
 export function layersOf(track: MediaStreamTrack, most?: number): Layer[] {
   if (track.kind !== "video") return [];
-  const { width = 0, height = 0, displaySurface } = track.getSettings();
-  const screen = displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
-  return screen ? [] : chooseLayers(width, height, most);
+  const { width = 0, height = 0 } = track.getSettings();
+  return isScreen(track) ? [] : chooseLayers(width, height, most);
 }
 
 /** Whether the layers of a picture are within one stream of this codec. */

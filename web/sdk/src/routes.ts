@@ -1,4 +1,5 @@
 import type { LinkLine } from "./link.ts";
+import { isScreen } from "./layers.ts";
 import { Mesh } from "./mesh.ts";
 import { mergeStats, type Stat } from "./paths.ts";
 import { Peer, type SendOptions } from "./peer.ts";
@@ -19,8 +20,11 @@ export interface RoutesHooks {
   failed(error: MoimError): void;
 }
 
-/** The names under which own tracks are published. */
-const SOURCE = { audio: "microphone", video: "camera" } as const;
+/** The name under which an own track is published. On a thin path the server lets cameras rest before screens. */
+function sourceOf(track: MediaStreamTrack): string {
+  if (track.kind === "audio") return "microphone";
+  return isScreen(track) ? "screen" : "camera";
+}
 
 /** A connection's name in figures: of the server's nothing, of a mesh's the participant. */
 export const linkName = (participant: string): string => `${participant}/`;
@@ -37,6 +41,8 @@ export class Routes {
   readonly #options: Omit<SendOptions, "codec">;
   readonly #peer: Peer | null = null;
   readonly #mesh: Mesh | null = null;
+  /** The names under which own tracks are published. */
+  readonly #names = new Map<wire.MediaKind, string>();
   /** What comes in on the lines of a mesh, by `PARTICIPANT/MID`. */
   readonly #lines = new Map<string, MediaStreamTrack>();
 
@@ -70,14 +76,16 @@ export class Routes {
   async send(track: MediaStreamTrack): Promise<void> {
     const kind = track.kind as wire.MediaKind;
     if (!this.has(kind)) throw new MoimError("kind_conflict", `this room has no ${kind}`);
-    if (this.#isMesh(kind)) this.#mesh?.send(track, SOURCE[kind]);
-    else await this.#peer?.send(track, SOURCE[kind]);
+    const name = sourceOf(track);
+    this.#names.set(kind, name);
+    if (this.#isMesh(kind)) this.#mesh?.send(track, name);
+    else await this.#peer?.send(track, name);
   }
 
   async stopSending(kind: wire.MediaKind): Promise<void> {
     if (this.#isMesh(kind)) await this.#mesh?.stopSending(kind);
     else {
-      await this.#peer?.stopSending(SOURCE[kind]);
+      await this.#peer?.stopSending(this.#names.get(kind) ?? "");
       await this.#peer?.negotiate();
     }
   }
@@ -85,7 +93,7 @@ export class Routes {
   /** Sends other media as the same track. */
   async replace(kind: wire.MediaKind, track: MediaStreamTrack): Promise<void> {
     if (this.#isMesh(kind)) await this.#mesh?.replace(kind, track);
-    else await this.#peer?.replace(SOURCE[kind], track);
+    else await this.#peer?.replace(this.#names.get(kind) ?? "", track);
   }
 
   /** An own track rests because nobody has it in a slot, or is wanted again. */

@@ -17,7 +17,7 @@
 //!    and sealed in the buffer that the sink lends; sound carries a copy of the packet before it ([`rtp::red`]) while its
 //!    receiver loses packets.
 //! 5. [`history`] keeps each publisher's video once, in plaintext. [`requests`] reads what receivers ask for, [`resend`]
-//!    sends packets again within the bounds of [`again`], and [`feedback`] sends reports, requests for missing packets and
+//!    sends packets again within the bounds of [`again`], also those of pictures that feedback tells to be lost ([`told`]), and [`feedback`] sends reports, requests for missing packets and
 //!    keyframes ([`keyframe`]), and arrivals.
 //! 6. [`voices`] tells who speaks ([`speaker`]; [`claim`] measures whether that is true). [`lately`] keeps how a speech
 //!    began if slots are short. [`stats`] and [`crate::drops`] count everything.
@@ -62,6 +62,7 @@ mod shortage;
 mod slot;
 mod speaker;
 mod stats;
+mod told;
 mod track;
 mod transports;
 mod turn;

@@ -5,10 +5,11 @@ use super::index::TrackIndex;
 use super::packet::Opened;
 use super::rewrite::Rewrite;
 use super::scalable::UpTo;
+use super::told::Picture;
 use crate::clock::Now;
 use crate::limits::{
     KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST,
-    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
+    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED, UNASKED_TIMES,
 };
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line, MOST_LAYERS};
@@ -219,6 +220,22 @@ impl Slot {
     #[inline]
     pub(super) fn resends(&self) -> bool {
         self.line.nack && self.rtx_stream.is_some()
+    }
+
+    /// The note of a packet that leaves this slot, which has this index, if it is of a picture and may be sent again.
+    #[inline]
+    pub(super) fn picture(&self, index: usize, sequence: u16) -> Option<Picture> {
+        let times = || self.sent_again.times(sequence);
+        (self.is_video() && self.resends()).then(|| Picture {
+            slot: index as u16,
+            sequence,
+            times: times(),
+        })
+    }
+
+    /// Whether a packet is to be sent again without being asked for: no other one was sent in its place since, or came.
+    pub(super) fn lacks(&self, lost: Picture) -> bool {
+        self.sent_again.times(lost.sequence) == lost.times && lost.times < UNASKED_TIMES
     }
 
     /// Nobody sees it at the moment.
