@@ -17,7 +17,7 @@ use wire::room::MediaKind;
 
 const MS: Duration = Duration::from_millis(1);
 /// The payload type of what is sent again in these sessions.
-pub const RTX: u8 = 97;
+const RTX: u8 = 97;
 /// The SSRC that hand-made control packets come from; the bot of the same participant has another.
 pub const SENDER: u32 = 0xBAD;
 /// Bytes of items in one NACK.
@@ -74,7 +74,7 @@ fn watch(world: &mut World) -> Rc<RefCell<Seen>> {
 }
 
 /// Copies refused for a reason.
-pub fn refused(world: &World, reason: &str) -> u64 {
+fn refused(world: &World, reason: &str) -> u64 {
     let reasons = OutDrop::ALL.iter().filter(|known| known.as_str() == reason);
     reasons.map(|reason| world.stats().out_drops.get(*reason)).sum()
 }

@@ -27,7 +27,6 @@ mod sinks;
 mod speakers;
 mod strangers;
 mod streams;
-mod unasked;
 mod world;
 
 pub use world::Random;

@@ -201,8 +201,8 @@ fn pictures(who: &str, codec: Codec, heard: &[Heard], lossy: bool) -> Vec<(usize
             assert!(hole || came.contains(need), "{who}: {frame:?} needs {need:?}");
         }
         came.insert(frame.id);
-        if codec == Codec::Vp8 && !lossy {
-            counts.check(&who, packet);
+        if codec == Codec::Vp8 {
+            counts.check(&who, packet, frame.id.0, lossy);
         }
         let at = pictures.len() - usize::from(!begins);
         let picture = pictures.entry(at).or_insert((BTreeSet::new(), frame.temporal));
@@ -213,18 +213,26 @@ fn pictures(who: &str, codec: Codec, heard: &[Heard], lossy: bool) -> Vec<(usize
     pictures.into_values().map(|(layers, temporal)| (layers.len(), temporal)).collect()
 }
 
-/// What VP8 counts: pictures without a gap, and those of the lowest temporal layer.
+/// What VP8 counts: pictures without a gap, and those of the lowest temporal layer, of which none is left out.
 #[derive(Default)]
-struct Counts(Option<(u16, u8)>);
+struct Counts {
+    newest: Option<(u16, u8)>,
+    /// What the server adds to TL0PICIDX, until a keyframe.
+    added: Option<u8>,
+}
 
 impl Counts {
-    fn check(&mut self, who: &str, packet: &Heard) {
+    fn check(&mut self, who: &str, packet: &Heard, number: u32, lossy: bool) {
         let read = vp8::Descriptor::parse(&packet.payload).unwrap();
         let (id, tl0) = (read.picture_id.unwrap(), read.tl0_picture_index.unwrap());
-        if let Some((last, last_tl0)) = self.0.replace((id, tl0)) {
+        let newest = self.newest.replace((id, tl0)).filter(|_| !lossy);
+        if let Some((last, last_tl0)) = newest {
             let lowest = u8::from(read.temporal_id == Some(0));
             assert_eq!((id, tl0), ((last + 1) & 0x7FFF, last_tl0.wrapping_add(lowest)), "{who}");
         }
+        let added = Some(tl0.wrapping_sub((number / 4) as u8));
+        assert!(read.keyframe || self.added == added, "{who}: TL0PICIDX {tl0} of {number}");
+        self.added = added;
     }
 }
 
@@ -303,6 +311,12 @@ fn a_slot_gets_the_layer_that_its_size_needs_and_falls_at_once() {
         assert_eq!(world.wanted.values().collect::<Vec<_>>(), [&0], "{who}");
         let pictures = came.pictures(&who);
         assert!(pictures.len() >= 330, "{who}: {} pictures", pictures.len());
+        let first = &pictures[..phases[0].0];
+        // It begins small and rises in steps, as simulcast does.
+        assert!(
+            first.is_sorted_by_key(|p| p.0) && first[60..].iter().all(|p| p.0 == 3),
+            "{who}: {first:?}"
+        );
         for (from, to, layers) in phases {
             // A larger picture waits for a keyframe, and those come each 0.6 s. A smaller one is there with the next but one.
             let wait = if layers == 1 { 3 } else { 14 };

@@ -102,13 +102,6 @@ pub const RESEND_PCT: (u64, u64) = (25, 65);
 pub const RESEND_BURST: Duration = Duration::from_millis(250);
 /// …and never less than this, in bytes: about ten packets.
 pub const LEAST_RESEND_BYTES: u64 = 12_000;
-/// How many transport-wide numbers have a note of what left with them where many packets are lost, a power of two.
-pub const TOLD_PLACES: usize = 1024;
-/// A packet that did not come is taken for lost if one came that left so long after it: at least, and at most where packets
-/// overtake each other by more.
-pub const OVERTAKEN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(40));
-/// So many times at most a packet is sent again that nobody asked for.
-pub const UNASKED_TIMES: u8 = 4;
 /// What the path to a participant is taken to carry at first and at most, in bits a second.
 pub const DOWNLINK_MOST_BPS: u64 = 400_000_000;
 /// It is never taken to carry less, in bits a second: sound fits.

@@ -51,6 +51,9 @@ pub struct Head {
 }
 
 impl Head {
+    /// Its length.
+    pub const LEN: usize = MANDATORY_LEN;
+
     /// Reads the beginning of a descriptor.
     ///
     /// # Errors
@@ -199,7 +202,11 @@ impl Structure {
         }))
     }
 
-    fn template(&self, id: u8) -> Result<&Dependencies, ParseError> {
+    /// What a frame is whose descriptor has nothing but its [`Head`].
+    ///
+    /// # Errors
+    /// [`ParseError::BadValue`] for a template that the stream does not have.
+    pub fn template(&self, id: u8) -> Result<&Dependencies, ParseError> {
         let index = id.wrapping_sub(self.id_offset) & 0x3F;
         self.templates().get(usize::from(index)).ok_or(ParseError::BadValue)
     }

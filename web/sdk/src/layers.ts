@@ -52,8 +52,14 @@ const BITRATE_STEP = 10_000;
 /**
  * The layers of a picture, the smallest first; empty for a picture that is sent in its own size alone.
  * @param most how many layers there may be
+ * @param within they are within one stream: each has half the lines of the next
  */
-export function chooseLayers(width: number, height: number, most: number = RIDS.length): Layer[] {
+export function chooseLayers(
+  width: number,
+  height: number,
+  most: number = RIDS.length,
+  within = false,
+): Layer[] {
   const lines = Math.min(width, height);
   const pixels = width * height;
   const count = Math.min(most, COUNTS.find((from) => pixels >= from.pixels)?.count ?? 1);
@@ -61,7 +67,10 @@ export function chooseLayers(width: number, height: number, most: number = RIDS.
   const smallest = scaleNear(lines / SMALLEST_LINES, count, width, height);
   const scales =
     count === 2 ? [smallest, 1] : [smallest, scaleNear(Math.sqrt(smallest), 2, width, height), 1];
-  return scales.map((scale) => layer(Math.floor(width / scale), Math.floor(height / scale), scale));
+  const halves = count === 2 ? [2, 1] : [4, 2, 1];
+  return (within ? halves : scales).map((scale) =>
+    layer(Math.floor(width / scale), Math.floor(height / scale), scale),
+  );
 }
 
 /**
@@ -79,29 +88,49 @@ function layer(width: number, height: number, scale: number): Layer {
   return { width, height, scale, maxBitrate: Math.round(bitrate / BITRATE_STEP) * BITRATE_STEP };
 }
 
-/** Whether a track shows a screen. */
-export function isScreen(track: MediaStreamTrack): boolean {
-  return track.getSettings().displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
-}
-
 /** The layers of what a track shows; a screen is sent in its own size alone, where its letters can be read. */
-export function layersOf(track: MediaStreamTrack, most?: number): Layer[] {
+export function layersOf(track: MediaStreamTrack, most?: number, within = false): Layer[] {
   if (track.kind !== "video") return [];
-  const { width = 0, height = 0 } = track.getSettings();
-  return isScreen(track) ? [] : chooseLayers(width, height, most);
+  const { width = 0, height = 0, displaySurface } = track.getSettings();
+  const screen = displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
+  return screen ? [] : chooseLayers(width, height, most, within);
 }
 
-/** Whether the layers of a picture are within one stream of this codec. */
-export const isScalable = (codec: VideoCodec = "vp8"): boolean => codec === "vp9" || codec === "av1";
+let known: boolean | undefined;
 
-/** What a new line is to send a track with: its layers by their names, or all of them in one encoding. */
-export function encodingsOf(layers: readonly Layer[], codec?: VideoCodec): Encoding[] {
-  if (isScalable(codec)) return layers.length > 0 ? [scalable(layers.length, layers)] : [];
+/** Whether this browser makes layers within one stream. One that does not leaves the mode out of what it sends. */
+function makesLayers(): boolean {
+  if (known !== undefined) return known;
+  const scalabilityMode = "L3T3_KEY";
+  const pc = new RTCPeerConnection();
+  try {
+    const sendEncodings: Encoding[] = [{ scalabilityMode }];
+    const { sender } = pc.addTransceiver("video", { sendEncodings });
+    const [encoding] = sender.getParameters().encodings as Encoding[];
+    known = encoding?.scalabilityMode === scalabilityMode;
+  } catch {
+    known = false;
+  } finally {
+    pc.close();
+  }
+  return known;
+}
+
+/** Whether the layers of a picture go within one stream: the codec has such, and the browser can make them. */
+export const isWithin = (codec: VideoCodec, makes: () => boolean = makesLayers): boolean =>
+  (codec === "vp9" || codec === "av1") && makes();
+
+/** What a new line is to send a track with: its layers by their names, or all of them `within` one encoding. */
+export function encodingsOf(layers: readonly Layer[], codec: VideoCodec = "vp8", within = false): Encoding[] {
+  if (within) return layers.length > 0 ? [scalable(layers.length, layers)] : [];
+  // libwebrtc takes several encodings of VP9 as spatial layers of one stream if they do not say that they are none.
+  const alone = codec === "vp9" || codec === "av1" ? { scalabilityMode: "L1T1" } : {};
   const rids = RIDS.slice(RIDS.length - layers.length);
   return layers.map(({ scale, maxBitrate }, index) => ({
     rid: rids[index]!,
     scaleResolutionDownBy: scale,
     maxBitrate,
+    ...alone,
   }));
 }
 
@@ -129,16 +158,16 @@ export function toldLayers(
  * Makes a sender's encodings what they must be: these layers as far as they are wanted, from the first encoding on;
  * without layers, the first encoding in full size. More encodings than layers are a line whose camera was exchanged for
  * a smaller one: the highest of them are not sent, as libwebrtc would leave them out too.
- * @param scalable the one encoding holds all layers
+ * @param within the one encoding holds all layers
  * @returns whether anything changed
  */
 export function shape(
   encodings: readonly Encoding[],
   layers: readonly Layer[],
   wanted: Wanted,
-  scalable = false,
+  within = false,
 ): boolean {
-  const meant = (index: number) => (scalable ? allIn(layers, wanted) : oneIn(index, layers, wanted));
+  const meant = (index: number) => (within ? allIn(layers, wanted) : oneIn(index, layers, wanted));
   return encodings.filter((encoding, index) => become(encoding, meant(index))).length > 0;
 }
 

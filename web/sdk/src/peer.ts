@@ -1,5 +1,5 @@
 import { limitCodecs } from "./codecs.ts";
-import { encodingsOf, isScalable, layersOf, type Wanted } from "./layers.ts";
+import { encodingsOf, isWithin, layersOf, type Wanted } from "./layers.ts";
 import { SendingLine } from "./sending.ts";
 import { MoimError } from "./signaling.ts";
 import type { Answer, IceServer, MediaKind, OfferedTrack, VideoCodec } from "./wire.ts";
@@ -99,7 +99,9 @@ export class Peer {
   /** Sends a track on a free line of its kind, or on a new one; flows after the next offer. */
   async send(track: MediaStreamTrack, name: string): Promise<void> {
     const kind = track.kind as MediaKind;
-    const layers = this.#options.simulcast ? layersOf(track) : [];
+    const { codec, simulcast } = this.#options;
+    const within = isWithin(codec);
+    const layers = simulcast ? layersOf(track, undefined, within) : [];
     // How many layers a line has is settled when it begins.
     const fits = (line: SendingLine) => line.most >= layers.length;
     const free = this.#sending.find((line) => line.kind === kind && !line.active && fits(line));
@@ -111,11 +113,11 @@ export class Peer {
       return;
     }
     const init: RTCRtpTransceiverInit = { direction: "sendonly" };
-    if (layers.length > 0) init.sendEncodings = encodingsOf(layers, this.#options.codec);
+    if (layers.length > 0) init.sendEncodings = encodingsOf(layers, codec, within);
     const transceiver = this.#pc.addTransceiver(track, init);
     limitCodecs(transceiver, kind, this.#options.codec, this.#redundant);
     const demand = (id: string) => this.#demandFor(id);
-    const sizes = { most: layers.length, scalable: isScalable(this.#options.codec) };
+    const sizes = { most: layers.length, within };
     this.#sending.push(new SendingLine(transceiver, track, name, sizes, demand));
   }
 

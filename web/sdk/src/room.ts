@@ -5,7 +5,7 @@ import { Losses } from "./losses.ts";
 import { QualityMonitor } from "./quality.ts";
 import { joinArgument, participantOf, type Published, published } from "./room-state.ts";
 import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
-import { linkName, Routes } from "./routes.ts";
+import { linkName, Routes, sourceOf } from "./routes.ts";
 import { type ShownSize, ShownSizes } from "./shown.ts";
 import { MoimError, Signaling } from "./signaling.ts";
 import { FIRST_SLOTS, type SlotDiff, SlotTable } from "./slots.ts";
@@ -172,6 +172,9 @@ export class Room extends Emitter<RoomEvents> {
    */
   async publish(track: MediaStreamTrack, muted = false): Promise<void> {
     const kind = track.kind as wire.MediaKind;
+    const known = this.#published.get(kind);
+    // A screen in place of a camera is another track: others are told which it is.
+    if (known && sourceOf(known.track) !== sourceOf(track)) await this.unpublish(kind);
     const old = this.#published.get(kind);
     const now = { ...published(track), muted };
     if (old) Object.assign(now, { toldMuted: old.toldMuted, silenced: old.silenced });

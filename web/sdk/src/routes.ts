@@ -1,5 +1,4 @@
 import type { LinkLine } from "./link.ts";
-import { isScreen } from "./layers.ts";
 import { Mesh } from "./mesh.ts";
 import { mergeStats, type Stat } from "./paths.ts";
 import { Peer, type SendOptions } from "./peer.ts";
@@ -20,10 +19,13 @@ export interface RoutesHooks {
   failed(error: MoimError): void;
 }
 
-/** The name under which an own track is published. On a thin path the server lets cameras rest before screens. */
-function sourceOf(track: MediaStreamTrack): string {
+/**
+ * The name under which an own track is published, as tokens call it. On a thin path the server lets cameras rest before
+ * screens.
+ */
+export function sourceOf(track: MediaStreamTrack): string {
   if (track.kind === "audio") return "microphone";
-  return isScreen(track) ? "screen" : "camera";
+  return track.getSettings().displaySurface === undefined ? "camera" : "screen_share";
 }
 
 /** A connection's name in figures: of the server's nothing, of a mesh's the participant. */
@@ -90,7 +92,7 @@ export class Routes {
     }
   }
 
-  /** Sends other media as the same track. */
+  /** Sends other media as the same track: of the same source. */
   async replace(kind: wire.MediaKind, track: MediaStreamTrack): Promise<void> {
     if (this.#isMesh(kind)) await this.#mesh?.replace(kind, track);
     else await this.#peer?.replace(this.#names.get(kind) ?? "", track);

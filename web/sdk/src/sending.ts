@@ -9,7 +9,7 @@ export class SendingLine {
   /** In how many sizes it can send, settled when it begins; 0 for its own size alone. */
   readonly most: number;
   /** All sizes are within one stream. */
-  readonly #scalable: boolean;
+  readonly #within: boolean;
   /** Whether a track is meant to flow. */
   active = true;
   /** The id in the room, once answered. */
@@ -29,14 +29,14 @@ export class SendingLine {
     transceiver: RTCRtpTransceiver,
     track: MediaStreamTrack,
     name: string,
-    sizes: { most: number; scalable: boolean },
+    sizes: { most: number; within: boolean },
     wanted: (id: string) => Wanted,
   ) {
     this.transceiver = transceiver;
     this.kind = track.kind as MediaKind;
     this.name = name;
     this.most = sizes.most;
-    this.#scalable = sizes.scalable && sizes.most > 0;
+    this.#within = sizes.within && sizes.most > 0;
     this.#track = track;
     this.#wanted = wanted;
   }
@@ -74,7 +74,7 @@ export class SendingLine {
         const parameters = sender.getParameters();
         const layers = this.#chosen(parameters.encodings.length);
         const wanted = this.id === null ? { rests: false, layer: layers.length } : this.#wanted(this.id);
-        const changed = shape(parameters.encodings, layers, wanted, this.#scalable);
+        const changed = shape(parameters.encodings, layers, wanted, this.#within);
         if (changed) await sender.setParameters(parameters);
       } catch (error) {
         // The connection was closed meanwhile, or the browser cannot: what is sent stays as it was.
@@ -85,12 +85,12 @@ export class SendingLine {
   }
 
   #chosen(encodings: number): Layer[] {
-    return this.#track ? layersOf(this.#track, this.#scalable ? this.most : encodings) : [];
+    return this.#track ? layersOf(this.#track, this.#within ? this.most : encodings, this.#within) : [];
   }
 
   /** The layers as an offer tells them: those within a stream are told by the stream. */
   #layers() {
-    if (this.#scalable) return [];
+    if (this.#within) return [];
     const { encodings } = this.transceiver.sender.getParameters();
     return toldLayers(this.#chosen(encodings.length), encodings);
   }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { chooseLayers, encodingsOf, type Layer, layersOf, shape } from "../src/layers.ts";
+import { chooseLayers, encodingsOf, isWithin, type Layer, layersOf, shape } from "../src/layers.ts";
 import { fakeTrack } from "./fake-browser.ts";
 
 const sizes = (width: number, height: number) =>
@@ -95,8 +95,23 @@ describe("shape", () => {
     expect(encodings).toEqual(encodingsOf(layers).map((encoding) => ({ ...encoding, active: true })));
   });
 
+  it("has layers within one stream where codec and browser have them, each half of the next", () => {
+    const yes = () => true;
+    expect([isWithin("vp9", yes), isWithin("av1", yes), isWithin("vp8", yes)]).toEqual([true, true, false]);
+    expect(isWithin("vp9", () => false)).toBe(false);
+    expect(encodingsOf(layers, "av1").map((it) => it.scalabilityMode)).toEqual(layers.map(() => "L1T1"));
+    const heights = (lines: number) =>
+      chooseLayers((lines * 16) / 9, lines, 3, true).map(({ height }) => height);
+    expect([heights(1080), heights(720), heights(360)]).toEqual([
+      [270, 540, 1080],
+      [180, 360, 720],
+      [180, 360],
+    ]);
+  });
+
   it("holds the layers that somebody wants in one encoding of VP9 and AV1", () => {
-    const [encoding, ...more] = encodingsOf(layers, "av1");
+    const layers = chooseLayers(1280, 720, 3, true);
+    const [encoding, ...more] = encodingsOf(layers, "av1", true);
     expect(more).toEqual([]);
     const sum = layers.reduce((all, { maxBitrate }) => all + maxBitrate, 0);
     const whole = { scalabilityMode: "L3T3_KEY", scaleResolutionDownBy: 1, maxBitrate: sum };
@@ -113,7 +128,7 @@ describe("shape", () => {
     expect(encoding!.active).toBe(false);
     expect(become(layers, 2)).toBe(true);
     expect(encoding).toEqual({ ...whole, active: true });
-    expect(become(chooseLayers(640, 360), 2)).toBe(true);
+    expect(become(chooseLayers(640, 360, 3, true), 2)).toBe(true);
     expect(encoding!.scalabilityMode).toBe("L2T3_KEY");
     expect(become([], 2)).toBe(true);
     expect(encoding).toEqual({ active: true, scalabilityMode: "L1T3", scaleResolutionDownBy: 1 });

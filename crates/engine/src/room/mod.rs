@@ -5,8 +5,9 @@
 //! mixers, in order, and notices for people. A call costs what it changes: the same in a room of ten
 //! and of thousands.
 //!
-//! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is what one participant's slots carry, `index`
-//! what follows from all of them, `spread` what crosses from shard to shard for it.
+//! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is
+//! what one participant's slots carry, `index` what follows from all of them, `spread` what crosses from shard to shard
+//! for it.
 
 mod effects;
 mod index;

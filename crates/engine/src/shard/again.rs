@@ -88,19 +88,10 @@ impl Resends {
 /// When each sequence number of a slot may be sent again, for as many numbers as packets are kept.
 #[derive(Debug, Default)]
 pub(super) struct SentAgain {
-    /// By sequence number. Empty before the first is sent again.
-    ring: Vec<Again>,
+    /// By sequence number: which one, and from when on it may be sent again, in milliseconds
+    /// since `began`. Empty before the first request.
+    ring: Vec<(u16, u32)>,
     began: Option<Instant>,
-}
-
-/// What was sent again.
-#[derive(Debug, Clone, Copy, Default)]
-struct Again {
-    sequence: u16,
-    /// How often; [`u8::MAX`] once feedback said that it came.
-    times: u8,
-    /// From when on it may be sent once more, in milliseconds since `began`.
-    from_ms: u32,
 }
 
 impl SentAgain {
@@ -110,37 +101,18 @@ impl SentAgain {
 
     /// Whether a number was sent again less than a round trip ago.
     pub(super) fn is_too_soon(&self, sequence: u16, now: Instant) -> bool {
-        self.get(sequence).is_some_and(|again| self.ms(now) < again.from_ms)
-    }
-
-    fn get(&self, sequence: u16) -> Option<&Again> {
         let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
-        place.filter(|again| again.sequence == sequence)
-    }
-
-    /// How often a number was sent again.
-    #[inline]
-    pub(super) fn times(&self, sequence: u16) -> u8 {
-        self.get(sequence).map_or(0, |again| again.times)
-    }
-
-    /// The packet with a number came, whichever of those that were sent.
-    pub(super) fn came(&mut self, sequence: u16) {
-        let place = self.ring.get_mut(usize::from(sequence) % HISTORY_PACKETS);
-        if let Some(again) = place.filter(|again| again.sequence == sequence) {
-            again.times = u8::MAX;
-        }
+        place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
     }
 
     /// A number is sent again. It will not be sent once more within `interval`.
     pub(super) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
         if self.ring.is_empty() {
-            self.ring.resize(HISTORY_PACKETS, Again::default());
+            self.ring.resize(HISTORY_PACKETS, (0, 0));
             self.began = Some(now);
         }
         let from_ms = self.ms(now).saturating_add(interval.as_millis() as u32);
-        let times = self.times(sequence).saturating_add(1);
-        self.ring[usize::from(sequence) % HISTORY_PACKETS] = Again { sequence, times, from_ms };
+        self.ring[usize::from(sequence) % HISTORY_PACKETS] = (sequence, from_ms);
     }
 }
 
@@ -236,21 +208,6 @@ mod tests {
         assert!((65_400..=65_535).all(|sequence| !again.is_too_soon(sequence, at(50))));
         assert!((0..300).all(|sequence| again.is_too_soon(sequence, at(50))));
         assert!(!again.is_too_soon(300, at(2)));
-    }
-
-    #[test]
-    fn it_is_counted_how_often_a_number_is_sent_again_until_it_came() {
-        let (now, ms) = (Instant::now(), Duration::from_millis(50));
-        let mut again = SentAgain::default();
-        again.came(7);
-        assert_eq!(again.times(7), 0);
-        again.note(7, now, ms);
-        again.note(7, now, ms);
-        again.came(7 + HISTORY_PACKETS as u16);
-        assert_eq!([7, 7 + HISTORY_PACKETS as u16].map(|number| again.times(number)), [2, 0]);
-        again.came(7);
-        again.note(7, now, ms);
-        assert_eq!(again.times(7), u8::MAX, "it came");
     }
 
     #[test]

@@ -123,10 +123,10 @@ fn seal<S: Sink>(
     turn: &mut Turn<'_, S>,
     packet: &Outgoing<'_>,
     person: &mut Person,
-    index: usize,
+    slot: usize,
 ) -> Result<usize, OutDrop> {
     let secure = person.secure.as_ref().ok_or(OutDrop::NotConnected)?;
-    let slot = &mut person.slots[index];
+    let slot = &mut person.slots[slot];
     if slot.stream.is_none() {
         return Err(OutDrop::NotConnected);
     }
@@ -177,8 +177,8 @@ fn seal<S: Sink>(
         extensions: &extensions[..count],
     };
     let header_len = writer.write(buffer).map_err(|_| OutDrop::TooLong)?;
-    let before = original.map(u16::to_be_bytes);
-    let mut body = put(buffer, header_len, before.as_ref().map_or(&[], |bytes| &bytes[..]))?;
+    let original = original.map(u16::to_be_bytes);
+    let mut body = put(buffer, header_len, original.as_ref().map_or(&[], |bytes| &bytes[..]))?;
     if let Some((_, copies)) = &repeated {
         for part in copies.parts() {
             body = put(buffer, body, part)?;
@@ -196,9 +196,7 @@ fn seal<S: Sink>(
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
-    let pads = matches!(packet.number, Number::Padding(_));
-    let picture = || slot.picture(index, original.unwrap_or(out.sequence)).filter(|_| !pads);
-    person.path.sent(turn.now.at, sealed, (numbered, slot.is_video()), picture);
+    person.path.sent(turn.now.at, sealed, numbered, slot.is_video());
     if !again {
         slot.count(payload_len, out.timestamp, turn.now);
     }

@@ -294,8 +294,13 @@ impl Encoding {
         let at = header.locate_extension(plain, self.line.extensions.dependency?)?;
         let value = &plain[at.clone()];
         let head = Head::parse(value).ok()?;
-        let whole = Descriptor::read(value, self.structure.as_deref()?).ok();
-        let frame = whole.map(|(descriptor, _)| Frame::described(&descriptor));
+        let known = self.structure.as_deref()?;
+        let frame = match value.len() {
+            Head::LEN => {
+                known.template(head.template_id).ok().map(|it| Frame::described(&head, it))
+            }
+            _ => Descriptor::read(value, known).ok().map(|it| Frame::described(&head, &it.0.frame)),
+        };
         Some((head, (at.start.try_into().ok()?, at.end.try_into().ok()?), frame))
     }
 
@@ -309,9 +314,10 @@ impl Encoding {
             **known = attached;
         } else if self.line.codec == Codec::Vp9
             && let Ok(descriptor) = rtp::vp9::Descriptor::parse(&plain[opened.payload.clone()])
-            && let Some(sizes) = descriptor.structure.and_then(|structure| structure.sizes)
+            && let Some(structure) = descriptor.structure
+            && let Some(sizes) = structure.sizes
         {
-            let sizes = sizes.into_iter().enumerate();
+            let sizes = sizes.into_iter().take(structure.spatial_layers.into()).enumerate();
             sizes.for_each(|(at, (w, h))| self.inner.size(at, w.into(), h.into()));
         }
     }

@@ -260,8 +260,12 @@ fn fall<S: Sink>(
     pictures: &mut [Picture],
 ) -> bool {
     let flowing = pictures.iter_mut().filter(|picture| !picture.rests() && (far || !picture.fell));
-    // Of several, the last in order.
-    let Some(picture) = flowing.max_by_key(|picture| picture.below().0) else { return false };
+    // One that could only rest comes last. Of several, the last in order.
+    let size = |picture: &&mut Picture| match picture.below() {
+        (_, Some(Level::REST)) => Level::REST,
+        (level, _) => level,
+    };
+    let Some(picture) = flowing.max_by_key(size) else { return false };
     let Some(to) = picture.below().1.filter(|to| *to != Level::REST || rests) else { return false };
     let Some(person) = model.people[index].as_mut() else { return false };
     person.path.fell(turn.now.at);
@@ -408,9 +412,11 @@ fn aim<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex, p
     let spatial = if layers.inner { level.wish() } else { UpTo::ALL.spatial() };
     let fewer = layers.fewer_frames.filter(|_| *level <= Level::FEWER_FRAMES);
     let temporal = fewer.map_or(UpTo::ALL.temporal(), |(up_to, _)| up_to);
-    if slot.want(UpTo::new(spatial, temporal)) {
-        turn.stats.layer_switches += u64::from(slot.current == Some(stream));
-        if let Some(track) = model.tracks[stream].as_mut() {
+    if slot.want(stream, UpTo::new(spatial, temporal)) {
+        turn.stats.layer_switches += 1;
+        if let Some(track) = model.tracks[stream].as_mut()
+            && slot.rewrite.selection.waits(track.encoding.inner.highest(turn.now.at))
+        {
             track.encoding.keyframe.wait();
         }
     }

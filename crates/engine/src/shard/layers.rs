@@ -84,8 +84,11 @@ fn tell_room<S: Sink>(
         turn.reports.push(Report::Layers { room, track: key, layer });
     }
     let Some(track) = model.tracks[index].as_mut() else { return };
-    if track.is_layered() && !exports.is_empty() && is_due(&mut track.told.crossed, turn.now.at) {
-        let bps = rates(model, key, turn.now);
+    if !exports.is_empty() && is_due(&mut track.told.crossed, turn.now.at) {
+        let bps = match track.is_layered() {
+            true => rates(model, key, turn.now),
+            false => track.encoding.inner.known(turn.now.at).bps.map(|bps| bps as u32),
+        };
         for export in exports {
             turn.sink.relay_control(export.to, RelayControl::Rates { track: key, bps });
         }
@@ -167,12 +170,15 @@ pub(super) fn wanted_there(
 }
 
 /// The publisher's shard tells what each layer of a track brings.
-pub(super) fn told(model: &mut Model, track: TrackKey, bps: [u32; MOST_LAYERS]) {
+pub(super) fn told(model: &mut Model, track: TrackKey, all: [u32; MOST_LAYERS]) {
     let streams: Vec<TrackIndex> = model.layers(track).collect();
-    for (stream, bps) in streams.into_iter().zip(bps) {
-        if let Some(track) = model.tracks[stream].as_mut() {
+    for (stream, bps) in streams.into_iter().zip(all) {
+        if let Some(track) = model.tracks[stream].as_mut().filter(|track| track.is_layered()) {
             track.told_bps = bps;
         }
+    }
+    if let Some(one) = model.track(track.stream()).filter(|track| !track.is_layered()) {
+        one.encoding.inner.told(all);
     }
 }
 

@@ -8,8 +8,9 @@
 //!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
 //!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
-//!    [`path`] estimates what the way to a participant carries, or takes their word for it ([`remb`]), [`fit`] chooses pictures and their layers by it, and
-//!    [`layers`] tells publishers which layers anybody wants.
+//!    [`path`] estimates what the way to a participant carries, or takes their word for it ([`remb`]), [`fit`] chooses
+//!    pictures and their layers by it, those within a stream too ([`scalable`]), and [`layers`] tells publishers which
+//!    layers anybody wants.
 //!    [`pacer`] limits how much of pictures leaves at once, [`bursts`] sends what waited, and [`shortage`] stops pictures
 //!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
 //!    packets to the listeners. [`relay`] is the way to and from the other shards.
@@ -17,8 +18,7 @@
 //!    and sealed in the buffer that the sink lends; sound carries a copy of the packet before it ([`rtp::red`]) while its
 //!    receiver loses packets.
 //! 5. [`history`] keeps each publisher's video once, in plaintext. [`requests`] reads what receivers ask for, [`resend`]
-//!    sends packets again within the bounds of [`again`], also those of pictures that feedback tells to be lost ([`told`]), and [`feedback`] sends reports, requests for missing packets and
-//!    keyframes ([`keyframe`]), and arrivals.
+//!    sends packets again within the bounds of [`again`]. [`feedback`] sends reports, requests for missing packets and keyframes ([`keyframe`]), and arrivals.
 //! 6. [`voices`] tells who speaks ([`speaker`]; [`claim`] measures whether that is true). [`lately`] keeps how a speech
 //!    began if slots are short. [`stats`] and [`crate::drops`] count everything.
 //!
@@ -62,7 +62,6 @@ mod shortage;
 mod slot;
 mod speaker;
 mod stats;
-mod told;
 mod track;
 mod transports;
 mod turn;

@@ -4,6 +4,7 @@ use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::pacer::Waiting;
 use super::person::{Person, Source};
 use super::queue::Queue;
+use super::scalable::UpTo;
 use super::slot::Level;
 use super::track::{Origin, Track};
 use crate::clock::Now;
@@ -381,6 +382,7 @@ impl Model {
             return Some(());
         }
         slot.level = slot.level.min(Level::SMALLEST);
+        slot.rewrite.selection.want_next(UpTo::SMALLEST);
         self.people[index].as_mut()?.path.reconsider();
         self.aim(subscription, first);
         Some(())

@@ -11,10 +11,9 @@
 //! tell, a round trip that takes longer.
 
 use super::remb::Remb;
-use super::told::{Picture, Told};
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
-    PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TOLD_PLACES, TRIAL_LOST, TRIED_TIMES,
+    PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST, TRIED_TIMES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -97,11 +96,9 @@ pub(super) struct Path {
     /// When the path is thought about next.
     due: Option<Instant>,
     /// What the participant was told of the estimate, and when.
-    news: Option<(Instant, Option<u32>)>,
+    told: Option<(Instant, Option<u32>)>,
     /// The shortest round-trip time that reports told, in ms.
     least_rtt_ms: Option<f64>,
-    /// What left with the last numbers, while many packets are lost.
-    told: Option<Box<Told>>,
 }
 
 /// When a path is looked at.
@@ -199,16 +196,9 @@ impl Path {
         Some(self.downlink.as_ref().filter(|_| self.numbers)?.next_number())
     }
 
-    /// A packet left, with that number if it is `numbered`. `picture` tells what it is, if it may be
-    /// sent again.
+    /// A packet left, with that number if it is `numbered`.
     #[inline]
-    pub(super) fn sent(
-        &mut self,
-        now: Instant,
-        bytes: usize,
-        (numbered, video): (bool, bool),
-        picture: impl FnOnce() -> Option<Picture>,
-    ) {
+    pub(super) fn sent(&mut self, now: Instant, bytes: usize, numbered: bool, video: bool) {
         if (self.numbers || self.remb.is_some()) && !video {
             self.sound.count(now, bytes + IP_UDP_BYTES);
         }
@@ -216,32 +206,14 @@ impl Path {
             return;
         }
         if let Some(downlink) = &mut self.downlink {
-            if let Some(told) = &mut self.told {
-                told.sent(now, downlink.next_number(), picture());
-            }
             downlink.sent(now, bytes, if video { Kind::Video } else { Kind::Audio });
         }
     }
 
-    /// Notes what leaves with each number while `on`, so that feedback tells which pictures are lost.
-    pub(super) fn note_pictures(&mut self, now: Instant, on: bool) {
-        let Some(downlink) = self.downlink.as_ref().filter(|_| on) else {
-            self.told = None;
-            return;
-        };
-        let told = || Box::new(Told::new(now, downlink.next_number()));
-        self.told.get_or_insert_with(told);
-    }
-
-    /// Feedback came: `came` gets each packet of a picture that did. What cannot be read changes nothing.
-    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8], mut came: impl FnMut(Picture)) {
-        let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) else {
-            return;
-        };
-        downlink.feedback(now, &feedback);
-        let Some(told) = &mut self.told else { return };
-        for (number, at) in feedback.packets().take(TOLD_PLACES) {
-            told.tell(number, at.is_some()).into_iter().for_each(&mut came);
+    /// Feedback came. What cannot be read changes nothing.
+    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) {
+        if let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) {
+            downlink.feedback(now, &feedback);
         }
     }
 
@@ -249,11 +221,6 @@ impl Path {
     pub(super) fn receiver_told(&mut self, now: Instant, bps: u64) {
         self.remb = Some(Remb::told(self.remb, now, bps));
         self.due = None;
-    }
-
-    /// The next packet of a picture that is lost by what feedback tells, each once.
-    pub(super) fn next_lost(&mut self) -> Option<Picture> {
-        self.told.as_mut()?.next_lost()
     }
 
     /// What is estimated by feedback on packets, if anything is.
@@ -383,7 +350,7 @@ impl Path {
     /// anything.
     pub(super) fn news(&mut self, now: Instant, limited: bool) -> Option<Option<u32>> {
         let kbps = self.settled_bps(now).filter(|_| limited).map(|bps| (bps / 1000) as u32);
-        let (at, known) = self.news.map_or((None, None), |(at, kbps)| (Some(at), kbps));
+        let (at, known) = self.told.map_or((None, None), |(at, kbps)| (Some(at), kbps));
         let lately = at.is_some_and(|at| now.saturating_duration_since(at) < TOLD_INTERVAL);
         let changed = match (known, kbps) {
             (Some(known), Some(kbps)) => 10 * known.abs_diff(kbps) > known,
@@ -392,7 +359,7 @@ impl Path {
         if !changed || lately {
             return None;
         }
-        self.news = Some((now, kbps));
+        self.told = Some((now, kbps));
         Some(kbps)
     }
 
@@ -530,7 +497,7 @@ mod tests {
     fn what_was_told_of_a_path_is_taken_back_when_nothing_is_known_of_it_any_more() {
         let now = Instant::now();
         let after = |ms| now + Duration::from_millis(ms);
-        let mut path = Path { news: Some((now, Some(900))), ..Path::default() };
+        let mut path = Path { told: Some((now, Some(900))), ..Path::default() };
         assert_eq!(path.news(after(500), false), None, "not so soon");
         assert_eq!(path.news(after(1000), false), Some(None));
         assert_eq!(path.news(after(9000), false), None, "once");

@@ -158,7 +158,6 @@ impl Person {
         let packets = self.slots[slot].reported(highest);
         if self.losses.report(packets, lost).is_some() {
             self.repeat_sound(now);
-            self.path.note_pictures(now, self.losses.are_many());
         }
     }
 

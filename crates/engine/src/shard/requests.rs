@@ -5,7 +5,7 @@ use super::feedback::{Scratch, ask_publisher};
 use super::index::PersonIndex;
 use super::model::Model;
 use super::person::Source;
-use super::resend::{asked_again, told};
+use super::resend::asked_again;
 use super::turn::Turn;
 use crate::drops::InDrop;
 use crate::limits::MAX_PACKET;
@@ -60,7 +60,11 @@ fn read_compound<S: Sink>(
                     want_keyframe(model, turn, from, media, scratch);
                 }
             }
-            Packet::TransportFeedback { fci, .. } => told(model, turn, from, fci),
+            Packet::TransportFeedback { fci, .. } => {
+                if let Some(person) = model.people[from].as_mut() {
+                    person.path.feedback(turn.now.at, fci);
+                }
+            }
             Packet::Remb(remb) => {
                 if let Some(person) = model.people[from].as_mut() {
                     person.receiver_told(turn.now.at, remb.bitrate_bps);

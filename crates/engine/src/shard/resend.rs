@@ -1,7 +1,7 @@
-//! Packets that receivers ask for again (RFC 4588), or lack by what their feedback tells: which are refused, and how the
-//! others leave. They wait in the pacer with the pictures.
+//! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
+//! with the pictures.
 
-use super::again::{Resends, round_trip};
+use super::again::round_trip;
 use super::deliver::{Number, Outgoing, deliver};
 use super::forward::{OVERHEAD, paces};
 use super::index::PersonIndex;
@@ -35,41 +35,14 @@ pub(super) fn asked_again<S: Sink>(
     turn.stats.copies += refused;
     turn.stats.out_drops.add_many(OutDrop::ResendBudget, refused);
     for sequence in nack.lost().take(allowed) {
-        if let Err(reason) = resend(model, turn, (index, slot), sequence, false) {
+        if let Err(reason) = resend(model, turn, (index, slot), sequence) {
             turn.drop_copy(reason);
         }
     }
 }
 
-/// Feedback tells which packets came. Where many are lost, pictures that did not come are sent again before they are asked for.
-pub(super) fn told<S: Sink>(
-    model: &mut Model,
-    turn: &mut Turn<'_, S>,
-    index: PersonIndex,
-    fci: &[u8],
-) {
-    let Some(person) = model.people[index].as_mut() else { return };
-    let slots = &mut person.slots;
-    person.path.feedback(turn.now.at, fci, |came| {
-        slots[usize::from(came.slot)].sent_again.came(came.sequence);
-    });
-    person.resends.fill(person.pacer.media(), turn.now.at);
-    while let Some(person) = model.people[index].as_mut()
-        && let Some(lost) = person.path.next_lost()
-    {
-        let slot = usize::from(lost.slot);
-        if !person.slots[slot].lacks(lost) {
-            continue;
-        }
-        match resend(model, turn, (index, slot), lost.sequence, true) {
-            Ok(()) => turn.stats.resent_unasked += 1,
-            Err(reason) => turn.drop_copy(reason),
-        }
-    }
-}
-
 /// Sends a packet again that left a slot with this sequence number, or lets it wait for the
-/// next burst. `lost`: feedback tells that it is lost; else it may only be late.
+/// next burst.
 ///
 /// # Errors
 /// Why it is refused.
@@ -78,7 +51,6 @@ fn resend<S: Sink>(
     turn: &mut Turn<'_, S>,
     (index, slot_index): (PersonIndex, usize),
     sequence: u16,
-    lost: bool,
 ) -> Result<(), OutDrop> {
     let Model { people, tracks, track_by_key, .. } = model;
     let person = people[index].as_mut().ok_or(OutDrop::NotConnected)?;
@@ -111,8 +83,7 @@ fn resend<S: Sink>(
     let brings = Brings::Again { sequence, len };
     let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
     // Where many packets are lost, those that are sent again are as well: each goes twice, at a distance.
-    let takes = if lost { Resends::take } else { Resends::take_spare };
-    let twice = paced && person.losses.are_many() && takes(&mut person.resends, len);
+    let twice = paced && person.losses.are_many() && person.resends.take_spare(len);
     let waiting = usize::from(waits) + usize::from(twice);
     if !waits {
         send_again(model, turn, (index, slot_index), sequence);

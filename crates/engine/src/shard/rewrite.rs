@@ -120,8 +120,8 @@ pub(super) struct Rewrite {
     offsets: (u16, u8),
     /// Which layers of the present content flow.
     pub selection: Selection,
-    /// Picture id and TL0PICIDX of the newest packet, and whether its frame is left out.
-    newest: (Option<u16>, Option<u8>),
+    /// Picture id of the newest packet, and whether its frame is left out.
+    newest: Option<u16>,
     leaves_out: bool,
     /// What the last numbers were used for, by number. Empty before the first packet.
     ring: Vec<Place>,
@@ -142,7 +142,7 @@ impl Rewrite {
             next: 0,
             offsets: (0, 0),
             selection,
-            newest: (None, None),
+            newest: None,
             leaves_out: false,
             ring: Vec::new(),
             last: None,
@@ -159,7 +159,7 @@ impl Rewrite {
         }
         self.next = first.index;
         self.selection.begin();
-        (self.newest, self.leaves_out) = ((None, None), false);
+        (self.newest, self.leaves_out) = (None, false);
         let timestamp = self.last.map_or(0, |last| {
             let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
             // Sound does not overlap: a packet of 20 ms may have left just before.
@@ -188,7 +188,7 @@ impl Rewrite {
             return self.late(packet);
         }
         self.number_up_to(packet.index + 1);
-        (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), false);
+        (self.newest, self.leaves_out) = (packet.picture_id, false);
         let place = self.place_of(packet.index);
         let out = rewritten(packet, self.sequence(self.used - 1), timestamp, place);
         self.last = Some(Last { out, at: now });
@@ -224,14 +224,12 @@ impl Rewrite {
         }
         // Packets that are missing before it belong to earlier frames.
         self.number_up_to(packet.index);
-        let began = !self.leaves_out || packet.picture_id != self.newest.0;
+        let began = !self.leaves_out || packet.picture_id != self.newest;
         if began && packet.picture_id.is_some() {
             self.offsets.0 = self.offsets.0.wrapping_sub(1);
         }
-        if began && packet.tl0.is_some() && packet.tl0 != self.newest.1 {
-            self.offsets.1 = self.offsets.1.wrapping_sub(1);
-        }
-        (self.newest, self.leaves_out) = ((packet.picture_id, packet.tl0), true);
+        // Frames of the lowest temporal layer are never left out, so TL0PICIDX has nothing to close over.
+        (self.newest, self.leaves_out) = (packet.picture_id, true);
         self.next = packet.index + 1;
     }
 
@@ -441,8 +439,8 @@ mod tests {
         rewrite.switch(of_frame(100), FIRST, now);
         let mut left = Vec::new();
         for index in 100..180 {
-            // Of the frames between those with a new TL0PICIDX, none leaves; one of the others neither.
-            if index / 2 % 2 == 1 || index / 2 == 60 {
+            // Of the frames between those with a new TL0PICIDX, none leaves.
+            if index / 2 % 2 == 1 {
                 rewrite.drop_frame(of_frame(index));
             } else {
                 left.push((index, rewrite.apply(of_frame(index), now).unwrap()));

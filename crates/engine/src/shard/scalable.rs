@@ -8,7 +8,7 @@
 //! Layers of simulcast are streams of their own, see [`super::layers`]. Each of them may have temporal layers inside.
 
 use super::path::Rate;
-use rtp::dependency::{self, Indication};
+use rtp::dependency::{self, Dependencies, Indication};
 use rtp::{vp8, vp9};
 use std::time::{Duration, Instant};
 
@@ -54,14 +54,13 @@ impl Frame {
     }
 
     /// That of a packet with this dependency descriptor.
-    pub(super) fn described(descriptor: &dependency::Descriptor) -> Self {
-        let frame = &descriptor.frame;
-        // The highest frame rate of the frame's own picture size.
+    pub(super) fn described(head: &dependency::Head, frame: &Dependencies) -> Self {
+        // The last target that has the frame is the highest: if that can begin here, so can those below.
         let highest = frame.indications().filter(|it| *it != Indication::NotPresent).last();
         Self {
             spatial: frame.spatial_id.min(MOST_SPATIAL as u8 - 1),
             temporal: clamp(frame.temporal_id),
-            end: descriptor.head.end,
+            end: head.end,
             joins: false,
             opens: highest == Some(Indication::Switch),
         }
@@ -79,6 +78,9 @@ pub(super) struct UpTo(u8);
 impl UpTo {
     /// The whole stream.
     pub const ALL: Self = Self(0xFF);
+
+    /// The smallest picture, with all its frames.
+    pub const SMALLEST: Self = Self(0x0F);
 
     /// Up to these layers, both below 16.
     pub(super) const fn new(spatial: u8, temporal: u8) -> Self {
@@ -115,19 +117,28 @@ impl Default for UpTo {
 pub(super) struct Selection {
     wanted: UpTo,
     carried: UpTo,
-    /// RTP timestamp of the newest picture.
+    /// What is wanted of the stream that is to flow next.
+    next: UpTo,
+    /// RTP timestamp of the newest picture, and the spatial layer of its newest packet.
     picture: u32,
+    spatial: u8,
 }
 
 impl Selection {
-    /// The slot is to get these layers as soon as it can. Says whether others were wanted before.
+    /// The slot is to get these layers of the stream that flows, as soon as it can. Says whether others were wanted before.
     pub(super) fn want(&mut self, up_to: UpTo) -> bool {
+        self.next = up_to;
         std::mem::replace(&mut self.wanted, up_to) != up_to
     }
 
-    /// A stream begins with a keyframe.
+    /// The slot is to get these layers of the stream that is to flow next.
+    pub(super) fn want_next(&mut self, up_to: UpTo) {
+        self.next = up_to;
+    }
+
+    /// Another stream begins.
     pub(super) fn begin(&mut self) {
-        self.carried = self.wanted;
+        (self.wanted, self.carried) = (self.next, self.next);
     }
 
     /// What flows at the moment.
@@ -153,18 +164,20 @@ impl Selection {
         if self.carried != self.wanted {
             self.follow(frame, begins, timestamp);
         }
-        self.picture = timestamp;
+        (self.picture, self.spatial) = (timestamp, frame.spatial);
         self.carried.holds(frame)
     }
 
     /// What is carried follows what is wanted, as far as this packet allows it.
     fn follow(&mut self, frame: &Frame, begins: bool, timestamp: u32) {
         if begins {
-            return self.begin();
+            self.carried = self.wanted;
+            return;
         }
         let (mut spatial, mut temporal) = (self.carried.spatial(), self.carried.temporal());
         let wanted = self.wanted.temporal();
-        if timestamp != self.picture {
+        // Whoever sends all pictures with one timestamp gains nothing.
+        if timestamp != self.picture || frame.spatial < self.spatial {
             spatial = spatial.min(self.wanted.spatial());
             temporal = temporal.min(wanted);
         }
@@ -196,12 +209,14 @@ pub(super) struct Inner {
     spatial: [Brought; MOST_SPATIAL],
     /// Frames of the smallest picture alone.
     temporal: [Rate; MOST_TEMPORAL],
+    /// It says where higher temporal layers may begin. Otherwise none is left out: it could not come back.
+    switches: bool,
 }
 
 /// What a stream is known to have inside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// What each spatial layer takes with all below it, in bits a second. Without layers, one that is 0.
+    /// What each spatial layer takes with all below it, in bits a second; what is not measured yet does not count.
     pub bps: [u64; MOST_SPATIAL],
     /// How many pixels each has; 0 if that was not told.
     pub pixels: [u32; MOST_SPATIAL],
@@ -218,6 +233,7 @@ impl Inner {
         let layer = &mut self.spatial[usize::from(frame.spatial)];
         layer.rate.count(now, bytes);
         layer.newest = Some(now);
+        self.switches |= frame.joins || frame.opens;
         if frame.spatial == 0 {
             self.temporal[usize::from(frame.temporal)].count(now, bytes);
         }
@@ -238,9 +254,21 @@ impl Inner {
         self.spatial.iter().rposition(sent).unwrap_or(0) as u8
     }
 
-    /// How many spatial layers came so far.
+    /// How many spatial layers there are, as far as any came or was told of; 0 if none was.
     pub(super) fn count(&self) -> usize {
-        self.spatial.iter().rposition(|layer| layer.newest.is_some()).map_or(0, |at| at + 1)
+        let is_known = |layer: &Brought| layer.newest.is_some() || layer.known_bps > 0;
+        self.spatial.iter().rposition(is_known).map_or(0, |at| at + 1)
+    }
+
+    /// The publisher's shard tells what each layer brings, those below included: here only some of them may come.
+    pub(super) fn told(&mut self, bps: [u32; MOST_SPATIAL]) {
+        let mut below = 0;
+        for (layer, bps) in self.spatial.iter_mut().zip(bps.map(u64::from)) {
+            if bps > below && layer.newest.is_none() {
+                layer.known_bps = bps - below;
+            }
+            below = bps.max(below);
+        }
     }
 
     /// What is known of the layers.
@@ -252,12 +280,11 @@ impl Inner {
             layer.known_bps = if bps > 0 { bps } else { layer.known_bps };
             below += layer.known_bps;
             (known.bps[at], known.pixels[at]) = (below, layer.pixels);
-            if layer.known_bps > 0 {
-                known.count = at + 1;
-            }
         }
+        known.count = self.count();
         let rates = self.temporal.map(|rate| rate.bps(now));
-        if let Some(highest) = rates.iter().rposition(|bps| *bps > 0).filter(|at| *at > 0) {
+        let highest = rates.iter().rposition(|bps| *bps > 0);
+        if let Some(highest) = highest.filter(|at| *at > 0 && self.switches) {
             let up_to = rates[..highest].iter().sum();
             known.fewer_frames = Some((highest as u8 - 1, up_to));
         }
@@ -274,7 +301,7 @@ mod tests {
     }
 
     fn selection(carried: UpTo, wanted: UpTo) -> Selection {
-        Selection { carried, wanted, picture: 1 }
+        Selection { carried, wanted, next: wanted, picture: 1, spatial: 0 }
     }
 
     #[test]
@@ -328,9 +355,17 @@ mod tests {
         let near = |bps: u64, wanted: u64| bps.abs_diff(wanted) < wanted / 20;
         assert!(near(known.bps[0], 1_000_000) && near(known.bps[2], 7_000_000), "{known:?}");
         assert_eq!((known.count, known.pixels), (3, [0, 640 * 360, 0]));
+        assert_eq!(known.fewer_frames, None, "it does not say where frames may begin again");
+        inner.note(&Frame { opens: true, ..frame(0, 0) }, at(3000), 1);
+        let known = inner.known(at(3000));
         let (up_to, bps) = known.fewer_frames.unwrap();
         assert!(up_to == 1 && near(bps, 500_000), "{known:?}");
         assert_eq!((inner.highest(at(3000)), inner.highest(at(9000))), (2, 0));
+        let mut elsewhere = Inner::default();
+        elsewhere.note(&frame(0, 0), at(0), 1);
+        elsewhere.told([100, 300, 900]);
+        let told = elsewhere.known(at(1));
+        assert_eq!((told.count, told.bps), (3, [0, 200, 800]), "the first is measured here");
         let later = inner.known(at(9000));
         assert_eq!((later.count, later.bps, later.fewer_frames), (3, known.bps, None));
     }

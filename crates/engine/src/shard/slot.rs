@@ -5,11 +5,10 @@ use super::index::TrackIndex;
 use super::packet::Opened;
 use super::rewrite::Rewrite;
 use super::scalable::UpTo;
-use super::told::Picture;
 use crate::clock::Now;
 use crate::limits::{
     KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST,
-    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED, UNASKED_TIMES,
+    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
 };
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line, MOST_LAYERS};
@@ -222,22 +221,6 @@ impl Slot {
         self.line.nack && self.rtx_stream.is_some()
     }
 
-    /// The note of a packet that leaves this slot, which has this index, if it is of a picture and may be sent again.
-    #[inline]
-    pub(super) fn picture(&self, index: usize, sequence: u16) -> Option<Picture> {
-        let times = || self.sent_again.times(sequence);
-        (self.is_video() && self.resends()).then(|| Picture {
-            slot: index as u16,
-            sequence,
-            times: times(),
-        })
-    }
-
-    /// Whether a packet is to be sent again without being asked for: no other one was sent in its place since, or came.
-    pub(super) fn lacks(&self, lost: Picture) -> bool {
-        self.sent_again.times(lost.sequence) == lost.times && lost.times < UNASKED_TIMES
-    }
-
     /// Nobody sees it at the moment.
     #[inline]
     pub(super) fn is_hidden(&self) -> bool {
@@ -269,9 +252,15 @@ impl Slot {
         self.patience.rose = Some(now);
     }
 
-    /// It is to get these layers of its stream, as far as its receiver can decode them. Says whether others were wanted before.
-    pub(super) fn want(&mut self, up_to: UpTo) -> bool {
-        self.rewrite.selection.want(self.decodes(up_to))
+    /// It is to get these layers of `stream`, which flows or is to flow, as far as its receiver can decode them. Says whether a
+    /// stream that flows has to change.
+    pub(super) fn want(&mut self, stream: TrackIndex, up_to: UpTo) -> bool {
+        let up_to = self.decodes(up_to);
+        if self.current == Some(stream) {
+            return self.rewrite.selection.want(up_to);
+        }
+        self.rewrite.selection.want_next(up_to);
+        false
     }
 
     /// What its receiver can decode of these layers.

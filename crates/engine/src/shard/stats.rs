@@ -26,10 +26,8 @@ pub struct Stats {
     pub rtcp_out: u64,
     /// SRTCP datagrams that could not be sent: the send buffer was full.
     pub rtcp_not_sent: u64,
-    /// Packets resent, on request or because feedback told that they were lost; part of `copies` and `rtp_out`.
+    /// Packets resent on request; part of `copies` and `rtp_out`.
     pub resent: u64,
-    /// Packets that were sent again because feedback told that they were lost: nobody had asked yet.
-    pub resent_unasked: u64,
     /// Packets of sound that left with a copy of the one before (RED).
     pub repeated: u64,
     /// Packets of sound that did not come and were taken from the copy in one after them.

@@ -34,7 +34,6 @@ pub(super) struct Counts {
     waiting: Counter,
     checks: Counter,
     resent: Counter,
-    resent_unasked: Counter,
     repeated: Counter,
     restored: Counter,
     paced: Counter,
@@ -80,11 +79,7 @@ impl Counts {
                 "moim_media_checks_total",
                 "Connectivity checks answered on the way of the packets.",
             ),
-            resent: counter("moim_media_resent_total", "Packets sent again."),
-            resent_unasked: counter(
-                "moim_media_resent_unasked_total",
-                "Packets sent again because feedback told that they were lost, before they were asked for.",
-            ),
+            resent: counter("moim_media_resent_total", "Packets sent again on request."),
             probed: counter(
                 "moim_media_probed_total",
                 "Packets of padding that probed what paths to receivers carry",
@@ -162,7 +157,6 @@ impl Counts {
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);
-        self.resent_unasked.add(stats.resent_unasked - old.resent_unasked);
         self.repeated.add(stats.repeated - old.repeated);
         self.restored.add(stats.restored - old.restored);
         self.paced.add(stats.paced - old.paced);
