@@ -4,7 +4,7 @@
 //! `MOIM_SEEDS` says how many seeds (12), `MOIM_SEED` runs one alone.
 
 use super::hand::{Hand, LOUD, PACKET_TIME};
-use super::number;
+use super::seeds;
 use super::world::{Link, Made, Random, World};
 use engine::room::Topology;
 use engine::{Command, PersonKey, ShardIndex, StreamKey, TrackKey};
@@ -198,10 +198,7 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn however_late_commands_and_reports_come_all_agree_when_it_is_quiet() {
-    let seeds: Vec<u64> = match number("MOIM_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("MOIM_SEEDS").unwrap_or(12)).chain(SHOWED_FAULTS).collect(),
-    };
+    let seeds = seeds(12, &SHOWED_FAULTS);
     let carried: usize = seeds.iter().map(|&seed| run(seed)).sum();
     println!("{} seeds: {carried} slots were compared that carried something", seeds.len());
     assert!(carried > 10 * seeds.len());

@@ -31,6 +31,16 @@ mod world;
 
 pub use world::Random;
 
+/// The seeds that a test plays: `MOIM_SEED` alone, or so many as `MOIM_SEEDS` says (`count`) and those that `showed_faults`.
+fn seeds(count: u64, showed_faults: &[u64]) -> Vec<u64> {
+    match number("MOIM_SEED") {
+        Some(seed) => vec![seed],
+        None => (1..=number("MOIM_SEEDS").unwrap_or(count))
+            .chain(showed_faults.iter().copied())
+            .collect(),
+    }
+}
+
 /// A number that an environment variable holds.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

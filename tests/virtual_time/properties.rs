@@ -4,7 +4,7 @@
 //! `MOIM_SEEDS` says how many seeds (12), `MOIM_SEED` runs one alone.
 
 use super::hand::{Hand, LOUD, PACKET_TIME, said};
-use super::number;
+use super::seeds;
 use super::world::{Link, Made, Random, World};
 use engine::room::{Effects, Topology};
 use engine::{Command, PersonKey, TrackKey};
@@ -333,10 +333,7 @@ fn run(seed: u64) -> [usize; 3] {
 
 #[test]
 fn whatever_is_called_and_sent_every_packet_is_accounted_for_and_nothing_is_left() {
-    let seeds: Vec<u64> = match number("MOIM_SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("MOIM_SEEDS").unwrap_or(12)).chain(SHOWED_FAULTS).collect(),
-    };
+    let seeds = seeds(12, &SHOWED_FAULTS);
     let mut sums = [0; 3];
     for &seed in &seeds {
         sums.iter_mut().zip(run(seed)).for_each(|(sum, more)| *sum += more);

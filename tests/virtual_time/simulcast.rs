@@ -5,7 +5,7 @@
 
 use super::downlink::{live_behind, received, slow};
 use super::hand::{Ears, Hand, Heard, Packet};
-use super::number;
+use super::seeds;
 use super::world::{LAN, Link, Made, Random, SIZES, World};
 use engine::PersonKey;
 use engine::room::Topology;
@@ -229,11 +229,8 @@ fn film(seed: u64) -> usize {
 
 #[test]
 fn a_receiver_sees_one_stream_whatever_layers_flow() {
-    let seeds = match number("MOIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 1..1 + number("MOIM_SEEDS").unwrap_or(20),
-    };
-    let count = seeds.end - seeds.start;
-    let switches: usize = seeds.map(film).sum();
-    assert!(switches as u64 > 10 * count, "{switches} switches in {count} runs");
+    let seeds = seeds(20, &[]);
+    let count = seeds.len();
+    let switches: usize = seeds.into_iter().map(film).sum();
+    assert!(switches > 10 * count, "{switches} switches in {count} runs");
 }

@@ -101,10 +101,8 @@ pub(super) fn begin_with_kept<S: Sink>(
         at += 1;
         let Some(person) = model.people[to.person].as_ref() else { continue };
         let slot = &person.slots[to.slot];
-        let (waits, grows) = (
-            slot.pending == Some(index),
-            slot.current == Some(index) && slot.rewrite.selection.waits(highest),
-        );
+        let waits = slot.pending == Some(index);
+        let grows = slot.current == Some(index) && slot.rewrite.selection.waits(highest);
         if !(waits || grows) || turn.held(person, to.person, to.slot).is_some() {
             continue;
         }

@@ -12,6 +12,7 @@ use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::sink::Sink;
 use rtp::header::HeaderWriter;
+use std::time::Instant;
 
 /// A packet on its way to one slot.
 pub(super) struct Outgoing<'a> {
@@ -117,6 +118,33 @@ pub(super) fn deliver<S: Sink>(
     }
 }
 
+/// The sequence number that a packet leaves a slot with, its counters, and the number that it had if it left before.
+///
+/// # Errors
+/// [`OutDrop::BeforeSwitch`] if it has no number.
+#[inline]
+fn numbered(
+    number: Number,
+    slot: &mut Slot,
+    now: Instant,
+) -> Result<(u16, Rewritten, Option<u16>), OutDrop> {
+    Ok(match number {
+        Number::Next(counters) => {
+            let out = slot.rewrite.apply(counters, now)?;
+            (out.sequence, out, None)
+        }
+        Number::Padding(timestamp) => {
+            let sequence = slot.next_rtx_sequence();
+            let up_to = UpTo::ALL;
+            (sequence, Rewritten { sequence, timestamp, picture_id: None, tl0: None, up_to }, None)
+        }
+        Number::Again(original, left, counters) => {
+            let out = left.rewritten(counters, original);
+            (slot.next_rtx_sequence(), out, Some(original))
+        }
+    })
+}
+
 /// Writes and seals; returns the datagram's length.
 #[inline]
 fn seal<S: Sink>(
@@ -133,21 +161,7 @@ fn seal<S: Sink>(
     // Room first, then a number: a number that never leaves would look like loss.
     let lent = turn.sink.slot(secure.remote, slot.priority());
     let buffer = lent.ok_or(OutDrop::SendBufferFull)?;
-    let (sequence, out, original) = match packet.number {
-        Number::Next(counters) => {
-            let out = slot.rewrite.apply(counters, turn.now.at)?;
-            (out.sequence, out, None)
-        }
-        Number::Padding(timestamp) => {
-            let sequence = slot.next_rtx_sequence();
-            let up_to = UpTo::ALL;
-            (sequence, Rewritten { sequence, timestamp, picture_id: None, tl0: None, up_to }, None)
-        }
-        Number::Again(original, left, counters) => {
-            let out = left.rewritten(counters, original);
-            (slot.next_rtx_sequence(), out, Some(original))
-        }
-    };
+    let (sequence, out, original) = numbered(packet.number, slot, turn.now.at)?;
     let (Slot { stream, rtx_stream, line, recent, .. }, again) =
         (&mut *slot, !matches!(packet.number, Number::Next(_)));
     let (marker, payload, pictures) = packet.within(out.up_to);

@@ -129,10 +129,8 @@ pub(super) struct Rewrite {
 }
 
 impl Rewrite {
-    /// A slot before its first packet, whose timestamps count `clock_rate` a second, and which gets streams up to these layers.
-    pub(super) fn new(clock_rate: u32, first_sequence: u16, up_to: UpTo) -> Self {
-        let mut selection = Selection::default();
-        selection.want(up_to);
+    /// A slot before its first packet, whose timestamps count `clock_rate` a second.
+    pub(super) fn new(clock_rate: u32, first_sequence: u16) -> Self {
         Self {
             clock_rate,
             first_sequence,
@@ -141,7 +139,7 @@ impl Rewrite {
             past: VecDeque::new(),
             next: 0,
             offsets: (0, 0),
-            selection,
+            selection: Selection::default(),
             newest: None,
             leaves_out: false,
             ring: Vec::new(),
@@ -344,7 +342,7 @@ mod tests {
     #[test]
     fn a_switch_continues_all_counters() {
         let start = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 100, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 100);
         rewrite.switch(packet(70_000, 5, 9), FIRST, start);
         let first = rewrite.apply(packet(70_000, 5, 9), start).unwrap();
         assert_eq!((first.sequence, first.timestamp, first.picture_id), (100, 5, Some(9)));
@@ -365,7 +363,7 @@ mod tests {
     #[test]
     fn frame_numbers_go_on_over_a_switch_with_all_their_bits() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 0);
         let frame = |index: u64, number: u16| Counters { tl0: None, ..packet(index, 0, number) };
         rewrite.switch(frame(0, 0xFFFE), FIRST, now);
         assert_eq!(rewrite.apply(frame(0, 0xFFFE), now).unwrap().picture_id, Some(0xFFFE));
@@ -378,7 +376,7 @@ mod tests {
     #[test]
     fn what_is_left_out_leaves_no_gap_and_late_packets_keep_their_place() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(48_000, 0, UpTo::ALL);
+        let mut rewrite = Rewrite::new(48_000, 0);
         rewrite.switch(packet(10, 0, 0), FIRST, now);
         assert_eq!(rewrite.apply(packet(10, 0, 0), now).unwrap().sequence, 0);
         rewrite.skip(11);
@@ -392,7 +390,7 @@ mod tests {
     #[test]
     fn it_is_known_of_each_number_what_left_with_it() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 65_500, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 65_500);
         assert_eq!(rewrite.left(65_500), None);
         let mut left = Vec::new();
         let mut send = |rewrite: &mut Rewrite, track: Option<StreamKey>, index: u64| {
@@ -435,7 +433,7 @@ mod tests {
     #[test]
     fn frames_that_are_left_out_leave_no_gap_in_any_counter() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 65_533, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 65_533);
         rewrite.switch(of_frame(100), FIRST, now);
         let mut left = Vec::new();
         for index in 100..180 {
@@ -465,7 +463,7 @@ mod tests {
     #[test]
     fn what_comes_late_after_frames_were_left_out_keeps_its_place() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 0);
         rewrite.switch(of_frame(0), FIRST, now);
         rewrite.apply(of_frame(0), now).unwrap();
         // Number 1 is missing; frame 1 is left out; number 4 is missing; then a packet of frame 2 and frame 3 left out.
@@ -483,7 +481,7 @@ mod tests {
     #[test]
     fn a_long_gap_is_numbered_and_what_is_too_late_is_left_out() {
         let now = Instant::now();
-        let mut rewrite = Rewrite::new(90_000, 0, UpTo::ALL);
+        let mut rewrite = Rewrite::new(90_000, 0);
         rewrite.switch(packet(1000, 0, 0), FIRST, now);
         rewrite.apply(packet(1000, 0, 0), now).unwrap();
         let after = rewrite.apply(packet(31_000, 0, 0), now).unwrap();

@@ -273,7 +273,10 @@ impl Inner {
 
     /// What is known of the layers.
     pub(super) fn known(&mut self, now: Instant) -> Known {
-        let mut known = Known::default();
+        let mut known = Known { count: self.count(), ..Known::default() };
+        if known.count == 0 {
+            return known;
+        }
         let mut below = 0;
         for (at, layer) in self.spatial.iter_mut().enumerate() {
             let bps = layer.rate.bps(now);
@@ -281,7 +284,6 @@ impl Inner {
             below += layer.known_bps;
             (known.bps[at], known.pixels[at]) = (below, layer.pixels);
         }
-        known.count = self.count();
         let rates = self.temporal.map(|rate| rate.bps(now));
         let highest = rates.iter().rposition(|bps| *bps > 0);
         if let Some(highest) = highest.filter(|at| *at > 0 && self.switches) {

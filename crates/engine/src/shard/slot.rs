@@ -98,15 +98,6 @@ impl Patience {
     }
 }
 
-/// What a receiver can decode of these layers: AV1 with spatial layers needs dependency descriptors, the smallest picture
-/// alone does not.
-fn decodable(line: &Line, up_to: UpTo) -> UpTo {
-    match (line.codec, line.extensions.dependency) {
-        (Codec::Av1, None) => UpTo::new(0, up_to.temporal()),
-        _ => up_to,
-    }
-}
-
 /// A slot of a participant.
 pub(super) struct Slot {
     pub line: Line,
@@ -146,7 +137,7 @@ impl Slot {
         // Below 2^15, so that losing the first packets cannot hide a rollover (RFC 3711 §3.3.1).
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
-            rewrite: Rewrite::new(line.codec.clock_rate(), first, decodable(&line, UpTo::ALL)),
+            rewrite: Rewrite::new(line.codec.clock_rate(), first),
             recent: line.red_first.then(|| Box::new(Recent::new(1))),
             reported: u32::from(first.wrapping_sub(1)),
             line,
@@ -263,9 +254,13 @@ impl Slot {
         false
     }
 
-    /// What its receiver can decode of these layers.
+    /// What its receiver can decode of these layers: AV1 with spatial layers needs dependency descriptors, the smallest picture
+    /// alone does not.
     pub(super) fn decodes(&self, up_to: UpTo) -> UpTo {
-        decodable(&self.line, up_to)
+        match (self.line.codec, self.line.extensions.dependency) {
+            (Codec::Av1, None) => UpTo::new(0, up_to.temporal()),
+            _ => up_to,
+        }
     }
 
     /// Whether it gets a packet of what flows. If not, the packet is left out: the next one takes its number. `begins`: it is
