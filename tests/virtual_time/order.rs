@@ -1,4 +1,5 @@
-//! Which pictures flow on a path that does not carry all of them: screens, and those of whom speaks or spoke last.
+//! Which pictures flow on a path that does not carry all of them: pinned ones, screens, and those of whom speaks or spoke
+//! last.
 
 use super::downlink::slow;
 use super::hand::{Hand, LOUD, PACKET_TIME, SILENT};
@@ -78,6 +79,29 @@ fn a_screen_and_who_speaks_flow_and_another_speaker_takes_a_silent_ones_place() 
         assert_eq!(few.rested(), rested + 1, "{shards}");
         few.world.assert_invariants(6);
     }
+}
+
+#[test]
+fn a_pinned_picture_flows_whoever_speaks() {
+    let mut few = Few::new(6, 1);
+    few.pass(20 * S, Some(2));
+    assert_eq!(few.flow(), [2, 3], "the screen and the speaker");
+    let silent = few.hands[0].key;
+    let told = few.world.told.iter().find(|((who, mid), track)| {
+        let owner = track.and_then(|track| few.world.room.owner_of(track));
+        *who == few.behind && mid.starts_with('v') && owner == Some(silent)
+    });
+    let slot = told.unwrap().0.1.clone();
+    few.world.pin(few.behind, &slot);
+    few.pass(6 * S, Some(2));
+    assert_eq!(
+        few.flow(),
+        [0, 3],
+        "the pinned one takes the place of the last, and comes before the screen"
+    );
+    few.pass(20 * S, Some(1));
+    assert_eq!(few.flow(), [0, 3], "another speaker takes the place of neither");
+    few.world.assert_invariants(6);
 }
 
 #[test]

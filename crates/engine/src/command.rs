@@ -47,6 +47,15 @@ pub struct Precedence {
     pub spoke: u64,
 }
 
+/// How a participant sees a slot's picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// How many pixels it has on the screen; 0 if it is not visible. It gets no layer larger than that needs.
+    pub pixels: u32,
+    /// It comes before all that are not pinned, and nobody who speaks takes its slot.
+    pub pinned: bool,
+}
+
 /// A shard: a media thread and its mixer, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShardIndex(pub u16);
@@ -196,14 +205,14 @@ pub enum Command {
         /// The track, or none for an empty slot.
         track: Option<TrackKey>,
     },
-    /// At which size a slot's picture is shown. It gets no layer larger than that needs.
+    /// How a slot's picture is shown.
     Show {
         /// Whose slot.
         person: PersonKey,
         /// The slot's line.
         mid: String,
-        /// How many pixels it has on the screen; 0 if it is not visible.
-        pixels: u32,
+        /// How large, and whether it is pinned.
+        shown: Shown,
     },
     /// A person is gone with their tracks and slots.
     Remove {

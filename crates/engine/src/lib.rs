@@ -20,7 +20,8 @@ mod sink;
 pub use bucket::Bucket;
 pub use clock::Now;
 pub use command::{
-    Command, PersonKey, Precedence, Report, RoomKey, ShardIndex, StreamKey, Subject, TrackKey,
+    Command, PersonKey, Precedence, Report, RoomKey, ShardIndex, Shown, StreamKey, Subject,
+    TrackKey,
 };
 pub use outbox::Outbox;
 pub use shard::{Handled, Shard};

@@ -359,13 +359,12 @@ pub struct Slots {
     /// What is wanted where; slots left out stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub want: Vec<SlotWant>,
-    /// At which size slots are shown; slots left out stay as they are. This decides which layer flows there, not who
-    /// fills the slots.
+    /// How slots are shown; slots left out stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<SlotShown>,
 }
 
-/// The size that a slot's picture is shown at.
+/// The size that a slot's picture is shown at, which decides what layer flows there, and whether it is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotShown {
     /// The slot: its line's `a=mid`.
@@ -375,6 +374,10 @@ pub struct SlotShown {
     pub width: u32,
     /// Height in pixels of the screen; 0 if it is not visible.
     pub height: u32,
+    /// Whether its picture comes before all that are not pinned where the path does not carry all. If the server fills the
+    /// slots, nobody who speaks takes a pinned one. A slot stays pinned until this is told anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
 }
 
 /// One entry of [`Slots`].

@@ -3,7 +3,7 @@
 use super::super::sinks::Within;
 use super::{SIZES, World};
 use engine::room::{Effects, Published};
-use engine::{Command, PersonKey, ShardIndex, TrackKey};
+use engine::{Command, PersonKey, ShardIndex, Shown, TrackKey};
 use lab::bot::fixtures::Fixtures;
 use lab::bot::media::{BotMedia, Clock, Config, Opening};
 use lab::checks::{Expected, Listener, Span, Track};
@@ -264,8 +264,17 @@ impl World {
 
     /// A person sees a slot at this size, in pixels.
     pub fn show(&mut self, key: PersonKey, mid: &str, pixels: u32) {
+        self.shown(key, mid, Shown { pixels, pinned: false });
+    }
+
+    /// A person pins a slot, which they see in full size.
+    pub fn pin(&mut self, key: PersonKey, mid: &str) {
+        self.shown(key, mid, Shown { pixels: u32::MAX, pinned: true });
+    }
+
+    fn shown(&mut self, key: PersonKey, mid: &str, shown: Shown) {
         let mut effects = Effects::default();
-        self.room.show(key, &[(mid.to_owned(), pixels)], &mut effects).unwrap();
+        self.room.show(key, &[(mid.to_owned(), shown)], &mut effects).unwrap();
         self.apply(effects);
     }
 

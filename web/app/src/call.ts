@@ -37,6 +37,7 @@ export class CallPage {
   readonly #count = el("span", { class: "count" });
   readonly #buttons: Record<"microphone" | "camera" | "quality" | "people", HTMLButtonElement>;
   #self: Tile;
+  #pinned: string | null = null;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
     this.#room = room;
@@ -103,6 +104,7 @@ export class CallPage {
       const how = { left: "left", removed: "was put out by a moderator" }[reason as string];
       this.#notices.say(`${participant.name} ${how ?? "lost the connection"}`);
       this.grid.remove(participant.id);
+      if (this.#pinned === participant.id) this.#pin(null);
       this.#countPeople();
       this.#chooseVideos();
     });
@@ -153,6 +155,8 @@ export class CallPage {
     this.grid.clear();
     this.#self = new Tile(this.#room.me, true, name);
     this.grid.add(this.#self);
+    this.#pinned = null;
+    this.grid.pin(null);
     for (const participant of this.#room.participants.values()) {
       this.#addTile(participant);
       for (const track of participant.tracks.values()) {
@@ -177,7 +181,9 @@ export class CallPage {
 
   #addTile(participant: Participant): void {
     if (this.grid.get(participant.id)) return;
-    this.grid.add(new Tile(participant.id, false, participant.name));
+    const tile = new Tile(participant.id, false, participant.name);
+    tile.onPin(() => this.#pin(this.#pinned === participant.id ? null : participant.id));
+    this.grid.add(tile);
     this.#showMuted(participant);
   }
 
@@ -189,7 +195,19 @@ export class CallPage {
   /** The server sends each picture in the size that its tile needs, and none that nobody can see. */
   #tellShown({ participant, shown }: Tile): void {
     const tracks = this.#room.participants.get(participant)?.tracks.values() ?? [];
-    for (const { id, kind } of tracks) if (kind === "video" && shown) this.#room.setShown(id, shown);
+    for (const { id, kind } of tracks) {
+      if (kind !== "video") continue;
+      this.#room.setPinned(id, participant === this.#pinned);
+      if (shown) this.#room.setShown(id, shown);
+    }
+  }
+
+  /** Somebody's picture is the large one, and is kept if the path does not carry all; or nobody's. */
+  #pin(participant: string | null): void {
+    this.#pinned = participant;
+    this.grid.pin(participant);
+    for (const tile of this.grid.all()) this.#tellShown(tile);
+    this.#chooseVideos();
   }
 
   #showQuality(sample: QualitySample): void {
@@ -212,13 +230,16 @@ export class CallPage {
     const { show } = this.#options;
     if (show === null) return;
     const videos = [...this.#room.participants.values()].flatMap((participant) =>
-      [...participant.tracks.values()].filter((track) => track.kind === "video"),
+      [...participant.tracks.values()]
+        .filter((track) => track.kind === "video")
+        .map((track) => ({ track, pinned: participant.id === this.#pinned })),
     );
-    const rank = (track: TrackInfo) => (track.muted ? 2 : 0) + (this.#room.mediaTrack(track.id) ? 0 : 1);
+    const rank = ({ track, pinned }: { track: TrackInfo; pinned: boolean }) =>
+      (pinned ? -4 : 0) + (track.muted ? 2 : 0) + (this.#room.mediaTrack(track.id) ? 0 : 1);
     const wanted = videos
       .sort((a, b) => rank(a) - rank(b))
       .slice(0, show)
-      .map((track) => track.id);
+      .map(({ track }) => track.id);
     this.#room.showVideos(wanted).catch((error: unknown) => console.warn("choice of videos failed", error));
   }
 

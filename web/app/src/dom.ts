@@ -27,6 +27,7 @@ const ICONS = {
   "camera-off": "M10 7h4a2 2 0 0 1 2 2v3 M16 15a2 2 0 0 1-2 2H3V7h2 M16 11l5-3v8 M3 3l18 18",
   quality: "M4 20v-5 M10 20v-9 M16 20v-6 M21 20V5",
   people: "M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8Z M2 21a7 7 0 0 1 14 0 M16 4a4 4 0 0 1 0 7 M18 14a7 7 0 0 1 4 7",
+  pin: "M9 3h6 M10 3v7l-3 4h10l-3-4V3 M12 14v7",
   leave: "M4 15v-2a11 11 0 0 1 16 0v2h-4v-3a9 9 0 0 0-8 0v3Z",
 } as const;
 

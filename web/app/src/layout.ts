@@ -10,6 +10,25 @@ const ASPECT = 16 / 9;
 const MIN_WIDTH = 150;
 
 /**
+ * The widths of one large tile and of the others in a row below it, all 16:9. The row has a fifth of the height, or more
+ * rows if the tiles would be too small; these scroll.
+ * @param others the other tiles
+ * @param width,height,gap in pixels
+ */
+export function bestStage(
+  others: number,
+  width: number,
+  height: number,
+  gap: number,
+): { stage: number; tile: number } {
+  const fit = (high: number) => Math.max(1, Math.floor(Math.min(width, high * ASPECT)));
+  if (others === 0) return { stage: fit(height), tile: 0 };
+  const across = Math.floor((width - gap * (others - 1)) / others);
+  const tile = Math.min(width, Math.max(MIN_WIDTH, Math.min(across, fit(height / 5))));
+  return { stage: fit(Math.max(height / 2, height - gap - tile / ASPECT)), tile };
+}
+
+/**
  * The number of columns that makes 16:9 tiles largest in an area.
  * @param count tiles
  * @param width,height,gap in pixels

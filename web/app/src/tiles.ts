@@ -1,6 +1,6 @@
 import type { ShownSize } from "@moim/sdk";
 import { el, icon } from "./dom.ts";
-import { bestGrid } from "./layout.ts";
+import { bestGrid, bestStage } from "./layout.ts";
 import { Sight } from "./sight.ts";
 
 const GAP = 8;
@@ -17,6 +17,7 @@ export class Tile {
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
   readonly #rest = el("span", { class: "rest" }, "paused: your connection is too slow");
   readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
+  readonly #pin = el("button", { class: "pin", type: "button", hidden: true }, icon("pin"));
   #name = "";
   #muted = true;
   #videoMuted = false;
@@ -37,6 +38,7 @@ export class Tile {
       this.video,
       this.#rest,
       foot,
+      this.#pin,
     );
     this.setName(name);
   }
@@ -62,6 +64,22 @@ export class Tile {
     this.#muted = muted;
     this.#badge.hidden = !muted;
     this.#describe();
+  }
+
+  /** Offers to pin the picture, or to unpin it. */
+  onPin(pin: () => void): void {
+    this.#pin.onclick = pin;
+    this.#pin.hidden = false;
+    this.setPinned(false);
+  }
+
+  /** A pinned tile is the large one. */
+  setPinned(pinned: boolean): void {
+    this.element.classList.toggle("pinned", pinned);
+    this.#pin.setAttribute("aria-pressed", String(pinned));
+    const title = pinned ? "Unpin" : "Pin: keep this picture, and show it large";
+    this.#pin.title = title;
+    this.#pin.setAttribute("aria-label", `${pinned ? "Unpin" : "Pin"} ${this.#name}`);
   }
 
   setSpeaking(speaking: boolean): void {
@@ -133,6 +151,7 @@ export class TileGrid {
   readonly #sight = new Sight();
   readonly #onShown: (tile: Tile) => void;
   #count = 0;
+  #pinned: string | null = null;
 
   /** @param onShown hears of each tile that is seen at another size */
   constructor(onShown: (tile: Tile) => void) {
@@ -166,6 +185,13 @@ export class TileGrid {
     this.refresh();
   }
 
+  /** One tile is the large one, or none. */
+  pin(participant: string | null): void {
+    for (const tile of this.all()) tile.setPinned(tile.participant === participant);
+    this.#pinned = participant;
+    this.refresh();
+  }
+
   clear(): void {
     for (const participant of [...this.#tiles.keys()]) this.remove(participant);
   }
@@ -181,7 +207,8 @@ export class TileGrid {
     let tiles = this.all();
     const hidden = Math.max(0, tiles.length - MAX_TILES);
     if (hidden > 0) {
-      const rank = (tile: Tile) => (tile.isSelf ? 0 : tile.hasVideo ? 1 : 2);
+      const rank = (tile: Tile) =>
+        tile.isSelf || tile.participant === this.#pinned ? 0 : tile.hasVideo ? 1 : 2;
       tiles = tiles.sort((a, b) => rank(a) - rank(b)).slice(0, MAX_TILES);
     }
     const wanted: HTMLElement[] = tiles.map((tile) => tile.element);
@@ -203,8 +230,13 @@ export class TileGrid {
   #layout(): void {
     const { clientWidth, clientHeight } = this.element;
     if (clientWidth === 0 || this.#count === 0) return;
-    const grid = bestGrid(this.#count, clientWidth - 2 * GAP, clientHeight - 2 * GAP, GAP);
-    this.element.style.setProperty("--tile", `${grid.width}px`);
+    const [width, height] = [clientWidth - 2 * GAP, clientHeight - 2 * GAP];
+    const pinned = this.#pinned !== null && this.#tiles.has(this.#pinned);
+    const { stage, tile } = pinned
+      ? bestStage(this.#count - 1, width, height, GAP)
+      : { stage: 0, tile: bestGrid(this.#count, width, height, GAP).width };
+    this.element.style.setProperty("--stage", `${stage}px`);
+    this.element.style.setProperty("--tile", `${tile}px`);
     this.element.style.setProperty("--gap", `${GAP}px`);
   }
 }

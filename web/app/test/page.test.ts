@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { type ErrorCode, preset } from "../../sdk/src/wire.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { bestGrid } from "../src/layout.ts";
+import { bestGrid, bestStage } from "../src/layout.ts";
 import { kindTitle, PRESETS, wantsVideo } from "../src/kinds.ts";
 import { explainEnd, explainRoomError } from "../src/notices.ts";
 import { kindOf, parseOptions, roomName } from "../src/options.ts";
@@ -95,8 +95,19 @@ describe("what went wrong", () => {
   });
 });
 
+const GAP = 8;
+
+describe("bestStage", () => {
+  it("gives the pinned tile most of the height, and the others a row below it", () => {
+    expect(bestStage(0, 1280, 720, GAP)).toEqual({ stage: 1280, tile: 0 });
+    const { stage, tile } = bestStage(4, 1280, 720, GAP);
+    expect([stage, tile]).toEqual([1009, 256]);
+    expect(bestStage(20, 1280, 720, GAP).tile, "they scroll").toBe(150);
+    expect(bestStage(3, 360, 640, GAP)).toEqual({ stage: 360, tile: 150 });
+  });
+});
+
 describe("bestGrid", () => {
-  const GAP = 8;
   it("uses known shapes", () => {
     expect(bestGrid(1, 1280, 600, GAP).columns).toBe(1);
     expect(bestGrid(4, 1280, 600, GAP).columns).toBe(2);

@@ -274,6 +274,14 @@ export class Room extends Emitter<RoomEvents> {
     if (this.info.video === "sfu") this.#shown.set(track, size);
   }
 
+  /**
+   * Pins a remote track of video, or unpins it. Where the path does not carry all pictures, pinned ones come before all
+   * others; where the server fills the slots, nobody who speaks takes theirs. In a mesh it has no effect.
+   */
+  setPinned(track: string, pinned: boolean): void {
+    if (this.info.video === "sfu") this.#shown.pin(track, pinned);
+  }
+
   /** Leaves for good. */
   async leave(): Promise<void> {
     if (this.#state === "ended") return;

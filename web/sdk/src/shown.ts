@@ -23,17 +23,23 @@ const SETTLE_MS = 20;
 const RETRY_MS = 1_000;
 
 /**
- * A slot that had a size keeps it at the server. A track of unknown size that comes into it is taken as large as this,
- * so that it is not small, or dark, because of another track.
+ * A slot that had a size keeps it at the server. A track of unknown size that comes into it, or that is pinned, is taken as
+ * large as this, so that it is not small, or dark, because of another track.
  */
 const LARGE: ShownSize = { width: 3840, height: 2160 };
 
-/** At which size each track is shown, and what the server knows of that: it counts by slots, an application by tracks. */
+/** What the server was told of a slot. */
+interface Told extends ShownSize {
+  pinned: boolean;
+}
+
+/** How each track is shown, and what the server knows of that: it counts by slots, an application by tracks. */
 export class ShownSizes {
   readonly #hooks: ShownHooks;
   readonly #sizes = new Map<string, ShownSize>();
+  readonly #pinned = new Set<string>();
   /** What the server was told, by slot. */
-  #told = new Map<string, ShownSize>();
+  #told = new Map<string, Told>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
@@ -49,9 +55,17 @@ export class ShownSizes {
     this.changed();
   }
 
+  /** A track is pinned from now on, or no more, in whichever slot it comes. */
+  pin(track: string, pinned: boolean): void {
+    if (pinned) this.#pinned.add(track);
+    else this.#pinned.delete(track);
+    this.changed();
+  }
+
   /** A track is no more. */
   forget(track: string): void {
     this.#sizes.delete(track);
+    this.#pinned.delete(track);
   }
 
   /** Slots got other tracks. */
@@ -83,7 +97,8 @@ export class ShownSizes {
     const told = this.#told;
     const news = this.#news();
     if (news.length === 0) return;
-    for (const { slot, width, height } of news) told.set(slot, { width, height });
+    for (const { slot, width, height, pinned } of news)
+      told.set(slot, { width, height, pinned: pinned === true });
     this.#lastMs = performance.now();
     try {
       await this.#hooks.tell(news);
@@ -100,9 +115,11 @@ export class ShownSizes {
   #news(): SlotShown[] {
     return this.#hooks.mappings().flatMap(({ slot, track }) => {
       const known = this.#told.get(slot);
-      const size = this.#sizes.get(track) ?? (known && LARGE);
-      const same = size?.width === known?.width && size?.height === known?.height;
-      return size && !same ? [{ slot, ...size }] : [];
+      const pinned = this.#pinned.has(track);
+      const size = this.#sizes.get(track) ?? ((known || pinned) && LARGE);
+      if (!size) return [];
+      const same = size.width === known?.width && size.height === known.height && pinned === known.pinned;
+      return same ? [] : [{ slot, ...size, ...(pinned && { pinned }) }];
     });
   }
 }

@@ -167,10 +167,10 @@ export const slotWant = object({
   height: optional(count),
 });
 export type SlotWant = Infer<typeof slotWant>;
-/** The size that a slot's picture is shown at, in pixels of the screen; 0 × 0 if it is not visible. */
-export const slotShown = object({ slot: text, width: count, height: count });
+/** The size that a slot's picture is shown at, in pixels of the screen (0 × 0 if it is not visible), and whether it is pinned. */
+export const slotShown = object({ slot: text, width: count, height: count, pinned: optional(bool) });
 export type SlotShown = Infer<typeof slotShown>;
-/** Argument of `room.slots`. `shown` decides which layer flows, and not who fills the slots. */
+/** Argument of `room.slots`: what slots shall carry, and how they are shown. */
 export const slots = object({ want: optional(list(slotWant)), shown: optional(list(slotShown)) });
 
 /** Argument of `room.mute`. */

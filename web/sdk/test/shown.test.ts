@@ -124,6 +124,24 @@ describe("ShownSizes", () => {
     expect(calls).toHaveLength(2);
   });
 
+  it("tells what is pinned, and what is so no more, at the size that is known or large", async () => {
+    const pinned = () =>
+      calls.map(({ shown }) => shown.map((s) => `${s.slot} ${s.width} ${s.pinned}`).join());
+    put("4", "a");
+    sizes.set("a", SMALL);
+    sizes.pin("a", true);
+    await pass(300);
+    sizes.pin("a", true);
+    await pass(300);
+    put("5", "b");
+    sizes.pin("b", true);
+    sizes.pin("a", false);
+    await pass(300);
+    put("5", "c");
+    await pass(300);
+    expect(pinned()).toEqual(["4 320 true", "4 320 undefined,5 3840 true", "5 3840 undefined"]);
+  });
+
   it("forgets what is no more", async () => {
     sizes.set("a", SMALL);
     sizes.forget("a");

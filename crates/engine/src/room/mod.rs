@@ -22,7 +22,7 @@ mod spread;
 mod tests;
 mod track;
 
-use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, TrackKey};
+use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, Shown, TrackKey};
 use crate::mix::MixCommand;
 use index::Index;
 use order::Lately;
@@ -382,25 +382,27 @@ impl Room {
         Ok(())
     }
 
-    /// Someone says at which size they see slots: (line of the slot, pixels; 0 if it is not visible).
+    /// Someone says how they see slots: (line of the slot, how).
     ///
     /// # Errors
     /// No such slot; nothing is changed then.
     pub fn show(
         &mut self,
         key: PersonKey,
-        shown: &[(String, u32)],
+        shown: &[(String, Shown)],
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         let has = |kind, mid: &str| person.slot_contents(kind).any(|(slot, _)| slot == mid);
         if !shown.iter().all(|(mid, _)| KINDS.iter().any(|kind| has(*kind, mid))) {
             return Err(Refusal::UnknownSlot);
         }
-        // Sound has no size.
-        for (mid, pixels) in shown.iter().filter(|(mid, _)| has(Kind::Video, mid)) {
-            let command = Command::Show { person: key, mid: mid.clone(), pixels: *pixels };
-            effects.commands.push((person.shard, command));
+        for (mid, shown) in shown {
+            // Sound has no size.
+            if person.pool_mut(Kind::Video).pin(mid, shown.pinned) {
+                let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };
+                effects.commands.push((person.shard, command));
+            }
         }
         Ok(())
     }

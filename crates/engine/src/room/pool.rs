@@ -26,6 +26,8 @@ struct Slot {
     next: Option<TrackKey>,
     /// Its picture rests: the path to the participant does not carry it.
     rests: bool,
+    /// Nobody who speaks takes it.
+    pinned: bool,
 }
 
 impl Slot {
@@ -41,7 +43,13 @@ impl SlotPool {
     /// Adds a slot, once.
     pub(super) fn add(&mut self, mid: &str) {
         if !self.slots.iter().any(|slot| slot.mid == mid) {
-            self.slots.push(Slot { mid: mid.to_owned(), content: None, next: None, rests: false });
+            self.slots.push(Slot {
+                mid: mid.to_owned(),
+                content: None,
+                next: None,
+                rests: false,
+                pinned: false,
+            });
         }
     }
 
@@ -97,8 +105,14 @@ impl SlotPool {
         effects.commands.len() > before
     }
 
-    /// Those who speak take the slots of those who were silent longest; `when` tells when the owner
-    /// of a track spoke last. Says whether a slot got something else.
+    /// A slot is pinned from now on, or no more. Says whether there is such a slot.
+    pub(super) fn pin(&mut self, mid: &str, pinned: bool) -> bool {
+        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid);
+        slot.map(|slot| slot.pinned = pinned).is_some()
+    }
+
+    /// Those who speak take the slots, if these are not pinned, of those who were silent longest; `when` tells when the
+    /// owner of a track spoke last. Says whether a slot got something else.
     pub(super) fn prefer(
         &mut self,
         at: Place,
@@ -115,7 +129,7 @@ impl SlotPool {
             let silent = self
                 .slots
                 .iter_mut()
-                .filter(|slot| slot.target().is_none_or(|track| !speaks(track)))
+                .filter(|slot| slot.target().is_none_or(|track| !slot.pinned && !speaks(track)))
                 .min_by_key(|slot| slot.target().map_or(0, |track| 1 + when(track)));
             let Some(slot) = silent else { break };
             changes.extend(map(at, slot, Some((owner, track)), effects));

@@ -3,6 +3,7 @@
 mod whole;
 
 use super::*;
+use crate::command::Shown;
 use rtp::negotiated::{Codec, Extensions, Layer, StreamIds};
 use std::fmt::Debug;
 use whole::Whole;
@@ -87,6 +88,33 @@ fn who_speaks_takes_the_slot_of_who_was_silent_longest() {
     assert_eq!(shown(&room, 5, Kind::Audio), [20, 30], "nobody gets his own voice");
     speak(&mut room, 4);
     assert_eq!(shown(&room, 1, Kind::Audio), [40, 50], "3 spoke before 5");
+}
+
+#[test]
+fn nobody_who_speaks_takes_a_pinned_slot() {
+    let (mut room, _) = room(5, 2, 2);
+    let viewer = PersonKey(1);
+    let pin = |room: &mut Room, mid: &str, pinned| {
+        let shown = [(mid.to_owned(), Shown { pixels: 1, pinned })];
+        let mut effects = Effects::default();
+        room.show(viewer, &shown, &mut effects).map(|()| effects.commands.len())
+    };
+    let speak = |room: &mut Room, who: u64| {
+        let speakers = vec![(PersonKey(who), 20)];
+        room.report(Report::Speakers { room: RoomKey(1), speakers }, &mut Effects::default());
+    };
+    assert_eq!(shown(&room, 1, Kind::Video), [21, 31]);
+    assert_eq!(pin(&mut room, "v0", true), Ok(1), "its shard is told");
+    assert_eq!(pin(&mut room, "a0", true), Ok(0), "sound is not pinned");
+    assert_eq!(pin(&mut room, "v9", true), Err(Refusal::UnknownSlot));
+    for who in [4, 5] {
+        speak(&mut room, who);
+        assert_eq!(shown(&room, 1, Kind::Video), [21, who * 10 + 1], "2 was silent longest");
+        assert!(shown(&room, 1, Kind::Audio).contains(&(who * 10)));
+    }
+    pin(&mut room, "v0", false).unwrap();
+    speak(&mut room, 3);
+    assert_eq!(shown(&room, 1, Kind::Video), [31, 51]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
 //! to fall again soon.
 //!
-//! In order: screens, then whose publishers spoke last, then what is shown large, then by slot. The order alone moves no
+//! In order: pinned ones, screens, then whose publishers spoke last, then what is shown large, then by slot. The order alone moves no
 //! layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
 //! their smallest layer takes their place.
 //!
@@ -158,7 +158,7 @@ fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
     let carried = person.slots.iter().enumerate().filter_map(|(at, slot)| {
         let stream = slot.pending.or(slot.current)?;
         let precedence = model.tracks[stream].as_ref()?.precedence;
-        let order = Reverse((precedence, slot.shown));
+        let order = Reverse((slot.pinned, precedence, slot.shown));
         (slot.is_video() && !slot.is_hidden()).then_some((order, at, stream))
     });
     let mut carried: Vec<_> = carried.collect();

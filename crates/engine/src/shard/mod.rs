@@ -444,7 +444,7 @@ impl Shard {
                 model.remove_track(track)
             }
             Command::Map { person, mid, track } => model.map_slot(person, &mid, track),
-            Command::Show { person, mid, pixels } => model.show(person, &mid, pixels),
+            Command::Show { person, mid, shown } => model.show(person, &mid, shown),
             Command::Remove { person } => model.remove_person(person),
         }
     }

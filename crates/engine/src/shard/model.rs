@@ -8,7 +8,7 @@ use super::scalable::UpTo;
 use super::slot::Level;
 use super::track::{Origin, Track};
 use crate::clock::Now;
-use crate::command::{PersonKey, Precedence, RoomKey, ShardIndex, StreamKey, TrackKey};
+use crate::command::{PersonKey, Precedence, RoomKey, ShardIndex, Shown, StreamKey, TrackKey};
 use foldhash::HashMap;
 use rtp::TransportAddress;
 use rtp::negotiated::{Line, MOST_LAYERS};
@@ -416,15 +416,15 @@ impl Model {
         }
     }
 
-    /// At which size a slot is shown.
-    pub(super) fn show(&mut self, person: PersonKey, mid: &str, pixels: u32) -> Option<()> {
+    /// How a slot is shown.
+    pub(super) fn show(&mut self, person: PersonKey, mid: &str, shown: Shown) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         let person = self.people[index].as_mut()?;
         let slot_index = person.slot(mid)?;
         person.path.reconsider();
         let slot = &mut person.slots[slot_index];
         let was_hidden = slot.is_hidden();
-        slot.shown = Some(pixels);
+        (slot.shown, slot.pinned) = (Some(shown.pixels), shown.pinned);
         if slot.is_hidden() == was_hidden {
             return Some(());
         }

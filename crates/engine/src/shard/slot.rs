@@ -114,6 +114,8 @@ pub(super) struct Slot {
     pub level: Level,
     /// How many pixels it has on the screen; None if that was not told.
     pub shown: Option<u32>,
+    /// It comes before all that are not.
+    pub pinned: bool,
     patience: Patience,
     pub rewrite: Rewrite,
     /// Its last packets of sound, while each packet repeats some of those before it (RED).
@@ -148,6 +150,7 @@ impl Slot {
             pending: None,
             level: Level::SMALLEST,
             shown: None,
+            pinned: false,
             patience: Patience::default(),
             sent_again: SentAgain::default(),
             wished: None,

@@ -10,7 +10,7 @@ use crate::auth::{Grants, TokenError};
 use crate::lane;
 use crate::socket::{Application, RoomRow, Socket};
 use engine::room::{Effects, Published, Refusal};
-use engine::{PersonKey, TrackKey};
+use engine::{PersonKey, Shown, TrackKey};
 use rtp::negotiated::{Direction, Negotiated};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -409,10 +409,14 @@ impl Rooms {
         let seat = seat(socket)?;
         let mut want = Vec::with_capacity(slots.want.len());
         let mut shown = Vec::with_capacity(slots.shown.len());
-        shown.extend(slots.shown.iter().map(|at| (at.slot.clone(), pixels(at.width, at.height))));
+        shown.extend(slots.shown.iter().map(|at| {
+            let pixels = pixels(at.width, at.height);
+            (at.slot.clone(), Shown { pixels, pinned: at.pinned })
+        }));
         for entry in &slots.want {
             if let (Some(width), Some(height)) = (entry.width, entry.height) {
-                shown.push((entry.slot.clone(), pixels(width, height)));
+                let pixels = pixels(width, height);
+                shown.push((entry.slot.clone(), Shown { pixels, pinned: false }));
             }
             let track = match &entry.track {
                 None => None,
