@@ -92,6 +92,10 @@ pub fn judge(
             let found = named(Some(Candidate::Link.id()), None, evidence);
             return Bottleneck { person: Some(person), ..found };
         }
+        if let Some(text) = broke.and_then(|broke| windows.narrow_network(broke)) {
+            evidence.push(text);
+            return named(Some(Candidate::Network.id()), None, evidence);
+        }
         evidence.push("no link and no resource of the server was at its limit".into());
         return Bottleneck { first: Some("unexplained".into()), evidence, ..Bottleneck::default() };
     };
@@ -162,7 +166,7 @@ impl<'a> Windows<'a> {
         let records = around.iter().rev().filter_map(|window| self.records.get(*window));
         let mut links = records.flat_map(|record| &record.person_links);
         let link = links.find(|link| {
-            broke.paused && broke.people.contains(&link.person) && link.limit_mbit_per_s.is_some()
+            broke.limited && broke.people.contains(&link.person) && link.limit_mbit_per_s.is_some()
         })?;
         let text = format!(
             "the server paused pictures to {}: the link {} ({}) carries {} Mbit/s, and carried {}",
@@ -173,6 +177,22 @@ impl<'a> Windows<'a> {
             short(link.mbit_per_s),
         );
         Some((link.person.clone(), text))
+    }
+
+    /// The server's network, if pictures were limited and it was near its limit from then on: it need not be full either.
+    fn narrow_network(&self, broke: &Break) -> Option<String> {
+        let since = *self.around(broke.t_ms).first()?;
+        let network = self.middle(Candidate::Network, since)?;
+        let text = || format!("the server kept pictures small or paused them: {}", network.text);
+        (broke.limited && network.level >= NEAR).then(text)
+    }
+
+    /// What a candidate reads in the middle one, by level, of the windows from one on.
+    fn middle(&self, candidate: Candidate, since: usize) -> Option<&Reading> {
+        let windows = since..self.readings.len();
+        let mut levels: Vec<&Reading> = windows.filter_map(|w| self.get(w, candidate)).collect();
+        levels.sort_by(|a, b| a.level.total_cmp(&b.level));
+        levels.get(levels.len() / 2).copied()
     }
 
     /// Whether both were on the same CPUs, and the server used more of them.
@@ -237,14 +257,10 @@ impl<'a> Windows<'a> {
         let all = Candidate::ALL
             .iter()
             .filter(|one| !apart.iter().any(|known| known == *one || known.explains(**one)));
-        let levels = all.filter_map(|candidate| {
-            let mut levels: Vec<&Reading> =
-                (0..self.readings.len()).filter_map(|w| self.get(w, *candidate)).collect();
-            levels.sort_by(|a, b| a.level.total_cmp(&b.level));
-            let middle = *levels.get(levels.len() / 2)?;
-            (middle.level >= NEAR).then_some(middle)
-        });
-        let most = levels.max_by(|a, b| a.level.total_cmp(&b.level))?;
+        let levels = all.filter_map(|candidate| self.middle(*candidate, 0));
+        let most = levels
+            .filter(|reading| reading.level >= NEAR)
+            .max_by(|a, b| a.level.total_cmp(&b.level))?;
         Some((most.candidate, format!("{} is near its limit: {}", most.candidate.id(), most.text)))
     }
 }

@@ -20,13 +20,14 @@ pub struct Break {
     pub why: String,
     /// Whom it concerns; empty if that is not known.
     pub people: Vec<String>,
-    /// Pictures to these people were paused: the server found that their paths do not carry them.
-    pub paused: bool,
+    /// Pictures were paused or kept small, to these people if it is known to whom: the server found that their paths do not
+    /// carry more.
+    pub limited: bool,
 }
 
 impl Break {
     fn new(t_ms: u64, why: String) -> Self {
-        Self { t_ms, why, people: Vec::new(), paused: false }
+        Self { t_ms, why, people: Vec::new(), limited: false }
     }
 }
 
@@ -67,6 +68,7 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         let broke = first_window(threshold, &by_window(signs, threshold.from));
         match threshold.metric {
             "paused_ratio" => paused(signs.samples, broke),
+            "frame_height" => Break { limited: true, ..broke },
             _ => broke,
         }
     });
@@ -124,7 +126,7 @@ fn paused(samples: &[SampleRecord], broke: Break) -> Break {
     let before = samples.iter().filter(is).filter(|record| record.t_ms <= broke.t_ms);
     let t_ms = before.clone().map(|record| window(record.t_ms)).min().unwrap_or(broke.t_ms);
     let people: BTreeSet<String> = before.map(|record| record.person.clone()).collect();
-    Break { t_ms, people: people.into_iter().collect(), paused: true, ..broke }
+    Break { t_ms, people: people.into_iter().collect(), limited: true, ..broke }
 }
 
 /// The end of the window that a moment belongs to.

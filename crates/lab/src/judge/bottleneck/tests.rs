@@ -50,7 +50,7 @@ fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
 }
 
 fn at(t_ms: u64) -> Break {
-    Break { t_ms, why: "loss".into(), people: Vec::new(), paused: false }
+    Break { t_ms, why: "loss".into(), people: Vec::new(), limited: false }
 }
 
 fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
@@ -297,6 +297,24 @@ fn person_link(person: &str, dropped: u64, mbit_per_s: f64) -> PersonLinkUsage {
 }
 
 #[test]
+fn a_network_that_the_server_keeps_under_is_named_if_pictures_were_limited() {
+    let sends = |windows, mbit_per_s| {
+        run(windows, |server| {
+            let limit_mbit_per_s = Some(100.0);
+            let link = LinkUsage { mbit_per_s, limit_mbit_per_s, ..LinkUsage::default() };
+            kernel(server).links = vec![link];
+        })
+    };
+    let limited = Break { limited: true, ..at(12_000) };
+    assert_eq!(first(&sends(0..10, 80.0), Some(&limited)), "network");
+    assert_eq!(first(&sends(0..10, 80.0), Some(&at(12_000))), "unexplained", "nothing was limited");
+    assert_eq!(first(&sends(0..10, 70.0), Some(&limited)), "unexplained", "there is room");
+    let mut short = sends(0..10, 10.0);
+    short[..5].clone_from_slice(&sends(0..10, 80.0)[..5]);
+    assert_eq!(first(&short, Some(&limited)), "unexplained", "not for long");
+}
+
+#[test]
 fn a_participants_link_is_named_with_the_participant() {
     let linked = |links: &[PersonLinkUsage]| {
         let mut machine = run(0..0, |_| {});
@@ -318,7 +336,7 @@ fn a_participants_link_is_named_with_the_participant() {
     assert!(found.evidence.iter().any(|evidence| evidence == text), "{:?}", found.evidence);
     let found = judged(&[person_link("bot-4", 19, 1.34)], &["bot-4"]);
     assert_eq!(found.first.as_deref(), Some("unexplained"), "below both");
-    let paused = Break { people: vec!["bot-4".into()], paused: true, ..at(12_000) };
+    let paused = Break { people: vec!["bot-4".into()], limited: true, ..at(12_000) };
     let links = [person_link("bot-4", 0, 1.2)];
     let found = judge(&linked(&links), &GeneratorHealth::default(), Some(&paused));
     let named = (found.first.as_deref(), found.person.as_deref());
