@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -48,6 +48,9 @@ evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual
 
 evidence-networks: ## what is estimated of a downlink on the networks of RFC 8867, in virtual time (1 min)
 	@scripts/evidence-networks.sh
+
+evidence-senders: build ## what Chromium as a sender does on networks of RFC 8867, to compare with (8 min)
+	@scripts/evidence-senders.sh
 
 evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (8 min, goes on where it stopped)
 	@scripts/evidence-downlinks.sh

@@ -36,6 +36,7 @@ const SIZES: Record<string, CameraOptions> = {
   "360p": { width: 640, height: 360 },
   "480p": { width: 854, height: 480 },
   "720p": { width: 1280, height: 720 },
+  "1080p": { width: 1920, height: 1080 },
 };
 
 /** Reads path, query and fragment; what is unknown or wrong counts as left out. */

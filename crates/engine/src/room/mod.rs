@@ -399,10 +399,12 @@ impl Room {
         }
         for (mid, shown) in shown {
             // Sound has no size.
-            if person.pool_mut(Kind::Video).pin(mid, shown.pinned) {
-                let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };
-                effects.commands.push((person.shard, command));
+            let Some(news) = person.pool_mut(Kind::Video).pin(mid, shown.pinned) else { continue };
+            if news {
+                self.preferred = None;
             }
+            let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };
+            effects.commands.push((person.shard, command));
         }
         Ok(())
     }

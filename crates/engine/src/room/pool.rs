@@ -105,10 +105,10 @@ impl SlotPool {
         effects.commands.len() > before
     }
 
-    /// A slot is pinned from now on, or no more. Says whether there is such a slot.
-    pub(super) fn pin(&mut self, mid: &str, pinned: bool) -> bool {
-        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid);
-        slot.map(|slot| slot.pinned = pinned).is_some()
+    /// A slot is pinned from now on, or no more. Says whether that is news; None: there is no such slot.
+    pub(super) fn pin(&mut self, mid: &str, pinned: bool) -> Option<bool> {
+        let slot = self.slots.iter_mut().find(|slot| slot.mid == mid)?;
+        Some(std::mem::replace(&mut slot.pinned, pinned) != pinned)
     }
 
     /// Those who speak take the slots, if these are not pinned, of those who were silent longest; `when` tells when the

@@ -19,7 +19,8 @@ const PAGE_POLL: Duration = Duration::from_millis(100);
 const MAX_FAILED_SAMPLES: u32 = 3;
 
 /// The address that makes the call page join at once.
-fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
+fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String {
+    let Told { show, camera, .. } = told;
     let group = &place.group;
     let audio = match group.audio {
         AudioTopology::Mesh => "mesh",
@@ -28,8 +29,8 @@ fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
     };
     let (video, camera) = match group.video {
         VideoTopology::None => ("none", "0"),
-        VideoTopology::Mesh => ("mesh", "360p"),
-        VideoTopology::Sfu => ("sfu", "360p"),
+        VideoTopology::Mesh => ("mesh", *camera),
+        VideoTopology::Sfu => ("sfu", *camera),
     };
     let camera = if place.sends_video { camera } else { "0" };
     let codec = match group.video_codec {
@@ -50,6 +51,8 @@ fn page_address(stage: &Stage, name: &str, place: &Place, show: u32) -> String {
 pub struct Told {
     /// Videos that it shows.
     pub show: u32,
+    /// The size of its camera's picture, as the page names it.
+    pub camera: &'static str,
     /// The least jitter buffer of its sound, in ms.
     pub jitter_buffer_ms: Option<u32>,
 }
@@ -60,17 +63,17 @@ pub async fn canary(
     browser: Arc<Browser>,
     name: String,
     place: Place,
-    Told { show, jitter_buffer_ms }: Told,
+    told: Told,
     marks: Option<SaidMarks>,
 ) {
     let mut end = stage.end();
     let asked_ms = stage.now_ms();
     stage.comes(&place.person(&name, PersonKind::Chromium));
-    let address = page_address(&stage, &name, &place, show);
+    let address = page_address(&stage, &name, &place, &told);
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
     let (link, ears_too) = (place.network.is_some(), ears.is_some());
-    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms };
+    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms: told.jitter_buffer_ms };
     let page = tokio::select! {
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
@@ -81,7 +84,8 @@ pub async fn canary(
         () = ended(&mut end) => return,
     };
     let (stage, page) = (&*stage, page);
-    let mut canary = Canary { stage, page: &page, name, place, show, participant: None, ears };
+    let mut canary =
+        Canary { stage, page: &page, name, place, show: told.show, participant: None, ears };
     let (mut known, person) = (Vec::new(), canary.name.clone());
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
