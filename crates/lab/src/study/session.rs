@@ -9,7 +9,7 @@ use crate::judge::summary::{Summary, exit};
 use crate::judge::whole;
 use crate::observe::metrics::Reduced;
 use crate::record::{
-    CpuSets, Level, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
+    CpuSets, Level, LinkUsage, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
 };
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
@@ -89,6 +89,15 @@ impl Session {
     ) -> Option<f64> {
         let windows = self.machine.iter().filter(|record| record.t_ms as f64 / 1000.0 >= from_s);
         mean(windows.filter_map(pick))
+    }
+
+    /// How much of its limited link the server used, in percent, over the windows that end at `from_s` or later.
+    pub fn link_used_pct(&self, from_s: f64) -> Option<f64> {
+        self.mean_from(from_s, |record| {
+            let links = &record.server.as_ref()?.kernel.as_ref()?.links;
+            let used = |link: &LinkUsage| Some(100.0 * link.mbit_per_s / link.limit_mbit_per_s?);
+            links.iter().filter_map(used).reduce(f64::max)
+        })
     }
 
     /// Mean of the busiest server thread, in cores, over windows that end in `[from_s, to_s)`.

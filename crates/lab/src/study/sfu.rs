@@ -158,6 +158,7 @@ fn tables() -> Vec<Table> {
         ("frame_height", "picture's height (5 % of people)", 0),
         ("paused_pct", "pictures paused % (95 % of people)", 1),
         MEAN_RATE,
+        ("link_used_pct", "link used %, second half", 1),
         US_PER_PACKET_OUT,
         ("bottleneck", "first bottleneck", 0),
         ("second_bottleneck", "behind it", 0),
@@ -188,7 +189,8 @@ fn tables() -> Vec<Table> {
         Table::new(
             "later",
             "TCP, limited links, a hidden second bottleneck",
-            "What the study could not separate.",
+            "What the study could not separate. The mean rate is payload; the link also carries headers, which are a third of \
+             each packet of sound, what is sent again, and probes.",
             &later,
         ),
     ]
@@ -294,6 +296,7 @@ fn session_row(row: Row, session: &Session) -> Row {
     // Everyone's own steady rate, so that the seconds of joining do not thin it.
     let rate = session.mean_received_mbit();
     let settled = session.summary.delivery.as_ref();
+    let link = session.link_used_pct(session.summary.duration_s / 2.0);
     let row = row
         .cell("seconds", Cell::number(session.summary.duration_s))
         .measured("server_cpu_pct", percent(session.server_cores()).map(|all| all / cpus as f64))
@@ -308,6 +311,7 @@ fn session_row(row: Row, session: &Session) -> Row {
         .measured("paused_pct", of("paused_ratio", |metric| 100.0 * metric.user_p95))
         .cell("received_mb", Cell::number(megabytes))
         .measured("mean_rate_mbit", rate)
+        .cell("link_used_pct", link.map_or_else(|| Cell::none("no limited link"), Cell::number))
         .measured("per_person_mbit", rate.map(|rate| rate / people))
         .cell("consumers", Cell::number(session.summary.subscriptions as f64))
         .measured(
