@@ -73,7 +73,7 @@ function windowsOf({ machine }) {
     const packets = sum(links, (link) => link.packets);
     return {
       from_s: t_ms / 1000 - WINDOW_S - JOINING_S,
-      // A link that carries less than half of its rate is not recorded.
+      // A link that carries less than half of its rate and loses nothing is not recorded: nothing waits there.
       kbps: 1000 * Math.max(0, ...links.map((link) => link.mbit_per_s)),
       packets,
       dropped: sum(links, (link) => link.dropped),

@@ -83,25 +83,26 @@ fn a_screen_and_who_speaks_flow_and_another_speaker_takes_a_silent_ones_place() 
 
 #[test]
 fn a_pinned_picture_flows_whoever_speaks() {
-    let mut few = Few::new(6, 1);
-    few.pass(20 * S, Some(2));
-    assert_eq!(few.flow(), [2, 3], "the screen and the speaker");
-    let silent = few.hands[0].key;
-    let told = few.world.told.iter().find(|((who, mid), track)| {
-        let owner = track.and_then(|track| few.world.room.owner_of(track));
-        *who == few.behind && mid.starts_with('v') && owner == Some(silent)
-    });
-    let slot = told.unwrap().0.1.clone();
-    few.world.pin(few.behind, &slot);
-    few.pass(6 * S, Some(2));
-    assert_eq!(
-        few.flow(),
-        [0, 3],
-        "the pinned one takes the place of the last, and comes before the screen"
-    );
-    few.pass(20 * S, Some(1));
-    assert_eq!(few.flow(), [0, 3], "another speaker takes the place of neither");
-    few.world.assert_invariants(6);
+    for shards in [1, 2] {
+        let mut few = Few::new(6, shards);
+        few.pass(20 * S, Some(2));
+        assert_eq!(few.flow(), [2, 3], "{shards}: the screen and the speaker");
+        let silent = few.hands[0].key;
+        let told = few.world.told.iter().find(|((who, mid), track)| {
+            let owner = track.and_then(|track| few.world.room.owner_of(track));
+            *who == few.behind && mid.starts_with('v') && owner == Some(silent)
+        });
+        let slot = told.unwrap().0.1.clone();
+        few.world.pin(few.behind, &slot);
+        few.pass(6 * S, Some(2));
+        assert_eq!(few.flow(), [0, 3], "{shards}: the pinned one takes the speaker's place");
+        few.pass(20 * S, Some(1));
+        assert_eq!(few.flow(), [0, 3], "{shards}: another speaker takes the place of neither");
+        few.world.set_downlink(few.behind, slow(1500));
+        few.pass(20 * S, Some(1));
+        assert_eq!(few.flow(), [0], "{shards}: it comes before the screen");
+        few.world.assert_invariants(6);
+    }
 }
 
 #[test]

@@ -52,8 +52,8 @@ pub struct Precedence {
 pub struct Shown {
     /// How many pixels it has on the screen; 0 if it is not visible. It gets no layer larger than that needs.
     pub pixels: u32,
-    /// It comes before all that are not pinned, and nobody who speaks takes its slot.
-    pub pinned: bool,
+    /// Whether it comes before all that are not pinned, and nobody who speaks takes its slot; None: as before.
+    pub pinned: Option<bool>,
 }
 
 /// A shard: a media thread and its mixer, from 0.

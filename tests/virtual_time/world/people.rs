@@ -264,12 +264,12 @@ impl World {
 
     /// A person sees a slot at this size, in pixels.
     pub fn show(&mut self, key: PersonKey, mid: &str, pixels: u32) {
-        self.shown(key, mid, Shown { pixels, pinned: false });
+        self.shown(key, mid, Shown { pixels, pinned: Some(false) });
     }
 
     /// A person pins a slot, which they see in full size.
     pub fn pin(&mut self, key: PersonKey, mid: &str) {
-        self.shown(key, mid, Shown { pixels: u32::MAX, pinned: true });
+        self.shown(key, mid, Shown { pixels: u32::MAX, pinned: Some(true) });
     }
 
     fn shown(&mut self, key: PersonKey, mid: &str, shown: Shown) {

@@ -104,9 +104,9 @@ export class CallPage {
       const how = { left: "left", removed: "was put out by a moderator" }[reason as string];
       this.#notices.say(`${participant.name} ${how ?? "lost the connection"}`);
       this.grid.remove(participant.id);
-      if (this.#pinned === participant.id) this.#pin(null);
       this.#countPeople();
-      this.#chooseVideos();
+      if (this.#pinned === participant.id) this.#pin(null);
+      else this.#chooseVideos();
     });
     for (const name of ["track-added", "track-changed", "track-removed"] as const)
       room.on(name, ({ participant }) => {
@@ -155,8 +155,6 @@ export class CallPage {
     this.grid.clear();
     this.#self = new Tile(this.#room.me, true, name);
     this.grid.add(this.#self);
-    this.#pinned = null;
-    this.grid.pin(null);
     for (const participant of this.#room.participants.values()) {
       this.#addTile(participant);
       for (const track of participant.tracks.values()) {
@@ -171,6 +169,7 @@ export class CallPage {
           });
       }
     }
+    this.#pin(this.#pinned !== null && this.grid.get(this.#pinned) ? this.#pinned : null);
     const mix = this.#room.mediaTrack("mix");
     if (mix) this.#attach({ participant: "", track: "mix", kind: "audio", slot: "", mediaTrack: mix });
     this.#showSelf();
@@ -182,7 +181,8 @@ export class CallPage {
   #addTile(participant: Participant): void {
     if (this.grid.get(participant.id)) return;
     const tile = new Tile(participant.id, false, participant.name);
-    tile.onPin(() => this.#pin(this.#pinned === participant.id ? null : participant.id));
+    if (this.#room.info.video !== "none")
+      tile.onPin(() => this.#pin(this.#pinned === participant.id ? null : participant.id));
     this.grid.add(tile);
     this.#showMuted(participant);
   }

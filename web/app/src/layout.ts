@@ -11,7 +11,7 @@ const MIN_WIDTH = 150;
 
 /**
  * The widths of one large tile and of the others in a row below it, all 16:9. The row has a fifth of the height, or more
- * rows if the tiles would be too small; these scroll.
+ * rows if the tiles would be too small; the page scrolls then.
  * @param others the other tiles
  * @param width,height,gap in pixels
  */

@@ -7,6 +7,8 @@ const GAP = 8;
 /** More tiles than this help nobody; the rest is counted. */
 const MAX_TILES = 25;
 
+const PAUSED = "paused: your connection is too slow";
+
 /** One person's picture. */
 export class Tile {
   readonly element: HTMLLIElement;
@@ -15,7 +17,7 @@ export class Tile {
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
-  readonly #rest = el("span", { class: "rest" }, "paused: your connection is too slow");
+  readonly #rest = el("span", { class: "rest", title: PAUSED }, PAUSED);
   readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
   readonly #pin = el("button", { class: "pin", type: "button", hidden: true }, icon("pin"));
   #name = "";
@@ -55,6 +57,7 @@ export class Tile {
   setName(name: string): void {
     this.#name = name;
     this.#label.textContent = this.isSelf ? `${name} (you)` : name;
+    this.#pin.setAttribute("aria-label", `Pin ${name}`);
     this.#avatar.textContent = initials(name);
     this.#describe();
   }
@@ -77,9 +80,7 @@ export class Tile {
   setPinned(pinned: boolean): void {
     this.element.classList.toggle("pinned", pinned);
     this.#pin.setAttribute("aria-pressed", String(pinned));
-    const title = pinned ? "Unpin" : "Pin: keep this picture, and show it large";
-    this.#pin.title = title;
-    this.#pin.setAttribute("aria-label", `${pinned ? "Unpin" : "Pin"} ${this.#name}`);
+    this.#pin.title = pinned ? "Unpin" : "Pin: keep this picture, and show it large";
   }
 
   setSpeaking(speaking: boolean): void {

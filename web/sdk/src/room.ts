@@ -275,8 +275,9 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   /**
-   * Pins a remote track of video, or unpins it. Where the path does not carry all pictures, pinned ones come before all
-   * others; where the server fills the slots, nobody who speaks takes theirs. In a mesh it has no effect.
+   * Pins a remote track of video, or unpins it. Where the path does not carry all pictures, pinned ones come first; where
+   * the server fills the slots, nobody who speaks takes theirs. A track that has no slot gets none by it. In a mesh it has
+   * no effect.
    */
   setPinned(track: string, pinned: boolean): void {
     if (this.info.video === "sfu") this.#shown.pin(track, pinned);

@@ -38,8 +38,8 @@ export class ShownSizes {
   readonly #hooks: ShownHooks;
   readonly #sizes = new Map<string, ShownSize>();
   readonly #pinned = new Set<string>();
-  /** What the server was told, by slot. */
-  #told = new Map<string, Told>();
+  /** What the server was told, by slot; null if it is not known what of it arrived. */
+  readonly #told = new Map<string, Told | null>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
@@ -76,7 +76,7 @@ export class ShownSizes {
 
   /** The server may know nothing: it hears of all slots again. */
   again(): void {
-    this.#told = new Map();
+    for (const slot of this.#told.keys()) this.#told.set(slot, null);
     this.changed();
   }
 
@@ -103,12 +103,12 @@ export class ShownSizes {
     try {
       await this.#hooks.tell(news);
     } catch (error) {
-      for (const { slot } of news) told.delete(slot);
+      for (const { slot } of news) told.set(slot, null);
       const code = error instanceof MoimError ? error.code : "internal";
       if (code === "disconnected" || code === "too_fast") {
         clearTimeout(this.#timer);
         this.#later(RETRY_MS);
-      } else if (code !== "ended") console.warn("sizes of pictures were not told", error);
+      } else if (code !== "ended") console.warn("how pictures are shown was not told", error);
     }
   }
 
@@ -116,9 +116,9 @@ export class ShownSizes {
     return this.#hooks.mappings().flatMap(({ slot, track }) => {
       const known = this.#told.get(slot);
       const pinned = this.#pinned.has(track);
-      const size = this.#sizes.get(track) ?? ((known || pinned) && LARGE);
+      const size = this.#sizes.get(track) ?? ((known !== undefined || pinned) && LARGE);
       if (!size) return [];
-      const same = size.width === known?.width && size.height === known.height && pinned === known.pinned;
+      const same = size.width === known?.width && size.height === known?.height && pinned === known?.pinned;
       return same ? [] : [{ slot, ...size, ...(pinned && { pinned }) }];
     });
   }

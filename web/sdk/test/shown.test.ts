@@ -142,6 +142,19 @@ describe("ShownSizes", () => {
     expect(pinned()).toEqual(["4 320 true", "4 320 undefined,5 3840 true", "5 3840 undefined"]);
   });
 
+  it("tells again that a track of unknown size is pinned no more", async () => {
+    put("4", "a");
+    sizes.pin("a", true);
+    await pass(300);
+    refusal = new MoimError("disconnected", "later");
+    sizes.pin("a", false);
+    await pass(300);
+    refusal = null;
+    sizes.again();
+    await pass(1500);
+    expect(calls.map(({ shown }) => shown[0]!.pinned)).toEqual([true, undefined, undefined]);
+  });
+
   it("forgets what is no more", async () => {
     sizes.set("a", SMALL);
     sizes.forget("a");

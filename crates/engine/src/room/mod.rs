@@ -399,8 +399,11 @@ impl Room {
         }
         for (mid, shown) in shown {
             // Sound has no size.
-            let Some(news) = person.pool_mut(Kind::Video).pin(mid, shown.pinned) else { continue };
+            let at = (key, person.shard, Kind::Video);
+            let pool = person.pool_mut(Kind::Video);
+            let Some(news) = pool.pin(at, mid, shown.pinned, effects) else { continue };
             if news {
+                // Who speaks may have the slot now.
                 self.preferred = None;
             }
             let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };

@@ -105,10 +105,29 @@ impl SlotPool {
         effects.commands.len() > before
     }
 
-    /// A slot is pinned from now on, or no more. Says whether that is news; None: there is no such slot.
-    pub(super) fn pin(&mut self, mid: &str, pinned: bool) -> Option<bool> {
+    /// A slot is pinned from now on, or no more (None: as before). What was to replace its picture is called off: the
+    /// participant saw that picture when they pinned it. Says whether the slot is no longer pinned; None: there is no such
+    /// slot.
+    pub(super) fn pin(
+        &mut self,
+        (person, shard, _): Place,
+        mid: &str,
+        pinned: Option<bool>,
+        effects: &mut Effects,
+    ) -> Option<bool> {
         let slot = self.slots.iter_mut().find(|slot| slot.mid == mid)?;
-        Some(std::mem::replace(&mut slot.pinned, pinned) != pinned)
+        let was = slot.pinned;
+        slot.pinned = pinned.unwrap_or(was);
+        if slot.pinned
+            && !was
+            && !self.manual
+            && slot.content.is_some()
+            && slot.next.take().is_some()
+        {
+            let command = Command::Map { person, mid: slot.mid.clone(), track: slot.content };
+            effects.commands.push((shard, command));
+        }
+        Some(was && !slot.pinned)
     }
 
     /// Those who speak take the slots, if these are not pinned, of those who were silent longest; `when` tells when the

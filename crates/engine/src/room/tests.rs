@@ -95,7 +95,7 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
     let (mut room, _) = room(5, 2, 2);
     let viewer = PersonKey(1);
     let pin = |room: &mut Room, mid: &str, pinned| {
-        let shown = [(mid.to_owned(), Shown { pixels: 1, pinned })];
+        let shown = [(mid.to_owned(), Shown { pixels: 1, pinned: Some(pinned) })];
         let mut effects = Effects::default();
         room.show(viewer, &shown, &mut effects).map(|()| effects.commands.len())
     };
@@ -112,9 +112,17 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
         assert_eq!(shown(&room, 1, Kind::Video), [21, who * 10 + 1], "2 was silent longest");
         assert!(shown(&room, 1, Kind::Audio).contains(&(who * 10)));
     }
+    assert_eq!(
+        pin(&mut room, "v1", true),
+        Ok(2),
+        "4 was to have this slot: it keeps what it shows"
+    );
+    assert_eq!(shown(&room, 1, Kind::Video), [21, 31]);
+    speak(&mut room, 4);
+    assert_eq!(shown(&room, 1, Kind::Video), [21, 31]);
     pin(&mut room, "v0", false).unwrap();
-    speak(&mut room, 3);
-    assert_eq!(shown(&room, 1, Kind::Video), [31, 51]);
+    speak(&mut room, 4);
+    assert_eq!(shown(&room, 1, Kind::Video), [31, 41], "the same speaker has it at once");
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! estimate, which a probe may have raised, leaves room, and for a while after a fall: longer each time that a slot had
 //! to fall again soon.
 //!
-//! In order: pinned ones, screens, then whose publishers spoke last, then what is shown large, then by slot. The order alone moves no
-//! layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
+//! In order: pinned ones, screens, then whose publishers spoke last, then what is shown large, then by slot. The order
+//! alone moves no layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
 //! their smallest layer takes their place.
 //!
 //! A slot has a level: the highest layer that it may carry, or the smallest one without its highest frame rate, or nothing.

@@ -424,7 +424,8 @@ impl Model {
         person.path.reconsider();
         let slot = &mut person.slots[slot_index];
         let was_hidden = slot.is_hidden();
-        (slot.shown, slot.pinned) = (Some(shown.pixels), shown.pinned);
+        slot.shown = Some(shown.pixels);
+        slot.pinned = shown.pinned.unwrap_or(slot.pinned);
         if slot.is_hidden() == was_hidden {
             return Some(());
         }

@@ -3,7 +3,7 @@
 use super::house::House;
 use crate::clients::bot::marks::Turn;
 use crate::clients::bot::spec::{BotDriver, BotSpec, SlotPool};
-use crate::clients::bot::words::{AudioSource, VideoSource};
+use crate::clients::bot::words::AudioSource;
 use crate::clients::link::networks::network_of;
 use crate::observe::proc;
 use crate::people::person::{self, Guest, Place, Told};
@@ -199,11 +199,7 @@ pub(super) fn invite<D: BotDriver>(
             let Coming::At(at) = coming else { continue };
             let told = Told {
                 show: scenario.canary_show,
-                camera: match scenario.media.video {
-                    VideoSource::P480 => "480p",
-                    VideoSource::P1080 => "1080p",
-                    _ => "360p",
-                },
+                camera: scenario.media.video.camera(),
                 jitter_buffer_ms: scenario.canary_jitter_buffer_ms,
             };
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());

@@ -9,9 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// The two ends of the link, from the addresses for documentation of RFC 5737.
-const NEAR: &str = "192.0.2.1/30";
-const FAR: &str = "192.0.2.2";
+/// The networks for documentation of RFC 5737: the link takes one that this machine has no address in.
+const NETS: [&str; 3] = ["192.0.2", "198.51.100", "203.0.113"];
 const PORT: u16 = 7880;
 /// The namespace ends by itself after so many seconds.
 const LONGEST: &str = "1800";
@@ -63,11 +62,12 @@ impl Limited {
             .map_err(|error| format!("unshare: {error}"))?;
         let group = holder.id();
         guard.watch(group).map_err(|error| error.to_string())?;
-        let url = Url { host: FAR.into(), port: PORT };
+        let net = free_net()?;
+        let url = Url { host: format!("{net}.2"), port: PORT };
         let mut this = Self { holder, server: None, near, quota: None, url, _guard: guard };
         // Until the child has its namespace.
         tokio::time::sleep(Duration::from_millis(300)).await;
-        this.link(&far, limits.mbit_per_s)?;
+        this.link(&far, net, limits.mbit_per_s)?;
         if let Some(cores) = limits.cores {
             this.quota = Some(quota(cores).map_err(|error| format!("no CPU quota: {error}"))?);
         }
@@ -80,7 +80,7 @@ impl Limited {
         vec!["nsenter".into(), format!("--net=/proc/{}/ns/net", self.holder.id())]
     }
 
-    fn link(&self, far: &str, mbit_per_s: f64) -> Result<(), String> {
+    fn link(&self, far: &str, net: &str, mbit_per_s: f64) -> Result<(), String> {
         let near = self.near.as_str();
         let holder = self.holder.id().to_string();
         let inside = self.inside();
@@ -93,9 +93,9 @@ impl Limited {
         let lines: [Vec<String>; 7] = [
             outside(&["ip", "link", "add", near, "type", "veth", "peer", "name", far]),
             outside(&["ip", "link", "set", far, "netns", &holder]),
-            outside(&["ip", "address", "add", NEAR, "dev", near]),
+            outside(&["ip", "address", "add", &format!("{net}.1/30"), "dev", near]),
             outside(&["ip", "link", "set", near, "up"]),
-            inside(&["ip", "address", "add", &format!("{FAR}/30"), "dev", far]),
+            inside(&["ip", "address", "add", &format!("{net}.2/30"), "dev", far]),
             inside(&["ip", "link", "set", far, "up"]),
             inside(&[
                 "tc", "qdisc", "add", "dev", far, "root", "tbf", "rate", &rate, "burst", "32k",
@@ -107,8 +107,9 @@ impl Limited {
 
     fn serve(&mut self, exe: &Path, cpu: usize, dir: &Path, group: u32) -> Result<(), String> {
         let config = dir.join("limited.yaml");
+        let host = &self.url.host;
         let text = format!(
-            "http: {{ bind: \"{FAR}:{PORT}\" }}\nadmin: {{ bind: \"{FAR}:{PORT}\" }}\nmedia: {{ bind: [{FAR}] }}\nguests: all\n\
+            "http: {{ bind: \"{host}:{PORT}\" }}\nadmin: {{ bind: \"{host}:{PORT}\" }}\nmedia: {{ bind: [{host}] }}\nguests: all\n\
              limits: {{ participants_per_room: 500, connections_per_address: 4096 }}\n"
         );
         let written =
@@ -155,6 +156,15 @@ impl Drop for Limited {
             let _ = fs::remove_dir(quota);
         }
     }
+}
+
+/// The first of [`NETS`] that no interface here has an address in.
+fn free_net() -> Result<&'static str, String> {
+    let shown = Command::new("ip").args(["-4", "-o", "address"]).output();
+    let shown = shown.map_err(|error| format!("ip: {error}"))?;
+    let taken = String::from_utf8_lossy(&shown.stdout);
+    let free = NETS.into_iter().find(|net| !taken.contains(&format!(" {net}.")));
+    free.ok_or_else(|| format!("no address for the link: this machine has some in {NETS:?}"))
 }
 
 /// Runs a command line, which must succeed.

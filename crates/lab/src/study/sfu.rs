@@ -311,7 +311,10 @@ fn session_row(row: Row, session: &Session) -> Row {
         .measured("paused_pct", of("paused_ratio", |metric| 100.0 * metric.user_p95))
         .cell("received_mb", Cell::number(megabytes))
         .measured("mean_rate_mbit", rate)
-        .cell("link_used_pct", link.map_or_else(|| Cell::none("no limited link"), Cell::number))
+        .cell(
+            "link_used_pct",
+            link.map_or_else(|| Cell::none("no limited link was read"), Cell::number),
+        )
         .measured("per_person_mbit", rate.map(|rate| rate / people))
         .cell("consumers", Cell::number(session.summary.subscriptions as f64))
         .measured(

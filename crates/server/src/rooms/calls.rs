@@ -411,12 +411,12 @@ impl Rooms {
         let mut shown = Vec::with_capacity(slots.shown.len());
         shown.extend(slots.shown.iter().map(|at| {
             let pixels = pixels(at.width, at.height);
-            (at.slot.clone(), Shown { pixels, pinned: at.pinned })
+            (at.slot.clone(), Shown { pixels, pinned: Some(at.pinned) })
         }));
         for entry in &slots.want {
             if let (Some(width), Some(height)) = (entry.width, entry.height) {
                 let pixels = pixels(width, height);
-                shown.push((entry.slot.clone(), Shown { pixels, pinned: false }));
+                shown.push((entry.slot.clone(), Shown { pixels, pinned: None }));
             }
             let track = match &entry.track {
                 None => None,
@@ -426,10 +426,11 @@ impl Rooms {
         }
         let mut state = locked(&seat.cell.state);
         let mut effects = Effects::default();
-        state.room.show(seat.person, &shown, &mut effects).map_err(refused)?;
-        state.room.want(seat.person, &want, &mut effects).map_err(refused)?;
+        let done = state.room.show(seat.person, &shown, &mut effects);
+        let done = done.and_then(|()| state.room.want(seat.person, &want, &mut effects));
+        // What was said of how slots are shown holds although what is wanted was refused.
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
-        Ok(None)
+        done.map(|()| None).map_err(refused)
     }
 
     fn mute(&self, socket: &Arc<Socket>, mute: &Mute) -> Answered {

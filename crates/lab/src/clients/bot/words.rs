@@ -42,6 +42,16 @@ pub enum VideoSource {
 const RIDS: [&str; 3] = ["q", "h", "f"];
 
 impl VideoSource {
+    /// The size of a browser's camera beside bots that send this, as the page names it.
+    pub fn camera(self) -> &'static str {
+        match self {
+            Self::P480 => "480p",
+            Self::P1080 => "1080p",
+            Self::None | Self::P360 | Self::Simulcast => "360p",
+            Self::Singles | Self::Frames | Self::Chromium => "360p",
+        }
+    }
+
     /// RTP stream ids of the layers that it is sent in, the smallest picture first; empty without simulcast.
     pub fn rids(self) -> &'static [&'static str] {
         match self {

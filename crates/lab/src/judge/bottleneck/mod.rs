@@ -183,7 +183,12 @@ impl<'a> Windows<'a> {
     fn narrow_network(&self, broke: &Break) -> Option<String> {
         let since = *self.around(broke.t_ms).first()?;
         let network = self.middle(Candidate::Network, since)?;
-        let text = || format!("the server kept pictures small or paused them: {}", network.text);
+        let text = || {
+            format!(
+                "pictures were paused or too small, and what is near its limit since then is {}",
+                network.text
+            )
+        };
         (broke.limited && network.level >= NEAR).then(text)
     }
 

@@ -20,8 +20,8 @@ pub struct Break {
     pub why: String,
     /// Whom it concerns; empty if that is not known.
     pub people: Vec<String>,
-    /// Pictures were paused or kept small, to these people if it is known to whom: the server found that their paths do not
-    /// carry more.
+    /// Pictures were paused or too small, for these people if it is known for whom: it may be that their paths do not carry
+    /// more.
     pub limited: bool,
 }
 

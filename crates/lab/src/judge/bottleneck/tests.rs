@@ -211,6 +211,10 @@ fn quality_breaks_in_the_first_window_that_fails() {
     let found = first_break(&Signs { failed: &[&loss], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
+    assert!(!found.limited);
+    let small = Threshold { metric: "frame_height", ..loss.clone() };
+    let found = first_break(&Signs { failed: &[&small], ..signs }).expect("broke");
+    assert!(found.limited, "pictures may be small for lack of a path");
     let late = Threshold { from: Duration::from_secs(9), ..loss.clone() };
     let found = first_break(&Signs { failed: &[&late], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 12_000, "earlier windows do not count");
