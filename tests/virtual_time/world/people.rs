@@ -195,12 +195,18 @@ impl World {
         self.apply(effects);
     }
 
-    /// Drops what the world itself keeps of a run: samples, who should have heard whom, links of people
-    /// who have left.
+    /// Drops what the world itself keeps of a run: samples, who should have heard whom, links of people who have left, and
+    /// what they were told.
     pub fn forget(&mut self) {
         (self.samples, self.expected) = (Vec::new(), Expected::default());
         let here = |address: &SocketAddr| self.people.iter().any(|p| p.address == *address);
         self.paths.retain(|(_, address), _| here(address));
+        let here = |key: &PersonKey| self.people.iter().any(|p| p.key == *key);
+        self.told.retain(|(who, _), _| here(who));
+        self.paused.retain(|(who, _)| here(who));
+        let sent = |track: &TrackKey| self.room.owner_of(*track).is_some();
+        self.resting.retain(sent);
+        self.wanted.retain(|track, _| sent(track));
     }
 
     pub fn person(&mut self, key: PersonKey) -> &mut Person {

@@ -401,9 +401,9 @@ impl Room {
             // Sound has no size.
             let at = (key, person.shard, Kind::Video);
             let pool = person.pool_mut(Kind::Video);
-            let Some(news) = pool.pin(at, mid, shown.pinned, effects) else { continue };
-            if news {
-                // Who speaks may have the slot now.
+            let Some(freed) = pool.pin(at, mid, shown.pinned, effects) else { continue };
+            if freed {
+                // Who speaks may have it now.
                 self.preferred = None;
             }
             let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };

@@ -6,8 +6,8 @@
 //! to fall again soon.
 //!
 //! In order: pinned ones, screens, then whose publishers spoke last, then what is shown large, then by slot. The order
-//! alone moves no layer: it decides who falls or rises first. A picture that rested for a while although it comes before some that flow in
-//! their smallest layer takes their place.
+//! alone moves no layer: it decides who falls or rises first. A picture that rested for a while although it comes before
+//! some that flow in their smallest layer takes their place.
 //!
 //! A slot has a level: the highest layer that it may carry, or the smallest one without its highest frame rate, or nothing.
 //! It carries the highest layer up to that which its publisher sends, be it a stream of its own or a part of one.
