@@ -37,7 +37,6 @@ export class CallPage {
   readonly #count = el("span", { class: "count" });
   readonly #buttons: Record<"microphone" | "camera" | "quality" | "people", HTMLButtonElement>;
   #self: Tile;
-  #pinned: string | null = null;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
     this.#room = room;
@@ -105,7 +104,7 @@ export class CallPage {
       this.#notices.say(`${participant.name} ${how ?? "lost the connection"}`);
       this.grid.remove(participant.id);
       this.#countPeople();
-      if (this.#pinned === participant.id) this.#pin(null);
+      if (this.grid.pinned === participant.id) this.#pin(null);
       else this.#chooseVideos();
     });
     for (const name of ["track-added", "track-changed", "track-removed"] as const)
@@ -169,7 +168,7 @@ export class CallPage {
           });
       }
     }
-    this.#pin(this.#pinned !== null && this.grid.get(this.#pinned) ? this.#pinned : null);
+    this.#pin(this.grid.pinned !== null && this.grid.get(this.grid.pinned) ? this.grid.pinned : null);
     const mix = this.#room.mediaTrack("mix");
     if (mix) this.#attach({ participant: "", track: "mix", kind: "audio", slot: "", mediaTrack: mix });
     this.#showSelf();
@@ -182,7 +181,7 @@ export class CallPage {
     if (this.grid.get(participant.id)) return;
     const tile = new Tile(participant.id, false, participant.name);
     if (this.#room.info.video !== "none")
-      tile.onPin(() => this.#pin(this.#pinned === participant.id ? null : participant.id));
+      tile.onPin(() => this.#pin(this.grid.pinned === participant.id ? null : participant.id));
     this.grid.add(tile);
     this.#showMuted(participant);
   }
@@ -197,14 +196,13 @@ export class CallPage {
     const tracks = this.#room.participants.get(participant)?.tracks.values() ?? [];
     for (const { id, kind } of tracks) {
       if (kind !== "video") continue;
-      this.#room.setPinned(id, participant === this.#pinned);
+      this.#room.setPinned(id, participant === this.grid.pinned);
       if (shown) this.#room.setShown(id, shown);
     }
   }
 
   /** Somebody's picture is the large one, and is kept if the path does not carry all; or nobody's. */
   #pin(participant: string | null): void {
-    this.#pinned = participant;
     this.grid.pin(participant);
     for (const tile of this.grid.all()) this.#tellShown(tile);
     this.#chooseVideos();
@@ -232,7 +230,7 @@ export class CallPage {
     const videos = [...this.#room.participants.values()].flatMap((participant) =>
       [...participant.tracks.values()]
         .filter((track) => track.kind === "video")
-        .map((track) => ({ track, pinned: participant.id === this.#pinned })),
+        .map((track) => ({ track, pinned: participant.id === this.grid.pinned })),
     );
     const rank = ({ track, pinned }: { track: TrackInfo; pinned: boolean }) =>
       (pinned ? -4 : 0) + (track.muted ? 2 : 0) + (this.#room.mediaTrack(track.id) ? 0 : 1);

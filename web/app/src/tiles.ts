@@ -7,7 +7,8 @@ const GAP = 8;
 /** More tiles than this help nobody; the rest is counted. */
 const MAX_TILES = 25;
 
-const PAUSED = "paused: your connection is too slow";
+const PAUSED = "paused: slow connection";
+const PAUSED_WHY = "Your connection does not carry this picture at the moment";
 
 /** One person's picture. */
 export class Tile {
@@ -17,7 +18,7 @@ export class Tile {
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
-  readonly #rest = el("span", { class: "rest", title: PAUSED }, PAUSED);
+  readonly #rest = el("span", { class: "rest", title: PAUSED_WHY }, PAUSED);
   readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
   readonly #pin = el("button", { class: "pin", type: "button", hidden: true }, icon("pin"));
   #name = "";
@@ -184,6 +185,11 @@ export class TileGrid {
     tile?.setMedia(null);
     this.#tiles.delete(participant);
     this.refresh();
+  }
+
+  /** Whose tile is the large one. */
+  get pinned(): string | null {
+    return this.#pinned;
   }
 
   /** One tile is the large one, or none. */
