@@ -1,6 +1,7 @@
 //! Tests that see both sides: the server's engine and the lab's bots, the house, the command line.
 
 mod abuse;
+mod audience;
 mod bad_input;
 mod cli;
 mod deploy;

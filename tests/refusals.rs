@@ -107,6 +107,18 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
             E::NotAllowed,
         ),
         case(
+            "a page of nobody",
+            into("open"),
+            ("room.people", json!({ "limit": 0 })),
+            E::BadRequest,
+        ),
+        case(
+            "a page after nobody",
+            into("open"),
+            ("room.people", json!({ "after": "the last one" })),
+            E::BadRequest,
+        ),
+        case(
             "video where the room has none",
             into("voices"),
             ("room.offer", offer.clone()),
@@ -267,7 +279,7 @@ fn a_moderator_mutes_removes_locks_and_limits() {
     assert!(matches!(events.last(), Some(Event::RoomEnded { .. })), "{events:?}");
     let events = moderator.events();
     let left = events.iter().find_map(|event| match event {
-        Event::ParticipantLeft { participant, reason } => Some((participant.clone(), *reason)),
+        Event::ParticipantLeft { participant, reason, .. } => Some((participant.clone(), *reason)),
         _ => None,
     });
     assert_eq!(left, Some((guest_id, wire::event::LeaveReason::Removed)));

@@ -39,7 +39,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
     let format = Some(VideoFormat::Vp8);
     let mut client = IceDtls::client(&shared, format, here(1000), now).unwrap();
     let mut server = IceDtls::server(&shared, format, &[here(2000)], now).unwrap();
-    let limits = RoomLimits { people: 10, audio_slots: 16, video_slots: 64 };
+    let limits = RoomLimits { people: 10, roster: 10, audio_slots: 16, video_slots: 64 };
     let (audio, video) = (Topology::Sfu, Topology::Sfu);
     let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
     let mut room = Room::new(RoomKey(1), setup);

@@ -427,9 +427,14 @@ impl Socket {
         self.call(event, data).unwrap_or_else(|error| panic!("{event}: {error}"))
     }
 
-    /// The events since the last call. A ping's answer comes after all that was told before it.
+    /// The events since the last call.
     pub fn events(&mut self) -> Vec<Event> {
+        self.envelopes().into_iter().map(|envelope| envelope.event).collect()
+    }
+
+    /// The same with their numbers. A ping's answer comes after all that was told before it.
+    pub fn envelopes(&mut self) -> Vec<EventEnvelope> {
         self.call("ping", Value::Null).unwrap();
-        self.events.drain(..).map(|envelope| envelope.event).collect()
+        self.events.drain(..).collect()
     }
 }

@@ -181,7 +181,8 @@ impl World {
     pub fn with_slots(seed: u64, link: Link, kind: Made, most: (u32, u32)) -> Self {
         let origin = Instant::now();
         let Made { audio, video, shards } = kind;
-        let limits = RoomLimits { people: 200, audio_slots: most.0, video_slots: most.1 };
+        let limits =
+            RoomLimits { people: 200, roster: 200, audio_slots: most.0, video_slots: most.1 };
         let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
         let indices = || (0..shards).map(ShardIndex);
         Self {
@@ -288,7 +289,7 @@ impl World {
                     };
                     self.person(person).media.pause(&format!("t-{}", track.0), paused);
                 }
-                Notice::All(_) | Notice::Speakers(_) => {}
+                Notice::All(_) | Notice::Audience { .. } | Notice::Speakers(_) => {}
             }
         }
     }

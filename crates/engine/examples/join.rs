@@ -94,7 +94,8 @@ fn come(room: &mut Room, number: u64, effects: &mut Effects) {
 }
 
 fn room(people: u64) -> Room {
-    let limits = RoomLimits { people: 3000, audio_slots: SLOTS.0, video_slots: SLOTS.1 };
+    let limits =
+        RoomLimits { people: 3000, roster: 3000, audio_slots: SLOTS.0, video_slots: SLOTS.1 };
     let (audio, video) = (Topology::Sfu, Topology::Sfu);
     let mut room = Room::new(RoomKey(1), RoomSetup { audio, video, loudest: 3, shards: 1, limits });
     (1..=people).for_each(|number| come(&mut room, number, &mut Effects::default()));

@@ -99,6 +99,8 @@ pub struct Limits {
     pub participants_per_room: u32,
     /// Most participants of a room with mesh media: each sends to all others.
     pub participants_per_mesh: u32,
+    /// Up to so many people of a room are told to all others by name; of more, most are an audience.
+    pub roster: u32,
     /// How many are heard at once where sound is mixed (MCU): the loudest.
     pub loudest: u8,
     /// Most rooms.
@@ -151,6 +153,7 @@ impl Default for Limits {
         Self {
             participants_per_room: 500,
             participants_per_mesh: 8,
+            roster: 100,
             loudest: 3,
             rooms: 1000,
             audio_slots: 16,
@@ -342,6 +345,7 @@ fn decode_limits(limits: &mut Section<'_>) -> Limits {
         participants_per_mesh: limits
             .read("participants_per_mesh", number(2..=32))
             .or(default.participants_per_mesh),
+        roster: limits.read("roster", number(0..=10_000)).or(default.roster),
         loudest: limits.read("loudest", number(1..=8)).or(default.loudest),
         rooms: limits.read("rooms", number(1..=1_000_000)).or(default.rooms),
         audio_slots: limits.read("audio_slots", number(1..=64)).or(default.audio_slots),
@@ -490,7 +494,7 @@ http: { bind: ["[::]:443", "0.0.0.0:443"] }
 media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3,
   advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
-limits: { participants_per_room: 20, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
+limits: { participants_per_room: 20, roster: 12, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
   sockets: 100, connections_per_address: 6, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
   channel_subscribers: 8, message_bytes: 2KiB }
 keys: { ours: "0123456789abcdef0123456789abcdef", theirs: "0123456789abcdef0123456789abcdeg" }
@@ -512,6 +516,7 @@ log: { format: json, level: "info,server=debug" }
             Limits {
                 participants_per_room: 20,
                 participants_per_mesh: 8,
+                roster: 12,
                 loudest: 3,
                 rooms: 3,
                 audio_slots: 2,

@@ -1,8 +1,14 @@
 //! What a room tells its people, numbered by `epoch`.
 //!
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
-//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`) carry the number of the
-//! last event of the room: they take none of their own, so no one else sees a gap.
+//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`) and those of the
+//! moment (`active_speakers`, `people`) carry the number of the last event of the room: they take none of their own, so no
+//! one sees a gap.
+//!
+//! In a room of many (`limits.roster` of the server) most people are an audience: others are told their number, and of a
+//! participant only once they publish something that others receive by itself, or raise their hand, or a moderator mutes
+//! them. All events and answers name only participants that the receiver was told of, but `active_speakers`, which says
+//! the name, and `room.people`.
 
 use crate::room::{AnsweredTrack, ParticipantInfo, RoomInfo, TrackInfo};
 use serde::{Deserialize, Serialize};
@@ -21,12 +27,14 @@ pub struct EventEnvelope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// Someone came in.
+    /// Someone came in, or who was among the audience is known by name from now on.
     ParticipantJoined {
         /// Who.
         participant: ParticipantInfo,
+        /// How many people are here now.
+        count: u32,
     },
-    /// Someone's name or permissions changed.
+    /// Someone raised or lowered their hand.
     ParticipantChanged {
         /// Who, as they are now.
         participant: ParticipantInfo,
@@ -37,6 +45,17 @@ pub enum Event {
         participant: String,
         /// Why.
         reason: LeaveReason,
+        /// How many people are here now.
+        count: u32,
+    },
+    /// How many are here, where people of the audience came or left; at most twice a second. Takes no number of its own.
+    People {
+        /// How many people are here now, the receiver included.
+        count: u32,
+        /// How many of the audience came since the last such event.
+        joined: u32,
+        /// How many of the audience left since then.
+        left: u32,
     },
     /// Someone publishes a track.
     TrackAdded {
@@ -164,6 +183,9 @@ pub struct Speaker {
     pub id: String,
     /// Level in −dBov: 0 is loudest, 127 silence (RFC 6464).
     pub level_dbov: u8,
+    /// The name of a participant of the audience.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Why a picture does not flow.

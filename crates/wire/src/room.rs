@@ -26,6 +26,10 @@ pub const REMOVE: &str = "room.remove";
 pub const LOCK: &str = "room.lock";
 /// Change how many may be in the room (moderators): [`Limit`] → nothing.
 pub const LIMIT: &str = "room.limit";
+/// Raise or lower the own hand: [`Hand`] → nothing.
+pub const HAND: &str = "room.hand";
+/// Read who is in the room, page by page: [`People`] → [`PeoplePage`].
+pub const PEOPLE: &str = "room.people";
 /// Leave the room: `{}` → nothing.
 pub const LEAVE: &str = "room.leave";
 /// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`].
@@ -50,6 +54,8 @@ pub const COSTS: &[(&str, u32)] = &[
     (REMOVE, 20),
     (LOCK, 20),
     (LIMIT, 20),
+    (HAND, 20),
+    (PEOPLE, 20),
     (LEAVE, 10),
     (RESUME, 20),
     (QUALITY_SAMPLE, 1),
@@ -195,7 +201,10 @@ pub struct Joined {
     pub room: RoomInfo,
     /// What the token allows.
     pub you: Permissions,
-    /// Everybody else who is there, in order of joining.
+    /// How many people are here now, this one included.
+    pub count: u32,
+    /// Everybody else who is known by name, in order of joining: all, unless the room has an audience (see
+    /// [`crate::event`]).
     pub participants: Vec<ParticipantInfo>,
     /// `RTCIceServer` entries; empty where the server itself is reachable.
     pub ice_servers: Vec<IceServer>,
@@ -251,6 +260,9 @@ pub struct ParticipantInfo {
     pub name: String,
     /// What they publish.
     pub tracks: Vec<TrackInfo>,
+    /// Whether they raise their hand.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hand: bool,
 }
 
 /// A published track.
@@ -475,6 +487,37 @@ pub struct Lock {
 pub struct Limit {
     /// Most people at once, up to the server's own limit; who is in the room stays.
     pub max_participants: u32,
+}
+
+/// Argument of [`HAND`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hand {
+    /// The new state.
+    pub raised: bool,
+}
+
+/// Most people on a page of [`PEOPLE`].
+pub const PEOPLE_A_PAGE: u32 = 100;
+
+/// Argument of [`PEOPLE`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct People {
+    /// The last participant of the page before; left out for the first page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "bound::optional::<{ bound::ID_BYTES }, _>")]
+    pub after: Option<String>,
+    /// How many at most, up to [`PEOPLE_A_PAGE`], which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Answer to [`PEOPLE`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeoplePage {
+    /// How many people are here now.
+    pub count: u32,
+    /// Some of them, in order of joining. The page after the last one is empty.
+    pub people: Vec<ParticipantInfo>,
 }
 
 /// Argument of [`RESUME`].

@@ -37,6 +37,9 @@ fn every_fixture_decodes_and_encodes_to_itself() {
             "remove" | "remove_lifted" => same::<Request<room::Remove>>(name, value),
             "lock" => same::<Request<room::Lock>>(name, value),
             "limit" => same::<Request<room::Limit>>(name, value),
+            "hand" => same::<Request<room::Hand>>(name, value),
+            "people" | "people_first" => same::<Request<room::People>>(name, value),
+            "people_page" => same::<Response<room::PeoplePage, RoomError>>(name, value),
             "kick_out" => same::<Request<KickOut>>(name, value),
             "authenticate" => same::<Request<String>>(name, value),
             "authenticated" => same::<Response<Authenticated, Value>>(name, value),
@@ -54,7 +57,7 @@ fn every_fixture_decodes_and_encodes_to_itself() {
         }
     }
     let events = all.keys().filter(|name| name.starts_with("event_")).count();
-    assert_eq!(events, 21, "one fixture an event");
+    assert_eq!(events, 22, "one fixture an event");
 }
 
 /// The strings in a value, each replaced in turn by one that no request may have.
@@ -115,6 +118,8 @@ fn every_string_of_every_request_has_a_bound() {
             "remove" | "remove_lifted" => refused::<room::Remove>(name, value),
             "lock" => refused::<room::Lock>(name, value),
             "limit" => refused::<room::Limit>(name, value),
+            "hand" => refused::<room::Hand>(name, value),
+            "people" | "people_first" => refused::<room::People>(name, value),
             "resume" => refused::<room::Resume>(name, value),
             "quality_sample" => refused::<QualitySample>(name, value),
             // Said by the server alone; a token is bounded where it is looked at; no strings are read of these.

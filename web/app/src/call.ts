@@ -35,8 +35,11 @@ export class CallPage {
   readonly #hear = el("button", { class: "primary hear", type: "button", hidden: true });
   readonly #kind = el("span", { class: "count" });
   readonly #count = el("span", { class: "count" });
-  readonly #buttons: Record<"microphone" | "camera" | "quality" | "people", HTMLButtonElement>;
+  readonly #buttons: Record<"microphone" | "camera" | "hand" | "quality" | "people", HTMLButtonElement>;
   #self: Tile;
+  #hand = false;
+  /** How many people there were when that was shown last. */
+  #shownCount = 0;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
     this.#room = room;
@@ -45,6 +48,7 @@ export class CallPage {
     this.#buttons = {
       microphone: control("microphone", "Microphone", () => this.#switch("audio")),
       camera: control("camera", "Camera", () => this.#switch("video")),
+      hand: control("hand", "Hand", () => this.#try(() => this.#raiseHand(!this.#hand))),
       people: control("people", "People", () => this.#toggle("people")),
       quality: control("quality", "Quality", () => this.#toggle("quality")),
     };
@@ -53,7 +57,7 @@ export class CallPage {
       close: () => this.#toggle("people"),
       copyLink: () => void this.#copyLink(),
       setProcessing: (on) => this.#try(() => room.setProcessing(on)),
-      moderate: (act) => this.#try(act),
+      attempt: (act) => this.#try(act),
     });
     this.#hear.textContent = "Click to hear the others";
     this.#hear.onclick = () => this.#playAll();
@@ -64,6 +68,7 @@ export class CallPage {
       { class: "bar", "aria-label": "Call" },
       this.#buttons.microphone,
       this.#buttons.camera,
+      this.#buttons.hand,
       this.#buttons.people,
       this.#buttons.quality,
       leave,
@@ -94,11 +99,19 @@ export class CallPage {
     const room = this.#room;
     room.on("state", () => this.#showState());
     room.on("participant-joined", (participant) => {
-      this.#notices.say(`${participant.name} came in`);
+      // Not who was among the audience.
+      if (room.count > this.#shownCount) this.#notices.say(`${participant.name} came in`);
       this.#addTile(participant);
       this.#countPeople();
     });
-    room.on("participant-changed", (participant) => this.grid.get(participant.id)?.setName(participant.name));
+    room.on("people", () => this.#countPeople());
+    room.on("participant-changed", (participant) => {
+      const tile = this.grid.get(participant.id);
+      tile?.setName(participant.name);
+      if (participant.hand) this.#notices.say(`${participant.name} raises their hand`);
+      tile?.setHand(participant.hand);
+      this.#people.update();
+    });
     room.on("participant-left", ({ participant, reason }) => {
       const how = { left: "left", removed: "was put out by a moderator" }[reason as string];
       this.#notices.say(`${participant.name} ${how ?? "lost the connection"}`);
@@ -134,10 +147,7 @@ export class CallPage {
     room.on("track-paused", ({ participant, reason }) =>
       this.grid.get(participant)?.setPaused(reason !== null),
     );
-    room.on("active-speakers", (speakers) => {
-      const speaking = new Set(speakers.map((speaker) => speaker.id));
-      for (const tile of this.grid.all()) tile.setSpeaking(speaking.has(tile.participant));
-    });
+    room.on("active-speakers", (speakers) => this.grid.speak(speakers));
     room.on("sample", (sample) => {
       if (!this.#panel.element.hidden) this.#showQuality(sample);
     });
@@ -154,6 +164,7 @@ export class CallPage {
     this.grid.clear();
     this.#self = new Tile(this.#room.me, true, name);
     this.grid.add(this.#self);
+    this.#showHand(false); // a place in the room that is new
     for (const participant of this.#room.participants.values()) {
       this.#addTile(participant);
       for (const track of participant.tracks.values()) {
@@ -178,8 +189,11 @@ export class CallPage {
   }
 
   #addTile(participant: Participant): void {
-    if (this.grid.get(participant.id)) return;
+    const known = this.grid.get(participant.id);
+    if (known && !known.isAudience) return;
+    if (known) this.grid.remove(participant.id);
     const tile = new Tile(participant.id, false, participant.name);
+    tile.setHand(participant.hand);
     if (this.#room.info.video !== "none")
       tile.onPin(() => this.#pin(this.grid.pinned === participant.id ? null : participant.id));
     this.grid.add(tile);
@@ -297,6 +311,19 @@ export class CallPage {
     this.#self.setVideoMuted(!show("video", this.#buttons.camera, "camera"));
   }
 
+  async #raiseHand(raised: boolean): Promise<void> {
+    await this.#room.raiseHand(raised);
+    this.#showHand(raised);
+  }
+
+  #showHand(raised: boolean): void {
+    this.#hand = raised;
+    this.#self.setHand(raised);
+    const button = this.#buttons.hand;
+    button.setAttribute("aria-pressed", String(raised));
+    button.title = raised ? "Lower your hand" : "Raise your hand: everybody sees it";
+  }
+
   async #switch(kind: MediaKind): Promise<void> {
     const device = kind === "audio" ? "microphone" : "camera";
     const button = this.#buttons[device];
@@ -378,8 +405,10 @@ export class CallPage {
 
   #countPeople(): void {
     this.#kind.textContent = kindTitle(this.#room.info);
-    const people = this.#room.participants.size + 1;
-    this.#count.textContent = people === 1 ? "only you" : `${people} people`;
+    const { count } = this.#room;
+    this.#shownCount = count;
+    this.#count.textContent = count === 1 ? "only you" : `${count} people`;
+    this.grid.setPeople(count);
     this.#people.update();
   }
 }

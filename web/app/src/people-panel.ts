@@ -1,4 +1,4 @@
-import type { MediaKind, Room, TrackInfo } from "@moim/sdk";
+import type { MediaKind, Participant, PeoplePage, Room, TrackInfo } from "@moim/sdk";
 import { el } from "./dom.ts";
 import { kindTitle } from "./kinds.ts";
 
@@ -7,8 +7,8 @@ export interface PeopleActions {
   close(): void;
   copyLink(): void;
   setProcessing(on: boolean): void;
-  /** Runs a moderator's call and says what went wrong. */
-  moderate(act: () => Promise<void>): void;
+  /** Runs a call that may be refused, and says what went wrong. */
+  attempt(act: () => Promise<void>): void;
 }
 
 /** Who is here, what may be done with them, and how the own microphone is taken. */
@@ -19,6 +19,9 @@ export class PeoplePanel {
   readonly #list = el("ul", { class: "people" });
   readonly #kind = el("p", { class: "hint" });
   readonly #lock = el("button", { type: "button", class: "small" });
+  readonly #pages = el("div", { class: "moderation" });
+  /** A page of all people, in a room with an audience; null: those who are known by name. */
+  #page: PeoplePage["people"] | null = null;
   readonly #limit = el("input", { id: "limit", type: "number", min: "1" });
 
   constructor(room: Room, processing: boolean, actions: PeopleActions) {
@@ -30,10 +33,10 @@ export class PeoplePanel {
     link.onclick = () => actions.copyLink();
     const clean = el("input", { id: "processing", type: "checkbox", checked: processing });
     clean.onchange = () => actions.setProcessing(clean.checked);
-    this.#lock.onclick = () => actions.moderate(() => room.lock(!(room.info.locked ?? false)));
+    this.#lock.onclick = () => actions.attempt(() => room.lock(!(room.info.locked ?? false)));
     this.#limit.onchange = () => {
       const most = this.#limit.valueAsNumber;
-      if (Number.isSafeInteger(most) && most > 0) actions.moderate(() => room.limit(most));
+      if (Number.isSafeInteger(most) && most > 0) actions.attempt(() => room.limit(most));
       else this.update();
     };
     const moderation = el(
@@ -52,6 +55,7 @@ export class PeoplePanel {
       el("div", { class: "moderation" }, link),
       moderation,
       this.#list,
+      this.#pages,
       el(
         "p",
         { class: "check" },
@@ -72,23 +76,50 @@ export class PeoplePanel {
     this.#lock.textContent = info.locked ? "Open the room" : "Lock the room";
     this.#lock.setAttribute("aria-pressed", String(info.locked ?? false));
     if (document.activeElement !== this.#limit) this.#limit.value = String(info.limits.max_participants);
-    this.#list.replaceChildren(
-      ...[...participants.values()].map(({ id, name, tracks }) =>
-        el(
-          "li",
-          {},
-          el("span", { class: "name", textContent: name }),
-          ...(this.#room.canModerate
-            ? [
-                ...[...tracks.values()].map((track) => this.#muteButton(name, track)),
-                this.#removeButton(id, name),
-              ]
-            : []),
-        ),
-      ),
-    );
-    if (participants.size === 0)
+    const audience = this.#room.count - 1 - participants.size;
+    if (audience <= 0) this.#page = null;
+    const people = this.#page ?? [...participants.values()];
+    // A page is as old as it is: who is known is shown as they are now.
+    this.#list.replaceChildren(...people.map((one) => this.#row(participants.get(one.id) ?? one)));
+    if (this.#room.count === 1)
       this.#list.append(el("li", { class: "hint", textContent: "Only you. Send the link to others." }));
+    this.#showPages(audience, people.at(-1)?.id);
+  }
+
+  #row({ id, name, tracks, hand = false }: Participant | PeoplePage["people"][number]): HTMLLIElement {
+    const others = this.#room.canModerate && id !== this.#room.me;
+    return el(
+      "li",
+      {},
+      el("span", { class: "name", textContent: id === this.#room.me ? `${name} (you)` : name }),
+      hand && el("span", { class: "hint", textContent: "hand raised" }),
+      ...(others ? [...tracks.values()].map((track) => this.#muteButton(name, track)) : []),
+      others && this.#removeButton(id, name),
+    );
+  }
+
+  /** Of an audience only the number is known: who they are is read page by page. */
+  #showPages(audience: number, last: string | undefined): void {
+    const button = (text: string, act: () => void) => {
+      const made = el("button", { type: "button", class: "small", textContent: text });
+      made.onclick = act;
+      return made;
+    };
+    const read = (after?: string) =>
+      this.#actions.attempt(async () => {
+        const { people } = await this.#room.people(after);
+        this.#page = people.length > 0 ? people : null;
+        this.update();
+      });
+    const back = () => {
+      this.#page = null;
+      this.update();
+    };
+    const buttons = this.#page
+      ? [button("Next page", () => read(last)), button("Back", back)]
+      : [button(`Read all ${this.#room.count} names`, () => read())];
+    const hint = el("span", { class: "hint", textContent: `and ${audience} in the audience` });
+    this.#pages.replaceChildren(...(audience > 0 ? [...(this.#page ? [] : [hint]), ...buttons] : []));
   }
 
   #muteButton(name: string, track: TrackInfo): HTMLButtonElement {
@@ -101,14 +132,14 @@ export class PeoplePanel {
     const button = el("button", { type: "button", class: "small", textContent: text });
     button.setAttribute("aria-label", `${text}: ${name}`);
     button.setAttribute("aria-pressed", String(silenced));
-    button.onclick = () => this.#actions.moderate(() => this.#room.muteOther(track.id, !silenced));
+    button.onclick = () => this.#actions.attempt(() => this.#room.muteOther(track.id, !silenced));
     return button;
   }
 
   #removeButton(id: string, name: string): HTMLButtonElement {
     const button = el("button", { type: "button", class: "small danger", textContent: "Remove" });
     button.setAttribute("aria-label", `Remove: ${name}`);
-    button.onclick = () => this.#actions.moderate(() => this.#room.remove(id));
+    button.onclick = () => this.#actions.attempt(() => this.#room.remove(id));
     return button;
   }
 }

@@ -1,4 +1,4 @@
-import type { ShownSize } from "@moim/sdk";
+import type { ShownSize, Speaker } from "@moim/sdk";
 import { el, icon } from "./dom.ts";
 import { bestGrid, bestStage } from "./layout.ts";
 import { Sight } from "./sight.ts";
@@ -6,6 +6,9 @@ import { Sight } from "./sight.ts";
 const GAP = 8;
 /** More tiles than this help nobody; the rest is counted. */
 const MAX_TILES = 25;
+/** So many of the audience who spoke last have a tile, and for so long after they spoke, in milliseconds. */
+const MAX_HEARD = 8;
+const HEARD_MS = 20_000;
 
 const PAUSED = "paused: slow connection";
 const PAUSED_WHY = "Your connection does not carry this picture at the moment";
@@ -15,11 +18,16 @@ export class Tile {
   readonly element: HTMLLIElement;
   /** At which size it is seen, in pixels of the screen; null until that is known. */
   shown: ShownSize | null = null;
+  /** When they spoke last, on the clock of `performance.now()`; -Infinity: not yet. */
+  spoke = Number.NEGATIVE_INFINITY;
+  /** They belong to the audience of a large room: this tile stands for them while they are heard. */
+  isAudience = false;
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
   readonly #rest = el("span", { class: "rest", title: PAUSED_WHY }, PAUSED);
   readonly #badge = el("span", { class: "badge" }, icon("microphone-off"));
+  readonly #hand = el("span", { class: "badge hand", hidden: true, title: "Hand raised" }, icon("hand"));
   readonly #pin = el("button", { class: "pin", type: "button", hidden: true }, icon("pin"));
   #name = "";
   #muted = true;
@@ -33,7 +41,7 @@ export class Tile {
     name: string,
   ) {
     this.#rest.hidden = true;
-    const foot = el("span", { class: "foot" }, this.#badge, this.#label);
+    const foot = el("span", { class: "foot" }, this.#hand, this.#badge, this.#label);
     this.element = el(
       "li",
       { class: isSelf ? "tile self" : "tile" },
@@ -70,6 +78,12 @@ export class Tile {
     this.#describe();
   }
 
+  /** Whether they raise their hand. */
+  setHand(raised: boolean): void {
+    this.#hand.hidden = !raised;
+    this.#describe();
+  }
+
   /** Offers to pin the picture, or to unpin it. */
   onPin(pin: () => void): void {
     this.#pin.onclick = pin;
@@ -85,6 +99,7 @@ export class Tile {
   }
 
   setSpeaking(speaking: boolean): void {
+    if (speaking) this.spoke = performance.now();
     this.element.classList.toggle("speaking", speaking);
   }
 
@@ -129,7 +144,8 @@ export class Tile {
   }
 
   #describe(): void {
-    const parts = [this.#name, this.#muted ? "microphone off" : null, this.#picture()];
+    const hand = this.#hand.hidden ? null : "hand raised";
+    const parts = [this.#name, hand, this.#muted ? "microphone off" : null, this.#picture()];
     this.element.setAttribute("aria-label", parts.filter(Boolean).join(", "));
   }
 
@@ -144,6 +160,11 @@ function initials(name: string): string {
   return words.map((word) => [...word][0]?.toUpperCase() ?? "").join("");
 }
 
+/** Orders tiles by who spoke last. */
+function latest(a: Tile, b: Tile): number {
+  return a.spoke === b.spoke ? 0 : b.spoke - a.spoke;
+}
+
 /** The tiles of all people, as large as the window allows. */
 export class TileGrid {
   readonly element = el("ul", { class: "tiles", "aria-label": "People in this room" });
@@ -153,6 +174,8 @@ export class TileGrid {
   readonly #sight = new Sight();
   readonly #onShown: (tile: Tile) => void;
   #count = 0;
+  /** People in the room; more than there are tiles where it has an audience. */
+  #people = 0;
   #pinned: string | null = null;
 
   /** @param onShown hears of each tile that is seen at another size */
@@ -209,15 +232,51 @@ export class TileGrid {
     this.#sight.end();
   }
 
-  /** Puts the tiles in place; with too many people those with a picture go first. */
+  /** How many people are in the room. */
+  setPeople(count: number): void {
+    this.#people = count;
+    this.refresh();
+  }
+
+  /** Who speaks now. Somebody of the audience, who has no tile, gets one for a while. */
+  speak(speakers: readonly Speaker[]): void {
+    for (const { id, name } of speakers) {
+      if (name === undefined || this.#tiles.has(id)) continue;
+      const tile = new Tile(id, false, name);
+      tile.isAudience = true;
+      tile.setMuted(false);
+      tile.setVideoMuted(true);
+      this.add(tile);
+    }
+    const speaking = new Set(speakers.map(({ id }) => id));
+    for (const tile of this.all()) tile.setSpeaking(speaking.has(tile.participant));
+    this.#forgetHeard();
+    // Who is not among the tiles that fit takes the place of somebody who has been silent for longer.
+    const hidden = ({ participant, element }: Tile) => speaking.has(participant) && !element.isConnected;
+    if (this.all().some(hidden)) this.refresh();
+  }
+
+  /** Takes away tiles of the audience that nobody hears any more. */
+  #forgetHeard(): void {
+    const heard = this.all().filter((tile) => tile.isAudience);
+    heard.sort((a, b) => b.spoke - a.spoke);
+    const since = performance.now() - HEARD_MS;
+    heard.forEach((tile, index) => {
+      if (index >= MAX_HEARD || tile.spoke < since) this.remove(tile.participant);
+    });
+  }
+
+  /** Puts the tiles in place. With too many people those with a picture and those who spoke last have one. */
   refresh(): void {
     let tiles = this.all();
-    const hidden = Math.max(0, tiles.length - MAX_TILES);
-    if (hidden > 0) {
+    if (tiles.length > MAX_TILES) {
       const rank = (tile: Tile) =>
         tile.isSelf || tile.participant === this.#pinned ? 0 : tile.hasVideo ? 1 : 2;
-      tiles = tiles.sort((a, b) => rank(a) - rank(b)).slice(0, MAX_TILES);
+      const first = [...tiles].sort((a, b) => rank(a) - rank(b) || latest(a, b)).slice(0, MAX_TILES);
+      const chosen = new Set(first);
+      tiles = tiles.filter((tile) => chosen.has(tile));
     }
+    const hidden = Math.max(this.#people, this.#tiles.size) - tiles.length;
     const wanted: HTMLElement[] = tiles.map((tile) => tile.element);
     if (hidden > 0) {
       this.#more.textContent = `and ${hidden} more`;

@@ -3,6 +3,7 @@ import type { RoomEvent } from "./wire.ts";
 /** Events for one participant, or of the moment: they repeat the last number and are never a gap. */
 const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "active_speakers",
+  "people",
   "slots",
   "slots_wanted",
   "track_paused",

@@ -20,6 +20,7 @@ export type {
   AudioTopology,
   MediaKind,
   PauseReason,
+  PeoplePage,
   Preset,
   Quality,
   QualitySample,

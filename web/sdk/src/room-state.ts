@@ -18,7 +18,8 @@ export function published(track: MediaStreamTrack): Published {
 
 /** A participant as an application sees them. */
 export function participantOf(info: wire.ParticipantInfo): Participant {
-  return { id: info.id, name: info.name, tracks: new Map(info.tracks.map((track) => [track.id, track])) };
+  const { id, name, tracks, hand = false } = info;
+  return { id, name, hand, tracks: new Map(tracks.map((track) => [track.id, track])) };
 }
 
 /** The argument of `room.join`; what an application leaves open is left out. */

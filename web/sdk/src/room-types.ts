@@ -42,6 +42,8 @@ export type RoomState = "connecting" | "connected" | "reconnecting" | "ended";
 export interface Participant {
   readonly id: string;
   name: string;
+  /** Whether they raise their hand. */
+  hand: boolean;
   readonly tracks: Map<string, wire.TrackInfo>;
 }
 
@@ -71,9 +73,12 @@ export interface LocalTrack {
 /** The events of a room, by name. */
 export interface RoomEvents {
   state: RoomState;
+  /** Somebody came, or who was among the audience of a large room is known by name from now on. */
   "participant-joined": Participant;
   "participant-changed": Participant;
   "participant-left": { participant: Participant; reason: wire.LeaveReason };
+  /** How many people are here, and how many of the audience came and left since the last time. */
+  people: { count: number; joined: number; left: number };
   "track-added": { participant: Participant; track: wire.TrackInfo };
   "track-changed": { participant: Participant; track: wire.TrackInfo };
   "track-removed": { participant: Participant; track: wire.TrackInfo };

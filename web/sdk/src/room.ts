@@ -3,7 +3,8 @@ import { Epochs } from "./epochs.ts";
 import { type CameraOptions, type MicrophoneOptions, openCamera, openMicrophone } from "./media.ts";
 import { Losses } from "./losses.ts";
 import { QualityMonitor } from "./quality.ts";
-import { joinArgument, participantOf, type Published, published } from "./room-state.ts";
+import { People } from "./people.ts";
+import { joinArgument, type Published, published } from "./room-state.ts";
 import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
 import { linkName, Routes, sourceOf } from "./routes.ts";
 import { type ShownSize, ShownSizes } from "./shown.ts";
@@ -16,8 +17,7 @@ const RETRY_MS = 1_000;
 
 /** A room that one has joined. */
 export class Room extends Emitter<RoomEvents> {
-  /** Everybody else. */
-  readonly participants = new Map<string, Participant>();
+  readonly #people = new People((name, value) => this.emit(name, value));
   readonly #options: JoinOptions;
   readonly #signaling: Signaling;
   readonly #ownsSignaling: boolean;
@@ -86,6 +86,30 @@ export class Room extends Emitter<RoomEvents> {
       throw error;
     }
     return room;
+  }
+
+  /**
+   * Everybody else who is known by name. In a room of many that is not everybody: of an audience the {@link count} is
+   * told, and {@link people} reads who they are.
+   */
+  get participants(): ReadonlyMap<string, Participant> {
+    return this.#people.known;
+  }
+
+  /** How many people are here, oneself included. */
+  get count(): number {
+    return this.#people.count;
+  }
+
+  /** A page of all people, in order of joining. @param after the last one of the page before */
+  async people(after?: string, limit?: number): Promise<wire.PeoplePage> {
+    const argument = { ...(after && { after }), ...(limit && { limit }) };
+    return wire.peoplePage(await this.#signaling.call(wire.call.people, argument), "people");
+  }
+
+  /** Raises the own hand, or lowers it: everybody is told. */
+  async raiseHand(raised: boolean): Promise<void> {
+    await this.#signaling.call(wire.call.hand, { raised });
   }
 
   /** The room's id, topologies, codec and limits. */
@@ -313,8 +337,7 @@ export class Room extends Emitter<RoomEvents> {
     const again = this.#joined !== null;
     this.#joined = joined;
     this.#epochs = new Epochs(joined.epoch);
-    this.participants.clear();
-    for (const info of joined.participants) this.participants.set(info.id, participantOf(info));
+    this.#people.begin(joined);
     this.#slots = new SlotTable();
     this.#estimateKbps = null;
     this.#shown.again();
@@ -451,19 +474,16 @@ export class Room extends Emitter<RoomEvents> {
   #apply(event: wire.RoomEvent): void {
     switch (event.type) {
       case "participant_joined":
-        if (event.participant.id === this.me || this.participants.has(event.participant.id)) return;
-        this.participants.set(event.participant.id, participantOf(event.participant));
-        this.emit("participant-joined", this.participants.get(event.participant.id)!);
+        this.#people.joined(event, this.me);
         return;
-      case "participant_changed": {
-        const participant = this.participants.get(event.participant.id);
-        if (!participant) return;
-        participant.name = event.participant.name;
-        this.emit("participant-changed", participant);
+      case "participant_changed":
+        this.#people.changed(event);
         return;
-      }
+      case "people":
+        this.#people.counted(event);
+        return;
       case "participant_left":
-        this.#participantLeft(event.participant, event.reason);
+        this.#participantLeft(event);
         return;
       case "track_added":
       case "track_changed":
@@ -511,16 +531,16 @@ export class Room extends Emitter<RoomEvents> {
     }
   }
 
-  #participantLeft(id: string, reason: wire.LeaveReason): void {
+  #participantLeft(event: Extract<wire.RoomEvent, { type: "participant_left" }>): void {
+    const { participant: id, reason } = event;
+    const participant = this.#people.left(event);
     if (id === this.me) {
       if (reason === "removed") this.#end("removed");
       // Else the server gave us up although we are here.
       else if (reason !== "left") void this.#rejoin();
       return;
     }
-    const participant = this.participants.get(id);
     if (!participant) return;
-    this.participants.delete(id);
     for (const track of participant.tracks.keys()) this.#shown.forget(track);
     this.#routes?.left(id);
     void this.#forgetSubscriptions(this.#slots.drop((content) => content.participant === id));

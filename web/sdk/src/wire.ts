@@ -35,6 +35,8 @@ export const call = {
   remove: "room.remove",
   lock: "room.lock",
   limit: "room.limit",
+  hand: "room.hand",
+  people: "room.people",
   leave: "room.leave",
   resume: "room.resume",
   qualitySample: "quality.sample",
@@ -107,7 +109,13 @@ export const trackInfo = object({
 export type TrackInfo = Infer<typeof trackInfo>;
 
 /** A participant as the others see them. */
-export const participantInfo = object({ id: text, name: text, tracks: list(trackInfo) });
+export const participantInfo = object({
+  id: text,
+  name: text,
+  tracks: list(trackInfo),
+  /** Whether they raise their hand. */
+  hand: optional(bool),
+});
 export type ParticipantInfo = Infer<typeof participantInfo>;
 
 export const roomInfo = object({
@@ -130,6 +138,9 @@ export const joined = object({
   epoch: count,
   room: roomInfo,
   you: object({ can_publish: bool, can_subscribe: bool, can_moderate: optional(bool) }),
+  /** How many people are here. */
+  count,
+  /** Everybody else who is known by name. */
   participants: list(participantInfo),
   ice_servers: list(iceServer),
 });
@@ -194,6 +205,14 @@ export const lock = object({ locked: bool });
 /** Argument of `room.limit`. */
 export const limit = object({ max_participants: count });
 
+/** Argument of `room.hand`. */
+export const hand = object({ raised: bool });
+/** Argument of `room.people`; `after`: the last participant of the page before. */
+export const people = object({ after: optional(text), limit: optional(count) });
+/** Answer to `room.people`. */
+export const peoplePage = object({ count, people: list(participantInfo) });
+export type PeoplePage = Infer<typeof peoplePage>;
+
 /** Argument of `room.resume`. */
 export const resume = object({ room: text, participant: text, session: text, seen: count });
 export type Resume = Infer<typeof resume>;
@@ -218,7 +237,8 @@ export const slotChange = object({
 });
 export type SlotChange = Infer<typeof slotChange>;
 
-export const speaker = object({ id: text, level_dbov: count });
+/** Somebody who speaks; of an audience with their name. */
+export const speaker = object({ id: text, level_dbov: count, name: optional(text) });
 export type Speaker = Infer<typeof speaker>;
 
 export const leaveReason = oneOf("left", "signaling_lost", "media_lost", "removed", "server_shutdown");
@@ -229,6 +249,7 @@ const events = {
     epoch: count,
     type: oneOf("participant_joined"),
     participant: participantInfo,
+    count,
   }),
   participant_changed: object({
     epoch: count,
@@ -240,7 +261,10 @@ const events = {
     type: oneOf("participant_left"),
     participant: text,
     reason: leaveReason,
+    count,
   }),
+  /** How many people are here; how many of an audience came and left since the last time. */
+  people: object({ epoch: count, type: oneOf("people"), count, joined: count, left: count }),
   track_added: object({ epoch: count, type: oneOf("track_added"), participant: text, track: trackInfo }),
   track_changed: object({ epoch: count, type: oneOf("track_changed"), participant: text, track: trackInfo }),
   track_removed: object({ epoch: count, type: oneOf("track_removed"), participant: text, track: text }),

@@ -36,6 +36,9 @@ const shapes: Record<string, Shape<unknown>> = {
   remove_lifted: request(wire.call.remove, wire.remove),
   lock: request(wire.call.lock, wire.lock),
   limit: request(wire.call.limit, wire.limit),
+  hand: request(wire.call.hand, wire.hand),
+  people_first: request(wire.call.people, wire.people),
+  people: request(wire.call.people, wire.people),
   // The socket client's own words; it decodes them itself.
   kick_out: object({ event: oneOf("#kickOut"), data: object({ channel: text, message: text }) }),
   authenticate: request("#authenticate", text),
@@ -44,6 +47,8 @@ const shapes: Record<string, Shape<unknown>> = {
   slots_want: request(wire.call.slots, wire.slots),
   slots_shown: request(wire.call.slots, wire.slots),
   mute: request(wire.call.mute, wire.mute),
+  people_page: response(wire.peoplePage),
+  event_people: published,
   leave: request(wire.call.leave, object({})),
   resume: request(wire.call.resume, wire.resume),
   resumed: response(wire.resumed),

@@ -9,6 +9,7 @@ const left = (epoch: number): RoomEvent => ({
   type: "participant_left",
   participant: "p",
   reason: "left",
+  count: 1,
 });
 
 describe("Epochs", () => {

@@ -22,6 +22,7 @@ const came = (epoch: number, id: string): RoomEvent => ({
   epoch,
   type: "participant_joined",
   participant: person(id),
+  count: 3,
 });
 const slot = (name: string, id: string, track: string) => ({
   slot: name,
@@ -52,6 +53,7 @@ beforeEach(async () => {
       limits: { max_participants: 9, max_audio_slots: 20, max_video_slots: 20 },
     },
     you: { can_publish: true, can_subscribe: true, can_moderate: true },
+    count: 2,
     participants: [person("a")],
     ice_servers: [],
   }));
@@ -131,8 +133,36 @@ describe("Room", () => {
     server.push(came(5, "b"));
     server.push({ epoch: 5, type: "slots", slots: [slot("6", "b", "cam"), slot("7", "a", "cam")] });
     await until(() => expect(log).toEqual(["-a-cam 1-6", "+b-cam 1-6", "+a-cam 1-7"]));
-    server.push({ epoch: 6, type: "participant_left", participant: "b", reason: "left" });
+    server.push({ epoch: 6, type: "participant_left", participant: "b", reason: "left", count: 1 });
     await until(() => expect(log.at(-1)).toBe("-b-cam 1-6"));
+  });
+
+  it("counts an audience, knows by name whom it is told, and reads the others page by page", async () => {
+    const joined = await join();
+    expect([joined.count, joined.participants.size]).toEqual([2, 1]);
+    const log: string[] = [];
+    joined.on("people", ({ count, joined, left }) => log.push(`${count} +${joined} -${left}`));
+    joined.on("participant-joined", ({ id, hand }) => log.push(`${id} ${hand}`));
+    joined.on("track-added", ({ track }) => log.push(track.id));
+    joined.on("participant-changed", ({ id, hand }) => log.push(`${id} now ${hand}`));
+    joined.on("active-speakers", ([speaker]) => log.push(`${speaker?.name} speaks`));
+    server.push({ epoch: 4, type: "people", count: 900, joined: 898, left: 0 });
+    server.push({ epoch: 4, type: "active_speakers", speakers: [{ id: "z", level_dbov: 20, name: "Zoe" }] });
+    const participant = { ...person("b"), hand: true };
+    server.push({ epoch: 5, type: "participant_joined", participant, count: 900 });
+    server.push({ epoch: 6, type: "participant_changed", participant: person("b") });
+    await until(() => expect(log.at(-1)).toBe("b now false"));
+    expect(log).toEqual(["900 +898 -0", "Zoe speaks", "b true", "b-mic", "b-cam", "b now false"]);
+    expect([joined.count, joined.participants.size]).toEqual([900, 2]);
+    server.push({ epoch: 7, type: "participant_left", participant: "b", reason: "left", count: 899 });
+    await until(() => expect(joined.count).toBe(899));
+
+    server.handlers.set("room.people", () => ({ count: 899, people: [person("c")] }));
+    server.handlers.set("room.hand", () => null);
+    expect((await joined.people("b", 1)).people[0]?.name).toBe("C");
+    expect(server.last("room.people")).toEqual({ after: "b", limit: 1 });
+    await joined.raiseHand(true);
+    expect(server.last("room.hand")).toEqual({ raised: true });
   });
 
   it("grows the pool by one offer when the server wants more slots", async () => {
@@ -268,7 +298,7 @@ describe("Room", () => {
     await until(() => expect(heard).toHaveBeenCalledOnce());
     expect(heard.mock.calls[0]![0]).toMatchObject({ participant: "", track: "mix", kind: "audio" });
     expect(joined.mediaTrack("mix")?.id).toBe("1-1");
-    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left" });
+    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left", count: 1 });
     await until(() => expect(joined.participants.size).toBe(0));
     expect(joined.mediaTrack("mix")?.id).toBe("1-1");
   });
@@ -302,7 +332,7 @@ describe("Room", () => {
     expect(joined.state).toBe("connected");
     await joined.mute("audio", true);
     expect(server.last("room.mute")).toEqual({ track: "my-audio", muted: true });
-    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left" });
+    server.push({ epoch: 5, type: "participant_left", participant: "a", reason: "left", count: 1 });
     await until(() => expect(log).toEqual(["+a a-mic", "-a a-mic"]));
     expect(joined.mediaTrack("a-mic")).toBeNull();
     await until(() =>
@@ -431,7 +461,7 @@ describe("Room", () => {
     expect(joined.info.locked).toBe(true);
     const ended = vi.fn();
     joined.on("ended", ended);
-    server.push({ epoch: 6, type: "participant_left", participant: "me-1", reason: "removed" });
+    server.push({ epoch: 6, type: "participant_left", participant: "me-1", reason: "removed", count: 1 });
     await until(() => expect(ended).toHaveBeenCalledWith({ reason: "removed" }));
     expect(server.count("room.join")).toBe(1);
   });

@@ -20,6 +20,11 @@ pub struct Effects {
 pub enum Notice {
     /// Everyone, numbered.
     All(Change),
+    /// Everyone, now and then: how many people are here. Somebody came or left whom nobody knows by name.
+    Audience {
+        /// Whether they came.
+        joined: bool,
+    },
     /// Everyone, without a number: who speaks.
     Speakers(Vec<(PersonKey, u8)>),
     /// One participant: what their slots carry from now on.
@@ -69,10 +74,12 @@ pub enum Notice {
 /// A numbered change of the room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Someone came in.
+    /// Someone is known by name from now on: they came in, or were among the audience.
     Joined(PersonKey),
-    /// Someone is gone.
+    /// Someone who was known by name is gone.
     Left(PersonKey),
+    /// Someone raised or lowered their hand.
+    Changed(PersonKey),
     /// Someone publishes a track.
     TrackAdded(PersonKey, Track),
     /// A track was muted or unmuted.

@@ -7,11 +7,12 @@
 //!
 //! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is
 //! what one participant's slots carry, `index` what follows from all of them, `spread` what crosses from shard to shard
-//! for it.
+//! for it. `names` says who is told to the others by name.
 
 mod effects;
 mod index;
 mod layers;
+mod names;
 mod order;
 mod person;
 mod pool;
@@ -25,12 +26,14 @@ mod track;
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, Shown, TrackKey};
 use crate::mix::MixCommand;
 use index::Index;
+use names::Names;
 use order::Lately;
 use publish::Agreed;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};
 use setup::KINDS;
 use spread::{Mark, Source, Spread};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 pub use effects::{Change, Effects, Notice, SlotChange};
 pub use person::Person;
@@ -46,6 +49,7 @@ pub struct Room {
     setup: RoomSetup,
     locked: bool,
     people: BTreeMap<PersonKey, Person>,
+    names: Names,
     /// The lines of tracks that pass the server.
     lines: BTreeMap<TrackKey, Line>,
     index: Index,
@@ -64,6 +68,7 @@ impl Room {
             setup,
             locked: false,
             people: BTreeMap::new(),
+            names: Names::default(),
             lines: BTreeMap::new(),
             index: Index::default(),
             spread: Spread::default(),
@@ -76,6 +81,26 @@ impl Room {
     /// Everybody, in the order of their keys.
     pub fn people(&self) -> impl ExactSizeIterator<Item = &Person> {
         self.people.values()
+    }
+
+    /// Those whom everybody was told of by name, in the order of their keys.
+    pub fn named(&self) -> impl ExactSizeIterator<Item = &Person> {
+        self.names.iter().map(|key| &self.people[&key])
+    }
+
+    /// Whether everybody was told of a participant by name.
+    pub fn is_named(&self, key: PersonKey) -> bool {
+        self.names.has(key)
+    }
+
+    /// Up to so many people after this one, in the order of their keys.
+    pub fn people_after(
+        &self,
+        after: Option<PersonKey>,
+        limit: usize,
+    ) -> impl Iterator<Item = &Person> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.people.range((from, Bound::Unbounded)).map(|(_, person)| person).take(limit)
     }
 
     /// The participant of this key.
@@ -106,6 +131,12 @@ impl Room {
     /// The limits as they are now.
     pub fn limits(&self) -> RoomLimits {
         self.setup.limits
+    }
+
+    /// Whether there are so few people that each is told by name. Members of a mesh need to know each other.
+    fn names_everybody(&self) -> bool {
+        let meshed = KINDS.iter().any(|kind| self.topology(*kind) == Topology::Mesh);
+        meshed || self.people.len() <= self.setup.limits.roster
     }
 
     /// Lets nobody new in, or again somebody.
@@ -143,7 +174,10 @@ impl Room {
         }
         let before = self.people.insert(key, Person::new(key, name, shard));
         debug_assert!(before.is_none(), "{key:?} is here already");
-        effects.notices.push(Notice::All(Change::Joined(key)));
+        match self.names_everybody() {
+            true => self.names.name(key, effects),
+            false => effects.notices.push(Notice::Audience { joined: true }),
+        }
         Ok(())
     }
 
@@ -161,9 +195,12 @@ impl Room {
         }
         for track in &gone.tracks {
             self.forget(track, gone.shard, effects);
-            effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
+            self.names.tell(key, Change::TrackRemoved(key, track.key), effects);
         }
-        effects.notices.push(Notice::All(Change::Left(key)));
+        self.names.left(key, effects);
+        if self.names_everybody() && self.names.iter().len() < self.people.len() {
+            self.people.keys().for_each(|key| self.names.name(*key, effects));
+        }
         let ended: Vec<TrackKey> = gone.tracks.iter().map(|track| track.key).collect();
         let open = self.empty_slots(&ended, effects);
         self.fill_slots(open, effects);
@@ -241,6 +278,7 @@ impl Room {
         effects.commands.push((shard, Command::Lines { person: key, room, negotiated }));
         self.end_tracks(key, &gone, effects);
         let new = KINDS.map(|kind| added.iter().any(|(track, _)| track.kind == kind));
+        let known = self.names.has(key);
         for (track, line) in added {
             let mixed = setup.topology(track.kind) == Topology::Mcu;
             let precedence = order::precedence(spoke, &track);
@@ -253,7 +291,7 @@ impl Room {
                 effects.mixers.push((shard, add));
             }
             self.lines.extend(line.map(|line| (track_key, line)));
-            self.publish(key, track, effects);
+            self.publish(key, track, known, effects);
         }
         self.listen(key, effects);
         self.refresh(key);
@@ -284,7 +322,7 @@ impl Room {
         let Agreed { keys, added, gone } = publish::announced(person, &self.setup, announced)?;
         self.end_tracks(key, &gone, effects);
         for (track, _) in added {
-            self.publish(key, track, effects);
+            self.publish(key, track, true, effects);
         }
         self.refresh(key);
         Ok(keys)
@@ -309,13 +347,13 @@ impl Room {
         }
         if track.muted != muted {
             track.muted = muted;
-            effects.notices.push(Notice::All(Change::TrackChanged(key, track.clone())));
+            self.names.tell(key, Change::TrackChanged(key, track.clone()), effects);
         }
         Ok(())
     }
 
-    /// A moderator mutes anyone's track, or releases it: nothing of it is passed on meanwhile.
-    /// Returns its kind.
+    /// A moderator mutes anyone's track, or releases it: nothing of it is passed on meanwhile. From then on its publisher
+    /// is known by name. Returns its kind.
     ///
     /// # Errors
     /// [`Refusal::UnknownTrack`].
@@ -337,7 +375,8 @@ impl Room {
         // After its release it stays muted until its publisher wants to be heard again.
         known.silenced = on;
         known.muted = true;
-        effects.notices.push(Notice::All(Change::TrackChanged(owner, known.clone())));
+        self.names.name(owner, effects);
+        self.names.tell(owner, Change::TrackChanged(owner, known.clone()), effects);
         if self.lines.contains_key(&track) {
             effects.commands.push((shard, Command::Silence { track, on }));
             if self.is_mixed(kind) {
@@ -345,6 +384,27 @@ impl Room {
             }
         }
         Ok(kind)
+    }
+
+    /// Someone raises their hand, or lowers it: everybody knows them by name from then on.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownPerson`].
+    pub fn hand(
+        &mut self,
+        key: PersonKey,
+        raised: bool,
+        effects: &mut Effects,
+    ) -> Result<(), Refusal> {
+        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        if std::mem::replace(&mut person.hand, raised) != raised {
+            let known = self.names.has(key);
+            self.names.name(key, effects);
+            if known {
+                self.names.tell(key, Change::Changed(key), effects);
+            }
+        }
+        Ok(())
     }
 
     /// Someone says what they want where: (line of the slot, track or none). From then on the room
@@ -436,10 +496,16 @@ impl Room {
         }
     }
 
-    fn publish(&mut self, key: PersonKey, track: Track, effects: &mut Effects) {
-        if let Some(person) = self.people.get_mut(&key) {
-            person.tracks.push(track.clone());
-            effects.notices.push(Notice::All(Change::TrackAdded(key, track)));
+    /// Someone publishes a track; `known`: they were known by name before. A voice that is mixed makes nobody known:
+    /// nobody receives it by itself.
+    fn publish(&mut self, key: PersonKey, track: Track, known: bool, effects: &mut Effects) {
+        let Some(person) = self.people.get_mut(&key) else { return };
+        let mixed = self.setup.topology(track.kind) == Topology::Mcu;
+        person.tracks.push(track.clone());
+        if known {
+            self.names.tell(key, Change::TrackAdded(key, track), effects);
+        } else if !mixed {
+            self.names.name(key, effects);
         }
     }
 
@@ -453,7 +519,7 @@ impl Room {
                 effects.commands.push((shard, Command::RemoveTrack { track: track.key }));
             }
             self.forget(track, shard, effects);
-            effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
+            self.names.tell(key, Change::TrackRemoved(key, track.key), effects);
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Person {
     pub shard: ShardIndex,
     /// What they publish, in order.
     pub tracks: Vec<Track>,
+    /// Whether they raise their hand.
+    pub hand: bool,
     pub(super) audio: SlotPool,
     pub(super) video: SlotPool,
     /// The line that the mix goes to.
@@ -32,6 +34,7 @@ impl Person {
             name,
             shard,
             tracks: Vec::new(),
+            hand: false,
             audio: SlotPool::default(),
             video: SlotPool::default(),
             mix: None,

@@ -29,6 +29,9 @@ impl Topology {
 pub struct RoomLimits {
     /// Most people at once.
     pub people: usize,
+    /// Up to so many people are told by name, whatever they do. Of more, those who publish something that others receive
+    /// by itself are.
+    pub roster: usize,
     /// Most audio slots a person may have.
     pub audio_slots: u32,
     /// Most video slots a person may have.

@@ -50,7 +50,7 @@ fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
 }
 
 fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) {
-    let limits = RoomLimits { people: 10, audio_slots: 4, video_slots: 20 };
+    let limits = RoomLimits { people: 10, roster: 10, audio_slots: 4, video_slots: 20 };
     let (audio, video) = (Topology::Sfu, Topology::Sfu);
     let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
     let mut room = Room::new(RoomKey(1), setup);
@@ -123,6 +123,77 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
     pin(&mut room, "v0", false).unwrap();
     speak(&mut room, 4);
     assert_eq!(shown(&room, 1, Kind::Video), [31, 41], "the same speaker has it at once");
+}
+
+#[test]
+fn of_an_audience_the_number_is_told_and_who_does_something_by_name() {
+    let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
+    let (audio, video) = (Topology::Mcu, Topology::Sfu);
+    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
+    let mut room = Room::new(RoomKey(1), setup);
+    let told = |work: &mut dyn FnMut(&mut Effects)| {
+        let mut effects = Effects::default();
+        work(&mut effects);
+        effects.notices.retain(|n| matches!(n, Notice::All(_) | Notice::Audience { .. }));
+        effects.notices
+    };
+    let name = |key: u64| Notice::All(Change::Joined(PersonKey(key)));
+    let audience = |joined| Notice::Audience { joined };
+    let mut come = |key: u64| {
+        told(&mut |effects| {
+            room.join(PersonKey(key), String::new(), ShardIndex(0), effects).unwrap();
+        })
+    };
+    let came: Vec<_> = (1..=5).flat_map(&mut come).collect();
+    assert_eq!(came, [name(1), name(2), audience(true), audience(true), audience(true)]);
+    let mut offer = |key: u64, mids: &[(&str, u64)]| {
+        let tracks: Vec<_> = mids.iter().map(|(mid, key)| published(mid, TrackKey(*key))).collect();
+        told(&mut |effects| {
+            room.negotiated(PersonKey(key), &lines(1, 2), &tracks, effects).unwrap();
+        })
+    };
+    assert_eq!(offer(3, &[("a", 30)]), [], "a voice that is mixed");
+    assert_eq!(offer(4, &[("a", 40), ("v", 41)]), [name(4)], "a picture");
+    let mut mute = |track: u64, owner| {
+        told(&mut |effects| room.mute(PersonKey(owner), TrackKey(track), true, effects).unwrap())
+    };
+    assert_eq!(mute(30, 3), []);
+    assert!(matches!(mute(40, 4)[..], [Notice::All(Change::TrackChanged(PersonKey(4), _))]));
+    let silenced = told(&mut |effects| {
+        room.silence(TrackKey(30), true, effects).unwrap();
+    });
+    assert_eq!(silenced.len(), 2, "a moderator's decision, with whom it is about: {silenced:?}");
+    let raised = told(&mut |effects| room.hand(PersonKey(5), true, effects).unwrap());
+    assert_eq!(raised, [name(5)]);
+    let lowered = told(&mut |effects| room.hand(PersonKey(5), false, effects).unwrap());
+    assert_eq!(lowered, [Notice::All(Change::Changed(PersonKey(5)))]);
+    assert_eq!(room.named().len(), 5);
+    let page = |after| room.people_after(after, 2).map(|person| person.key.0).collect::<Vec<_>>();
+    assert_eq!((page(None), page(Some(PersonKey(4)))), (vec![1, 2], vec![5]));
+}
+
+#[test]
+fn the_audience_is_told_by_name_once_few_are_left() {
+    let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
+    let (audio, video) = (Topology::Mcu, Topology::None);
+    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
+    let mut room = Room::new(RoomKey(1), setup);
+    let mut effects = Effects::default();
+    for key in 1..=4 {
+        room.join(PersonKey(key), String::new(), ShardIndex(0), &mut effects).unwrap();
+    }
+    let mut leave = |key: u64| {
+        let mut effects = Effects::default();
+        room.leave(PersonKey(key), &mut effects).unwrap();
+        effects.notices
+    };
+    let left = |key: u64| Notice::All(Change::Left(PersonKey(key)));
+    assert_eq!(leave(1), [left(1)]);
+    assert_eq!(
+        leave(4),
+        [Notice::Audience { joined: false }, Notice::All(Change::Joined(PersonKey(3)))]
+    );
+    assert_eq!(leave(3), [left(3)]);
 }
 
 #[test]
@@ -230,6 +301,8 @@ struct Both {
     next: u64,
     /// Pictures that slots were told to carry: a shard may report that one of them does.
     mapped: Vec<(PersonKey, String, TrackKey)>,
+    /// Whom and which of their tracks everybody knows, by what was told.
+    told: BTreeMap<PersonKey, Vec<TrackKey>>,
 }
 
 fn sorted(items: &[impl Debug]) -> Vec<String> {
@@ -241,13 +314,15 @@ fn sorted(items: &[impl Debug]) -> Vec<String> {
 impl Both {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let limits = RoomLimits { people: 12, audio_slots: 11, video_slots: 20 };
+        let roster = random.below(13) as usize;
+        let limits = RoomLimits { people: 12, roster, audio_slots: 11, video_slots: 20 };
         let audio = [Topology::Sfu, Topology::Sfu, Topology::Mcu][random.below(3) as usize];
         let video = [Topology::Sfu, Topology::Sfu, Topology::None][random.below(3) as usize];
         let shards = 1 + random.below(3) as u16;
         let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
         let (room, whole) = (Room::new(RoomKey(7), setup), Whole::new(RoomKey(7), setup));
-        Self { seed, random, room, whole, people: Vec::new(), next: 1, mapped: Vec::new() }
+        let (people, mapped, told) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { seed, random, room, whole, people, next: 1, mapped, told }
     }
 
     fn key(&mut self) -> u64 {
@@ -366,6 +441,32 @@ impl Both {
             if let Command::Map { person, mid, track: Some(track) } = command {
                 self.mapped.push((*person, mid.clone(), *track));
             }
+        }
+        ours.notices.iter().for_each(|notice| self.tell(notice));
+        let tracks = |person: &Person| person.tracks.iter().map(|track| track.key).collect();
+        let named = self.room.named().map(|person| (person.key, tracks(person)));
+        assert_eq!(self.told, named.collect(), "seed {seed}");
+    }
+
+    /// What a participant who hears everything makes of a notice.
+    fn tell(&mut self, notice: &Notice) {
+        match notice {
+            Notice::All(Change::Joined(key)) => {
+                let person = self.room.person(*key);
+                let tracks = person.map_or(&[][..], |person| &person.tracks);
+                self.told.insert(*key, tracks.iter().map(|track| track.key).collect());
+            }
+            Notice::All(Change::Left(key)) => drop(self.told.remove(key).unwrap()),
+            Notice::All(Change::TrackAdded(key, track)) => {
+                let tracks = self.told.get_mut(key).unwrap();
+                // A participant who has just come is told with their tracks.
+                tracks.retain(|known| *known != track.key);
+                tracks.push(track.key);
+            }
+            Notice::All(Change::TrackRemoved(key, track)) => {
+                self.told.get_mut(key).unwrap().retain(|known| known != track);
+            }
+            _ => {}
         }
     }
 }

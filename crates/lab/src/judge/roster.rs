@@ -88,7 +88,7 @@ impl Roster {
         }
         room.epoch = envelope.epoch;
         match &envelope.event {
-            Event::ParticipantJoined { participant }
+            Event::ParticipantJoined { participant, .. }
             | Event::ParticipantChanged { participant } => {
                 room.participant(room_id, participant, t_ms);
             }
@@ -102,6 +102,7 @@ impl Roster {
             Event::TrackRemoved { track, .. } => room.off_air(t_ms, |t| t.track == *track),
             Event::RoomEnded { .. } => room.off_air(t_ms, |_| true),
             Event::ActiveSpeakers { .. }
+            | Event::People { .. }
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
@@ -114,7 +115,7 @@ impl Roster {
         }
     }
 
-    /// Takes a track that a person says they send: for rooms where nobody hears the events.
+    /// Takes a track that a person says they send: some rooms have no events, and large ones do not tell of everybody.
     pub fn sends(
         &mut self,
         room_id: &str,
@@ -126,7 +127,7 @@ impl Roster {
         let (participant, name) = who;
         let room = self.rooms.entry(room_id.to_owned()).or_default();
         room.names.entry(participant.to_owned()).or_insert_with(|| name.to_owned());
-        if room.epoch == 0 && !room.tracks.contains_key(track) {
+        if !room.tracks.contains_key(track) {
             let info = TrackInfo {
                 id: track.into(),
                 kind,
@@ -204,6 +205,7 @@ pub fn numbered(event: &Event) -> bool {
     !matches!(
         event,
         Event::ActiveSpeakers { .. }
+            | Event::People { .. }
             | Event::Slots { .. }
             | Event::SlotsWanted { .. }
             | Event::TrackPaused { .. }
@@ -234,6 +236,7 @@ mod tests {
                 limits: RoomLimits { max_participants: 9, max_audio_slots: 9, max_video_slots: 9 },
             },
             you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
+            count: participants.len() as u32 + 1,
             participants,
             ice_servers: vec![],
         }
@@ -291,6 +294,7 @@ mod tests {
             id: "p1".into(),
             name: "bot-1".into(),
             tracks: vec![track("t", false)],
+            hand: false,
         };
         roster.joined(&joined("p2", 4, vec![info]), "bot-2", 100);
         roster.connected(listener("bot-1", "p1", 1_000));
@@ -299,7 +303,8 @@ mod tests {
                 Event::TrackChanged { participant: "p1".into(), track: track("t", muted) };
             roster.event("r", &event(epoch, changed), t_ms);
         }
-        let left = Event::ParticipantLeft { participant: "p1".into(), reason: LeaveReason::Left };
+        let (participant, reason) = ("p1".into(), LeaveReason::Left);
+        let left = Event::ParticipantLeft { participant, reason, count: 1 };
         roster.event("r", &event(7, left), 9_000);
         roster.gone("p1", 9_000);
         let expected = roster.expected(30_000);
@@ -342,10 +347,23 @@ mod tests {
             id: "px".into(),
             name: "guest".into(),
             tracks: vec![track("t", false)],
+            hand: false,
         };
         roster.joined(&joined("p1", 1, vec![info]), "bot-1", 0);
         roster.connected(listener("bot-1", "p1", 10));
         assert_eq!(roster.expected(30_000).tracks, []);
+    }
+
+    #[test]
+    fn of_an_audience_the_senders_own_word_counts() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 7, vec![]), "bot-1", 0);
+        roster.sends("r", ("p1", "bot-1"), "t", MediaKind::Audio, 3_000);
+        roster.connected(listener("bot-1", "p1", 2_000));
+        roster.sends_no_more("r", "p1", 9_000);
+        roster.sends("r", ("p1", "bot-1"), "t", MediaKind::Audio, 9_001);
+        let expected = roster.expected(30_000);
+        assert_eq!(expected.tracks[0].on_air, [Span { from_ms: 3_000, until_ms: Some(9_000) }]);
     }
 
     #[test]

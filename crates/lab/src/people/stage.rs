@@ -222,7 +222,7 @@ impl Stage {
         self.roster(|roster| roster.event(room, event, t_ms));
     }
 
-    /// Takes what somebody says they send, in a room whose events have no numbers.
+    /// Takes what somebody says they send: not all rooms tell of everybody.
     pub fn sends(&self, room: &str, name: &str, sample: &QualitySample) {
         let t_ms = self.now_ms();
         let who = (sample.participant.as_str(), name);
@@ -233,7 +233,7 @@ impl Stage {
         });
     }
 
-    /// Somebody of such a room leaves.
+    /// Somebody leaves, and sends nothing any more.
     pub fn sends_no_more(&self, room: &str, participant: &str) {
         let t_ms = self.now_ms();
         self.roster(|roster| roster.sends_no_more(room, participant, t_ms));

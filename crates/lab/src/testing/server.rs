@@ -181,9 +181,10 @@ impl World {
             }
             "room.leave" => {
                 let (room, id) = me.clone().ok_or("not_joined")?;
-                self.rooms.get_mut(&room).expect("room").people.remove(&id);
-                let left =
-                    json!({ "type": "participant_left", "participant": id, "reason": "left" });
+                let people = &mut self.rooms.get_mut(&room).expect("room").people;
+                people.remove(&id);
+                let left = json!({ "type": "participant_left", "participant": id, "reason": "left",
+                    "count": people.len() });
                 self.publish(&room, left);
                 Ok(Value::Null)
             }
@@ -222,7 +223,9 @@ impl World {
             .collect();
         let epoch = room.epoch + 1;
         let joined = json!({ "id": id, "name": name, "tracks": [] });
-        self.publish(&room_id, json!({ "type": "participant_joined", "participant": joined }));
+        let count = others.len() + 1;
+        let joined = json!({ "type": "participant_joined", "participant": joined, "count": count });
+        self.publish(&room_id, joined);
         let person = Person { name, tracks: vec![], slots: 0, mix: false, socket: socket.clone() };
         self.rooms.entry(room_id.clone()).or_default().people.insert(id.clone(), person);
         *me = Some((room_id.clone(), id.clone()));
@@ -233,6 +236,7 @@ impl World {
             "epoch": epoch,
             "room": { "id": room_id, "audio": audio, "video": video, "video_codec": "vp8", "limits": limits },
             "you": { "can_publish": true, "can_subscribe": true },
+            "count": count,
             "participants": others,
             "ice_servers": [],
         }))

@@ -20,10 +20,11 @@ use std::time::Instant;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, Answer, AnsweredTrack, AudioTopology, Join, Joined, MediaKind, Mute, Offer, OfferedLayer,
-    OfferedTrack, Permissions, Preset, Resume, Resumed, Slots, VideoTopology,
+    self, Answer, AnsweredTrack, AudioTopology, Hand, Join, Joined, MediaKind, Mute, Offer,
+    OfferedLayer, OfferedTrack, PEOPLE_A_PAGE, People, PeoplePage, Permissions, Preset, Resume,
+    Resumed, Slots, VideoTopology,
 };
-use wire::{ErrorCode, RoomError};
+use wire::{ErrorCode, Event, RoomError};
 
 /// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands.
 /// Participants may leave and be removed at any time.
@@ -90,6 +91,8 @@ impl Application for Rooms {
             room::LOCK => self.lock(socket, &parse(event, data)?),
             room::LIMIT => self.limit(socket, &parse(event, data)?),
             room::MUTE => self.mute(socket, &parse(event, data)?),
+            room::HAND => self.hand(socket, &parse(event, data)?),
+            room::PEOPLE => self.people_page(socket, &parse(event, data)?),
             room::LEAVE => {
                 let seat = seat(socket)?;
                 self.leave(&seat.cell, seat.person, LeaveReason::Left);
@@ -328,12 +331,13 @@ impl Rooms {
             state.members.insert(person, member);
             socket.set_state(Seat { cell: cell.clone(), person });
             self.enter(person, &cell);
-            let others = state.room.people().filter(|other| other.key != person);
+            let others = state.room.named().filter(|other| other.key != person);
             let joined = Joined {
                 participant: participant_id(person),
                 epoch: state.log.epoch(),
                 room: cell.info(&state.room),
                 you,
+                count: state.count(),
                 participants: others.map(participant_info).collect(),
                 ice_servers: Vec::new(),
             };
@@ -453,6 +457,34 @@ impl Rooms {
         Ok(None)
     }
 
+    /// The caller raises their hand, or lowers it.
+    fn hand(&self, socket: &Arc<Socket>, hand: &Hand) -> Answered {
+        let seat = seat(socket)?;
+        let mut state = locked(&seat.cell.state);
+        let mut effects = Effects::default();
+        state.room.hand(seat.person, hand.raised, &mut effects).map_err(refused)?;
+        seat.cell.apply(&mut state, effects, LeaveReason::Left);
+        Ok(None)
+    }
+
+    /// A page of those who are in the caller's room.
+    fn people_page(&self, socket: &Arc<Socket>, asked: &People) -> Answered {
+        let seat = seat(socket)?;
+        let bad = |text: String| RoomError::new(ErrorCode::BadRequest, text);
+        let limit = asked.limit.unwrap_or(PEOPLE_A_PAGE);
+        if !(1..=PEOPLE_A_PAGE).contains(&limit) {
+            return Err(bad(format!("limit is 1 to {PEOPLE_A_PAGE}")));
+        }
+        let after = asked.after.as_deref().map(|id| {
+            let text = "after is the id of a participant: the last one of the page before";
+            person_key(id).ok_or_else(|| bad(text.to_owned()))
+        });
+        let after = after.transpose()?;
+        let state = locked(&seat.cell.state);
+        let people = state.room.people_after(after, limit as usize).map(participant_info);
+        answer(&PeoplePage { count: state.count(), people: people.collect() })
+    }
+
     fn resume(&self, socket: &Arc<Socket>, resume: &Resume) -> Answered {
         let gone = || RoomError::new(ErrorCode::Gone, "that participant is gone: join again");
         let person = person_key(&resume.participant).ok_or_else(gone)?;
@@ -480,6 +512,8 @@ impl Rooms {
         socket.set_state(Seat { cell: cell.clone(), person });
         cell.tell_slots(&state, person);
         cell.tell_paused(&state, person);
+        let (count, joined, left) = (state.count(), 0, 0);
+        cell.tell_one(&state, person, Event::People { count, joined, left });
         drop(state);
         let (room, participant) = (&cell.id, participant_id(person));
         tracing::info!(room, participant, missed = events.len(), "participant resumed");

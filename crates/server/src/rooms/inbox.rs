@@ -7,17 +7,22 @@ use engine::{PersonKey, Report};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use wire::event::LeaveReason;
 
 /// A participant outlives their socket, or their media, by this much.
 const LINGER: Duration = Duration::from_secs(60);
 /// How often rooms are searched for participants who are lost.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How often the people of a room are told how many are in its audience, if that changes.
+const NUMBERS: Duration = Duration::from_millis(500);
 
 impl Rooms {
     /// Runs until the queue's senders are gone.
     pub(crate) async fn run_inbox(self: Arc<Self>, mut inputs: mpsc::Receiver<RoomInput>) {
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut numbers = tokio::time::interval(NUMBERS);
+        numbers.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 input = inputs.recv() => match input {
@@ -25,6 +30,7 @@ impl Rooms {
                     None => return,
                 },
                 _ = sweep.tick() => self.sweep(Instant::now()),
+                _ = numbers.tick() => self.tell_numbers(),
             }
         }
     }
@@ -80,6 +86,18 @@ impl Rooms {
         let mut effects = Effects::default();
         state.room.report(report, &mut effects);
         cell.apply(&mut state, effects, LeaveReason::Left);
+    }
+
+    /// Tells the people of all rooms how many came and left of an audience since the last call.
+    fn tell_numbers(&self) {
+        let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
+        for cell in cells {
+            let mut state = locked(&cell.state);
+            let count = state.count();
+            if let Some(event) = state.audience.news(count) {
+                cell.tell_now(&state, event);
+            }
+        }
     }
 
     /// Takes participants out who were lost for too long.

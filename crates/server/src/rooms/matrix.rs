@@ -349,6 +349,8 @@ fn rows() -> Vec<Row> {
         ),
         row(call::LOCK, "", |_| json!({ "locked": true }), moderators),
         row(call::LIMIT, "", |_| json!({ "max_participants": 2 }), moderators),
+        row(call::HAND, "", |_| json!({ "raised": true }), anybody),
+        row(call::PEOPLE, "", |_| json!({}), anybody),
         row(call::LEAVE, "", |_| json!({}), anybody),
         Row {
             outside: true,

@@ -6,9 +6,10 @@
 //!
 //! `calls` is what sockets ask for, `inbox` what media and control threads report (it also takes people out who were
 //! lost for too long), and `notices` how changes become events. `offers` bounds how much SDP a socket may have
-//! negotiated, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
+//! negotiated, `audience` counts whom nobody is told of by name, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
 //! what holds of that after the seat is gone, and `quality` how good the media is for everybody.
 
+mod audience;
 mod calls;
 mod decisions;
 mod inbox;
@@ -140,6 +141,7 @@ struct Cell {
 struct State {
     room: Room,
     log: Log,
+    audience: audience::Audience,
     members: HashMap<PersonKey, Member>,
     history: quality::History,
     decisions: decisions::Decisions,
@@ -182,6 +184,13 @@ impl Member {
         if let Some(fresh) = fresh.filter(|fresh| !fresh.is_expired()).filter(same) {
             self.grants = (*fresh).clone();
         }
+    }
+}
+
+impl State {
+    /// How many people are here.
+    fn count(&self) -> u32 {
+        self.room.people().len() as u32
     }
 }
 
@@ -290,6 +299,7 @@ impl Rooms {
             state: Mutex::new(State {
                 room: Room::new(key, self.setup(audio, video)),
                 log: Log::default(),
+                audience: audience::Audience::default(),
                 members: HashMap::new(),
                 history: quality::History::default(),
                 decisions: decisions::Decisions::default(),
@@ -310,6 +320,7 @@ impl Rooms {
         }
         let limits = RoomLimits {
             people: people as usize,
+            roster: self.limits.roster as usize,
             audio_slots: self.limits.audio_slots,
             video_slots: self.limits.video_slots,
         };

@@ -2,7 +2,7 @@
 
 use super::{Cell, State};
 use crate::socket::Publication;
-use engine::room::{Change, Effects, Notice, Person, SlotChange, Topology, Track};
+use engine::room::{Change, Effects, Notice, Person, Room, SlotChange, Topology, Track};
 use engine::{PersonKey, TrackKey};
 use rtp::negotiated::Kind;
 use std::collections::VecDeque;
@@ -57,6 +57,7 @@ pub(super) fn participant_info(person: &Person) -> ParticipantInfo {
         id: participant_id(person.key),
         name: person.name.clone(),
         tracks: person.tracks.iter().map(track_info).collect(),
+        hand: person.hand,
     }
 }
 
@@ -108,13 +109,13 @@ impl Cell {
                         self.tell_all(state, event);
                     }
                 }
+                Notice::Audience { joined } => state.audience.note(joined),
                 Notice::Speakers(speakers) => {
-                    let speakers = speakers
-                        .into_iter()
-                        .map(|(p, level_dbov)| Speaker { id: participant_id(p), level_dbov })
-                        .collect();
-                    let publication = self.unnumbered(state, Event::ActiveSpeakers { speakers });
-                    self.deliver(state, &publication);
+                    let room = &state.room;
+                    let speakers =
+                        speakers.into_iter().map(|(who, level)| speaker(room, who, level));
+                    let event = Event::ActiveSpeakers { speakers: speakers.collect() };
+                    self.tell_now(state, event);
                 }
                 Notice::Slots { person, changes } => {
                     self.tell_one(state, person, slots_event(changes));
@@ -141,6 +142,11 @@ impl Cell {
     pub(super) fn tell_all(&self, state: &mut State, event: Event) {
         let envelope = state.log.number(event);
         self.deliver(state, &self.publication(&envelope));
+    }
+
+    /// Sends an event without a number to everyone.
+    pub(super) fn tell_now(&self, state: &State, event: Event) {
+        self.deliver(state, &self.unnumbered(state, event));
     }
 
     /// Sends an event without a number to one participant.
@@ -208,10 +214,16 @@ impl Cell {
         Some(match change {
             Change::Joined(person) => Event::ParticipantJoined {
                 participant: participant_info(state.room.person(person)?),
+                count: state.count(),
             },
-            Change::Left(person) => {
-                Event::ParticipantLeft { participant: participant_id(person), reason }
-            }
+            Change::Changed(person) => Event::ParticipantChanged {
+                participant: participant_info(state.room.person(person)?),
+            },
+            Change::Left(person) => Event::ParticipantLeft {
+                participant: participant_id(person),
+                reason,
+                count: state.count(),
+            },
             Change::TrackAdded(person, track) => {
                 Event::TrackAdded { participant: participant_id(person), track: track_info(&track) }
             }
@@ -240,6 +252,13 @@ impl Cell {
             }
         }
     }
+}
+
+/// Someone who speaks; of the audience with their name, which nobody was told.
+fn speaker(room: &Room, person: PersonKey, level_dbov: u8) -> Speaker {
+    let unknown = room.person(person).filter(|_| !room.is_named(person));
+    let name = unknown.map(|person| person.name.clone());
+    Speaker { id: participant_id(person), level_dbov, name }
 }
 
 fn slots_event(changes: Vec<SlotChange>) -> Event {

@@ -16,6 +16,7 @@ pub(super) struct Whole {
     setup: RoomSetup,
     /// In order of joining.
     people: Vec<Person>,
+    named: BTreeSet<PersonKey>,
     lines: BTreeMap<TrackKey, Line>,
     exports: Places,
     kept: Places,
@@ -32,6 +33,7 @@ impl Whole {
             key,
             setup,
             people: Vec::new(),
+            named: BTreeSet::new(),
             lines: BTreeMap::new(),
             exports: Places::new(),
             kept: Places::new(),
@@ -72,7 +74,10 @@ impl Whole {
             return Err(Refusal::Full);
         }
         self.people.push(Person::new(key, name, shard));
-        effects.notices.push(Notice::All(Change::Joined(key)));
+        self.name_those_whom_all_know(effects);
+        if !self.named.contains(&key) {
+            effects.notices.push(Notice::Audience { joined: true });
+        }
         Ok(())
     }
 
@@ -84,7 +89,11 @@ impl Whole {
             effects.mixers.push((gone.shard, MixCommand::Unlisten { person: key }));
         }
         self.forget(key, gone.shard, &gone.tracks, effects);
-        effects.notices.push(Notice::All(Change::Left(key)));
+        effects.notices.push(match self.named.remove(&key) {
+            true => Notice::All(Change::Left(key)),
+            false => Notice::Audience { joined: false },
+        });
+        self.name_those_whom_all_know(effects);
         self.ended(&gone.tracks, effects);
         Ok(())
     }
@@ -159,8 +168,11 @@ impl Whole {
                 effects.mixers.push((shard, MixCommand::AddTrack { room, person: key, track }));
             }
             self.lines.insert(track, line.unwrap());
-            effects.notices.push(Notice::All(Change::TrackAdded(key, known)));
+            if self.named.contains(&key) {
+                effects.notices.push(Notice::All(Change::TrackAdded(key, known)));
+            }
         }
+        self.name_those_whom_all_know(effects);
         if let Some(mid) = mix {
             effects.commands.push((shard, Command::MapMix { person: key, mid: mid.clone() }));
             effects.mixers.push((shard, MixCommand::Listen { room, person: key }));
@@ -204,7 +216,21 @@ impl Whole {
             if track.kind == Kind::Audio && self.setup.audio == Topology::Mcu {
                 effects.mixers.push((shard, MixCommand::RemoveTrack { track: track.key }));
             }
-            effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
+            if self.named.contains(&key) {
+                effects.notices.push(Notice::All(Change::TrackRemoved(key, track.key)));
+            }
+        }
+    }
+
+    /// All of few people are known by name, and whoever has published something that is forwarded.
+    fn name_those_whom_all_know(&mut self, effects: &mut Effects) {
+        let few = self.people.len() <= self.setup.limits.roster;
+        for person in &self.people {
+            let mut kinds = person.tracks.iter().map(|track| track.kind);
+            let forwarded = kinds.any(|kind| self.setup.topology(kind) == Topology::Sfu);
+            if (few || forwarded) && self.named.insert(person.key) {
+                effects.notices.push(Notice::All(Change::Joined(person.key)));
+            }
         }
     }
 

@@ -121,6 +121,7 @@ impl VideoRoom {
                 },
             },
             you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
+            count: participants.len() as u32 + 1,
             participants,
             ice_servers: Vec::new(),
         })
@@ -191,8 +192,10 @@ async fn ended(session: &Session, shared: &Shared, feed: u64) {
     if let Some(handle) = handle {
         session.detach(handle).await;
     }
-    shared
-        .tell(Event::ParticipantLeft { participant: feed.to_string(), reason: LeaveReason::Left });
+    // Janus tells of publishers alone.
+    let count = shared.entered().feeds.len() as u32 + 1;
+    let (participant, reason) = (feed.to_string(), LeaveReason::Left);
+    shared.tell(Event::ParticipantLeft { participant, reason, count });
 }
 
 /// Begins to subscribe to each publisher that Janus tells of and that is not known yet.
@@ -267,6 +270,7 @@ fn published(data: &Value) -> Vec<ParticipantInfo> {
             id: feed.to_string(),
             name: publisher["display"].as_str().unwrap_or_default().to_owned(),
             tracks: tracks.collect(),
+            hand: false,
         })
     });
     info.collect()

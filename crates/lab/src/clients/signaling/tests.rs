@@ -34,7 +34,7 @@ async fn calls_events_and_heartbeats() {
 
     let event = next_event(&mut events).await;
     assert_eq!(event.epoch, 2);
-    let Event::ParticipantJoined { participant } = event.event else { panic!("{event:?}") };
+    let Event::ParticipantJoined { participant, .. } = event.event else { panic!("{event:?}") };
     assert_eq!(participant.name, "two");
 
     let track = wire::room::OfferedTrack {

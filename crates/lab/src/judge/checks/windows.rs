@@ -82,12 +82,13 @@ impl<'a> Judging<'a> {
     /// Walks through the windows of one listener and collects what they lacked.
     pub(super) fn listener(&mut self, index: usize, kind: MediaKind, samples: &[&SampleRecord]) {
         let listener = &self.expected.listeners[index];
-        // People who come and go leave many tracks behind: most were over before this one came.
+        // People who come and go leave many tracks behind: most were over before this one came. A mix is judged as a whole.
+        let apart = !(listener.mix && kind == MediaKind::Audio);
         let met: Vec<&Track> = self
             .expected
             .tracks
             .iter()
-            .filter(|t| t.kind == kind && t.room == listener.room)
+            .filter(|t| apart && t.kind == kind && t.room == listener.room)
             .filter(|t| t.participant != listener.participant)
             .filter(|t| t.on_air.iter().any(|span| span.overlaps(&listener.present)))
             .collect();

@@ -439,9 +439,7 @@ impl<D: BotDriver> Bot<D> {
     async fn leave(&mut self) {
         self.handles().for_each(|handle| handle.command(BotCommand::Leave));
         self.stage.event(Level::Info, Some(&self.name), "leaves");
-        if self.stage.adapter.offers_each() {
-            self.stage.sends_no_more(&self.place.room, &self.joined.participant);
-        }
+        self.stage.sends_no_more(&self.place.room, &self.joined.participant);
         if let Some(signaling) = &self.signaling {
             let _ = timeout(Duration::from_secs(1), signaling.leave()).await;
         }
@@ -463,7 +461,7 @@ impl<D: BotDriver> Bot<D> {
             }
             Event::SlotsWanted { audio, video } => self.grow(audio, video).await?,
             Event::RoomEnded { reason } => return Err(format!("the room ended: {reason}")),
-            Event::ParticipantLeft { participant, reason } => {
+            Event::ParticipantLeft { participant, reason, .. } => {
                 if participant == self.joined.participant {
                     return Err(format!("was put out of the room: {reason:?}"));
                 }
@@ -531,9 +529,7 @@ impl<D: BotDriver> Bot<D> {
             }
         }
         sample.participant.clone_from(&self.joined.participant);
-        if self.stage.adapter.offers_each() {
-            self.stage.sends(&self.place.room, &self.name, &sample);
-        }
+        self.stage.sends(&self.place.room, &self.name, &sample);
         mos::fill(&mut sample);
         if let Some(signaling) = &self.signaling {
             // A lost socket has an event of its own.
