@@ -57,6 +57,8 @@ pub const LATE_BYTES: usize = 640;
 pub const ONSET_PACKETS: u64 = 3;
 /// A participant who has sent nothing for so long does not speak, even if their last packets were loud.
 pub const VOICE_LASTS: Duration = Duration::from_secs(1);
+/// So many of those who speak at once are told to the people of a room.
+pub const SPEAKERS_TOLD: usize = 16;
 /// Least time between two reports of who speaks in a room.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
 /// Packets that wait so long until they are read…

@@ -7,7 +7,7 @@
 //!
 //! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is
 //! what one participant's slots carry, `index` what follows from all of them, `spread` what crosses from shard to shard
-//! for it. `names` says who is told to the others by name.
+//! for it. `names` says who is told to the others by name, and `speakers` of whom who speak.
 
 mod effects;
 mod index;
@@ -18,6 +18,7 @@ mod person;
 mod pool;
 mod publish;
 mod setup;
+mod speakers;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use order::Lately;
 use publish::Agreed;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};
 use setup::KINDS;
+use speakers::Told;
 use spread::{Mark, Source, Spread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -56,6 +58,7 @@ pub struct Room {
     spread: Spread,
     speaker_reports: u64,
     lately: Lately,
+    told: Told,
     /// Who was given slots as a speaker last, where nothing changed since: giving again changes nothing.
     preferred: Option<Vec<PersonKey>>,
 }
@@ -74,6 +77,7 @@ impl Room {
             spread: Spread::default(),
             speaker_reports: 0,
             lately: Lately::default(),
+            told: Told::default(),
             preferred: None,
         }
     }
@@ -243,7 +247,7 @@ impl Room {
                 }
                 self.tell_order(&speakers, effects);
                 self.prefer_speakers(&speakers, effects);
-                effects.notices.push(Notice::Speakers(speakers));
+                effects.notices.extend(self.told.choose(&speakers).map(Notice::Speakers));
             }
         }
         self.settle(mark, effects);

@@ -2,9 +2,10 @@
 
 use super::seat::{Asked, CALL_TIMEOUT, CONNECT_TIMEOUT, Incoming, Seat, SignalingError};
 use futures_util::{SinkExt, StreamExt};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
-use wire::frame::{Handshake, HandshakeAnswer, PING_TIMEOUT_MS, Publish, Request};
+use wire::frame::{Handshake, HandshakeAnswer, PING_TIMEOUT_MS, Request};
 use wire::room::{
     self, Announce, Announced, Answer, Join, Joined, Offer, PeerCandidate, PeerDescription, Resume,
     Resumed,
@@ -28,12 +29,45 @@ const MAX_COMMANDS: usize = 64;
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
-type Pending = oneshot::Sender<Result<Value, SignalingError>>;
+/// What an answer holds; None: nothing.
+type Answered = Option<Box<RawValue>>;
+type Pending = oneshot::Sender<Result<Answered, SignalingError>>;
+
+/// Events that nothing here depends on. In a large room they are most of what comes, so they are not read.
+const UNREAD: [&str; 2] = ["active_speakers", "people"];
 
 struct Command {
     event: String,
-    data: Value,
+    data: Box<RawValue>,
     answer: Option<Pending>,
+}
+
+/// A packet of the server. What it holds is read when it is known whether it is needed.
+#[derive(Deserialize)]
+struct Packet<'a> {
+    rid: Option<u64>,
+    #[serde(borrow)]
+    event: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A message on a channel.
+#[derive(Deserialize)]
+struct Published<'a> {
+    #[serde(borrow)]
+    channel: Cow<'a, str>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+/// Of an event, what it is.
+#[derive(Deserialize)]
+struct Typed<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
 }
 
 /// A connected socket. Dropping it closes the connection.
@@ -87,8 +121,8 @@ impl Signaling {
         event: &str,
         data: &A,
     ) -> Result<R, SignalingError> {
-        let value = self.invoke(event, data).await?;
-        serde_json::from_value(value)
+        let answer = self.invoke(event, data).await?;
+        serde_json::from_str(answer.as_deref().map_or("null", RawValue::get))
             .map_err(|error| SignalingError::Malformed(format!("answer to {event}: {error}")))
     }
 
@@ -97,7 +131,11 @@ impl Signaling {
         self.invoke(event, data).await.map(drop)
     }
 
-    async fn invoke<A: Serialize>(&self, event: &str, data: &A) -> Result<Value, SignalingError> {
+    async fn invoke<A: Serialize>(
+        &self,
+        event: &str,
+        data: &A,
+    ) -> Result<Answered, SignalingError> {
         let (answer, answered) = oneshot::channel();
         self.send(event, data, Some(answer)).await?;
         match timeout(CALL_TIMEOUT, answered).await {
@@ -113,7 +151,7 @@ impl Signaling {
         data: &A,
         answer: Option<Pending>,
     ) -> Result<(), SignalingError> {
-        let data = serde_json::to_value(data)
+        let data = to_raw_value(data)
             .map_err(|error| SignalingError::Malformed(format!("{event}: {error}")))?;
         let command = Command { event: event.to_owned(), data, answer };
         self.commands.send(command).await.map_err(|_| closed())
@@ -269,7 +307,7 @@ impl Connection {
             self.pending.insert(self.cid, answer);
             self.cid
         });
-        let data = (!data.is_null()).then_some(data);
+        let data = (data.get() != "null").then_some(data);
         let text =
             serde_json::to_string(&Request { event, data, cid }).map_err(|e| e.to_string())?;
         self.socket.send(Message::text(text)).await.map_err(|error| error.to_string())
@@ -280,11 +318,11 @@ impl Connection {
             Message::Text(text) if text.is_empty() => {
                 self.socket.send(Message::text("")).await.map_err(|error| error.to_string())
             }
-            Message::Text(text) => match serde_json::from_str(&text) {
-                Ok(Value::Array(packets)) => packets.into_iter().try_for_each(|p| self.packet(p)),
-                Ok(packet) => self.packet(packet),
-                Err(error) => Err(format!("a frame that is not JSON: {error}")),
-            },
+            Message::Text(text) if text.starts_with('[') => {
+                let packets: Vec<Packet<'_>> = serde_json::from_str(&text).map_err(bad_frame)?;
+                packets.into_iter().try_for_each(|packet| self.packet(packet))
+            }
+            Message::Text(text) => self.packet(serde_json::from_str(&text).map_err(bad_frame)?),
             Message::Close(Some(frame)) => {
                 Err(format!("code {} {}", u16::from(frame.code), frame.reason))
             }
@@ -293,14 +331,13 @@ impl Connection {
         }
     }
 
-    fn packet(&mut self, mut packet: Value) -> Result<(), String> {
-        if let Some(rid) = packet.get("rid").and_then(Value::as_u64) {
+    fn packet(&mut self, packet: Packet<'_>) -> Result<(), String> {
+        let Packet { rid, event, data, error } = packet;
+        if let Some(rid) = rid {
             let Some(pending) = self.pending.remove(&rid) else { return Ok(()) };
-            let answer = match packet.get_mut("error").map(Value::take) {
-                None | Some(Value::Null) => {
-                    Ok(packet.get_mut("data").map(Value::take).unwrap_or(Value::Null))
-                }
-                Some(error) => Err(match serde_json::from_value(error.clone()) {
+            let answer = match error {
+                None => Ok(data.map(RawValue::to_owned)),
+                Some(error) => Err(match serde_json::from_str(error.get()) {
                     Ok(error) => SignalingError::Refused(error),
                     Err(_) => SignalingError::Malformed(format!("an unknown error: {error}")),
                 }),
@@ -308,21 +345,30 @@ impl Connection {
             let _ = pending.send(answer);
             return Ok(());
         }
-        if packet.get("event").and_then(Value::as_str) != Some("#publish") {
+        if event.as_deref() != Some("#publish") {
             return Ok(());
         }
-        let data = packet.get_mut("data").map(Value::take).unwrap_or(Value::Null);
-        let publish: Publish<Value> =
-            serde_json::from_value(data).map_err(|error| format!("a bad #publish: {error}"))?;
-        if !publish.channel.starts_with("room:") {
+        let bad = |error: serde_json::Error| format!("a bad #publish: {error}");
+        let published = data.map_or("null", RawValue::get);
+        let Published { channel, data } = serde_json::from_str(published).map_err(bad)?;
+        if !channel.starts_with("room:") {
             return Ok(());
         }
-        let event: EventEnvelope = serde_json::from_value(publish.data.unwrap_or(Value::Null))
+        let event = data.map_or("null", RawValue::get);
+        let typed: Result<Typed<'_>, _> = serde_json::from_str(event);
+        if typed.is_ok_and(|Typed { kind }| UNREAD.contains(&&*kind)) {
+            return Ok(());
+        }
+        let event: EventEnvelope = serde_json::from_str(event)
             .map_err(|error| format!("an event that the contract does not know: {error}"))?;
         self.incoming
-            .try_send(Incoming::Event(publish.channel, event))
+            .try_send(Incoming::Event(channel.into_owned(), event))
             .map_err(|_| format!("more than {MAX_EVENTS} events wait to be taken"))
     }
+}
+
+fn bad_frame(error: serde_json::Error) -> String {
+    format!("a frame that is not JSON: {error}")
 }
 
 impl Seat for Signaling {

@@ -25,6 +25,7 @@ pub(super) struct Whole {
     told: BTreeSet<ShardIndex>,
     speaker_reports: u64,
     spoke_last: BTreeSet<PersonKey>,
+    told_to_speak: BTreeSet<PersonKey>,
 }
 
 impl Whole {
@@ -41,6 +42,7 @@ impl Whole {
             told: BTreeSet::new(),
             speaker_reports: 0,
             spoke_last: BTreeSet::new(),
+            told_to_speak: BTreeSet::new(),
         }
     }
 
@@ -124,7 +126,9 @@ impl Whole {
                     self.tell_order(&who, effects);
                 }
                 self.prefer_speakers(&speakers, effects);
-                effects.notices.push(Notice::Speakers(speakers));
+                if who != std::mem::replace(&mut self.told_to_speak, who.clone()) {
+                    effects.notices.push(Notice::Speakers(speakers));
+                }
             }
         }
         self.settle(effects);
