@@ -49,7 +49,7 @@ evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual
 evidence-networks: ## what is estimated of a downlink on the networks of RFC 8867, in virtual time (1 min)
 	@scripts/evidence-networks.sh
 
-evidence-senders: build ## what Chromium as a sender does on networks of RFC 8867, to compare with (25 min, root, goes on where it stopped)
+evidence-senders: build ## what Chromium as a sender does on networks of RFC 8867, to compare with (25 min, goes on where it stopped)
 	@scripts/evidence-senders.sh
 
 evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (8 min, goes on where it stopped)

@@ -72,7 +72,7 @@ const ask = (child, what) =>
 /** The link, ready to carry. Throws where this process has not a network namespace for itself. */
 export async function connect() {
   if (Object.keys(networkInterfaces()).some((name) => name !== "lo"))
-    throw new Error("no network namespace of its own is allowed here: start it as root");
+    throw new Error("this process has no network namespace of its own");
   const [a, b, carrier] = [await namespace(), await namespace(), await namespace()];
   sh(`ip link add wire0 type veth peer name wire1 netns ${carrier}; ip addr add ${RELAY}/24 dev wire0`);
   sh("ip link set wire0 mtu 1600 up");
