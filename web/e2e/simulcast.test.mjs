@@ -198,3 +198,44 @@ test("a camera that is to be sent in one size is sent in one", async (t) => {
   await until("720 lines", async () => (await height(min)) === 720, SWITCH_SECONDS);
   assert.deepEqual([...ada.errors, ...min.errors], []);
 });
+
+test("a camera that was stopped and begins again is seen as before", async (t) => {
+  const { ada, min, show } = await meet(t, "again");
+  await show(1280, 720);
+  await until("720 lines", async () => (await height(min)) === 720, SWITCH_SECONDS);
+  const frames = async () => (await inbound(min, "video"))[0]?.framesDecoded ?? 0;
+  // Until Ada's client no longer names the streams of this line in each packet.
+  await new Promise((done) => setTimeout(done, 3_000));
+  await ada.page.evaluate(() => window.moim.room.unpublish("video"));
+  await until("nothing in Min's slot", () =>
+    min.page.evaluate(() => [...window.moim.room.participants.values()][0].tracks.size === 0),
+  );
+  await ada.page.evaluate(() => window.moim.room.publishCamera({ width: 1280, height: 720 }));
+  const before = await frames();
+  await until("frames", async () => (await frames()) > before + 20);
+  const track = await min.page.evaluate(() => {
+    const [other] = window.moim.room.participants.values();
+    return [...other.tracks.keys()][0];
+  });
+  await min.page.evaluate((id) => window.moim.room.setShown(id, { width: 1280, height: 720 }), track);
+  await until("720 lines again", async () => (await height(min)) === 720, SWITCH_SECONDS);
+  assert.deepEqual([...ada.errors, ...min.errors], []);
+});
+
+test("of a muted camera nothing is sent, and it comes back at once", async (t) => {
+  const { ada, min, show } = await meet(t, "muted");
+  await show(640, 360);
+  const bytes = async () =>
+    Object.values(await layers(ada)).reduce((sum, { bytesSent }) => sum + bytesSent, 0);
+  const mute = (muted) => ada.page.evaluate((on) => window.moim.room.mute("video", on), muted);
+  await mute(true);
+  await until("nothing to be sent", async () => {
+    const before = await bytes();
+    await new Promise((done) => setTimeout(done, 2_000));
+    return (await bytes()) === before;
+  });
+  const dark = (await inbound(min, "video"))[0].framesDecoded;
+  await mute(false);
+  await until("frames", async () => (await inbound(min, "video"))[0].framesDecoded > dark + 20);
+  assert.deepEqual([...ada.errors, ...min.errors], []);
+});

@@ -140,6 +140,11 @@ export class Peer {
     if (track && line.mid !== null && line.isNews) this.negotiate().catch(() => {});
   }
 
+  /** The track of this name was switched off or on. */
+  switched(name: string): void {
+    void this.#find(name)?.update();
+  }
+
   /**
    * An own track rests: nobody has it in a slot, so the encoder stops and nothing is sent; or it is wanted again, and
    * begins with a keyframe. It may be told before the answer that names the track.

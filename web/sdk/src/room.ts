@@ -243,7 +243,7 @@ export class Room extends Emitter<RoomEvents> {
       throw new MoimError("not_allowed", "a moderator muted you: ask to be heard again");
     if (published.muted === muted) return;
     published.muted = muted;
-    published.track.enabled = !muted;
+    this.#enable(kind, published);
     this.emit("local-changed", kind);
     await this.#tellMuted();
   }
@@ -356,9 +356,9 @@ export class Room extends Emitter<RoomEvents> {
     if (again) this.emit("rejoined", this);
     this.#release();
     await routes.start();
-    for (const published of this.#published.values()) {
+    for (const [kind, published] of this.#published) {
       Object.assign(published, { toldMuted: false, silenced: false });
-      published.track.enabled = !published.muted;
+      this.#enable(kind, published);
     }
     await this.#tellMuted();
     this.#updateState();
@@ -558,12 +558,18 @@ export class Room extends Emitter<RoomEvents> {
     this.emit(known ? "track-changed" : "track-added", { participant, track });
   }
 
+  /** What is muted is silent or black, and a picture is not sent at all. */
+  #enable(kind: wire.MediaKind, { track, muted, silenced }: Published): void {
+    track.enabled = !muted && !silenced;
+    this.#routes?.switched(kind);
+  }
+
   /** A moderator's mute holds here too: where media does not pass the server nobody else could enforce it. */
   #ownTrackIs({ id, kind, silenced = false }: wire.TrackInfo): void {
     const published = this.#published.get(kind);
     if (!published || published.silenced === silenced || this.#routes?.idOf(kind) !== id) return;
     published.silenced = silenced;
-    published.track.enabled = !published.muted && !silenced;
+    this.#enable(kind, published);
     this.emit("silenced", { kind, silenced });
   }
 

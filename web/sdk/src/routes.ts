@@ -98,6 +98,11 @@ export class Routes {
     else await this.#peer?.replace(this.#names.get(kind) ?? "", track);
   }
 
+  /** The own track of a kind was switched off or on (`enabled`). */
+  switched(kind: wire.MediaKind): void {
+    if (!this.#isMesh(kind)) this.#peer?.switched(this.#names.get(kind) ?? "");
+  }
+
   /** An own track rests because nobody has it in a slot, or is wanted again. */
   pause(track: string, paused: boolean): void {
     this.#peer?.pause(track, paused);

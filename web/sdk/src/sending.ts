@@ -74,7 +74,9 @@ export class SendingLine {
         const parameters = sender.getParameters();
         const layers = this.#chosen(parameters.encodings.length);
         const wanted = this.id === null ? { rests: false, layer: layers.length } : this.#wanted(this.id);
-        const changed = shape(parameters.encodings, layers, wanted, this.#within);
+        // A muted camera would go on as black frames, and libwebrtc pads those of several sizes up to what they might take.
+        const rests = wanted.rests || (this.kind === "video" && !this.#track.enabled);
+        const changed = shape(parameters.encodings, layers, { ...wanted, rests }, this.#within);
         if (changed) await sender.setParameters(parameters);
       } catch (error) {
         // The connection was closed meanwhile, or the browser cannot: what is sent stays as it was.

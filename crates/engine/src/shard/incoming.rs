@@ -111,8 +111,11 @@ fn open(
     let opened = secure.opener.open_rtp(datagram.data, plain)?;
     let source = person
         .source(opened.header.ssrc)
-        .or_else(|| adopt(person, tracks, index, &opened.header, plain))
-        .ok_or(InDrop::UnknownSsrc)?;
+        .or_else(|| adopt(person, tracks, index, &opened.header, plain));
+    let Some(source) = source else {
+        note_arrival_of_stranger(person, &opened.header, plain, datagram);
+        return Err(InDrop::UnknownSsrc);
+    };
     let track = tracks[source.track()].as_mut().ok_or(InDrop::UnknownSsrc)?;
     let passed = note_extensions(person, track, &opened.header, plain, datagram);
     let repaired = matches!(source, Source::Rtx(_));
@@ -189,6 +192,22 @@ fn note_extensions(
         }
     }
     passed
+}
+
+/// A packet of no known stream has come all the same: if feedback told that it was lost, its sender would take the path
+/// for a thin one. All lines of a participant agree on the ids of extensions, since they share the path (RFC 8843 §9).
+fn note_arrival_of_stranger(
+    person: &mut Person,
+    header: &RtpHeader,
+    plain: &[u8],
+    datagram: &Datagram<'_>,
+) {
+    let line = person.sending.iter().find(|line| line.transport_cc);
+    let id = line.and_then(|line| line.extensions.transport_sequence);
+    let value = id.and_then(|id| header.find_extension(plain, id));
+    if let Some(sequence) = value.and_then(header::transport_sequence) {
+        person.arrivals.record(sequence, datagram.arrival);
+    }
 }
 
 /// A retransmission becomes the original again (RFC 4588).

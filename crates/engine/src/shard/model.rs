@@ -205,13 +205,16 @@ impl Model {
             let origin = Origin::Person(publisher);
             let mut track = Track::new(key.layer(layer), origin, line.clone(), opaque);
             track.mixed = mixed;
+            let known = self.people[publisher].as_ref()?.recall(mid, layer);
+            let [media, rtx] = ids.map_or(known, |ids| [Some(ids.ssrc), ids.rtx]);
+            if let Some(ssrc) = media.filter(|_| ids.is_none()) {
+                track.encoding.adopt(ssrc);
+            }
             let index = self.place_track(track);
             let person = self.people[publisher].as_mut()?;
             person.tracks.push(index);
-            if let Some(ids) = ids {
-                person.sources.push((ids.ssrc, Source::Media(index)));
-                person.sources.extend(ids.rtx.map(|rtx| (rtx, Source::Rtx(index))));
-            }
+            person.sources.extend(media.map(|ssrc| (ssrc, Source::Media(index))));
+            person.sources.extend(rtx.map(|ssrc| (ssrc, Source::Rtx(index))));
         }
         Some(())
     }
@@ -266,8 +269,7 @@ impl Model {
         }
         let publisher = track.publisher().and_then(|person| self.people[person].as_mut());
         if let Some(publisher) = publisher {
-            publisher.tracks.retain(|track| *track != index);
-            publisher.sources.retain(|(_, source)| source.track() != index);
+            publisher.forget_track(index, &track.encoding.line.mid, key.layer);
         }
         Some(())
     }

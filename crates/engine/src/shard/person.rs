@@ -48,6 +48,14 @@ impl Source {
     }
 }
 
+/// An SSRC that a participant used on a line, found by what its packets said of themselves.
+pub(super) struct Learned {
+    mid: String,
+    layer: u8,
+    ssrc: u32,
+    rtx: bool,
+}
+
 /// A participant's session.
 pub(super) struct Person {
     pub key: PersonKey,
@@ -61,6 +69,9 @@ pub(super) struct Person {
     slot_by_ssrc: Vec<(u32, usize)>,
     /// (SSRC that comes in, what it is): few, searched in order.
     pub sources: Vec<(u32, Source)>,
+    /// SSRCs of tracks that ended. If a line sends again, its client goes on with them, and no longer says in each packet
+    /// which line and layer they are: reports told it that somebody knows (RFC 8843 §9.2, RFC 8852 §3).
+    learned: Vec<Learned>,
     pub tracks: Vec<TrackIndex>,
     /// When each of their packets came, for transport-wide feedback.
     pub arrivals: FeedbackBuilder,
@@ -94,6 +105,7 @@ impl Person {
             slots: Vec::new(),
             slot_by_ssrc: Vec::new(),
             sources: Vec::new(),
+            learned: Vec::new(),
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
@@ -131,6 +143,27 @@ impl Person {
         self.slot_by_ssrc.clear();
         self.slot_by_ssrc.extend(self.slots.iter().enumerate().map(|(i, slot)| (slot.ssrc(), i)));
         self.slot_by_ssrc.sort_unstable();
+    }
+
+    /// A track of theirs that is a layer of a line ends: its SSRCs are remembered, in place of older ones.
+    pub(super) fn forget_track(&mut self, index: TrackIndex, mid: &str, layer: u8) {
+        self.tracks.retain(|track| *track != index);
+        let (ended, others): (Vec<_>, Vec<_>) =
+            self.sources.drain(..).partition(|(_, source)| source.track() == index);
+        self.sources = others;
+        for (ssrc, source) in ended {
+            let rtx = matches!(source, Source::Rtx(_));
+            self.learned.retain(|one| one.mid != mid || one.layer != layer || one.rtx != rtx);
+            self.learned.push(Learned { mid: mid.to_owned(), layer, ssrc, rtx });
+        }
+    }
+
+    /// The SSRCs of the last track that was this layer of a line: of its media, and of retransmissions.
+    pub(super) fn recall(&self, mid: &str, layer: u8) -> [Option<u32>; 2] {
+        [false, true].map(|rtx| {
+            let known = |one: &&Learned| one.mid == mid && one.layer == layer && one.rtx == rtx;
+            self.learned.iter().find(known).map(|one| one.ssrc)
+        })
     }
 
     /// Keys are there: packets can be opened, and sealed once the other side has its keys too. Keys
