@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -70,6 +70,9 @@ evidence-verdicts: build ## a crowd that is too much for the lab, a slow link: w
 
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh
+
+evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once (8 min)
+	@scripts/evidence-crowd.sh
 
 evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a healthy generator
 	@scripts/evidence-thousand.sh

@@ -82,7 +82,7 @@ impl Member {
 
     fn take(&mut self, event: &Event) {
         match event {
-            Event::ParticipantJoined { participant, count } => {
+            Event::ParticipantJoined { participant, count, .. } => {
                 self.count = *count;
                 if participant.id != self.me {
                     self.known.insert(participant.id.clone());
@@ -181,7 +181,7 @@ fn agree(members: &mut [Option<Member>], seed: u64) {
         known.insert(member.me.clone());
         known
     };
-    // Who is not known by name knows themselves.
+    // Nobody is told of themselves.
     let by_name: BTreeSet<String> = here.iter().flat_map(|member| member.known.clone()).collect();
     for member in &here {
         let mut others = by_name.clone();
@@ -231,7 +231,9 @@ fn who_speaks_in_an_audience_is_told_with_their_name() {
     // Once they are known by name, it is told no more.
     socket.ask("room.hand", json!({ "raised": true }));
     let joined = watcher.events().into_iter().find_map(|event| match event {
-        Event::ParticipantJoined { participant, count: 2 } => Some(participant),
+        Event::ParticipantJoined { participant, count: 2, from_audience: true } => {
+            Some(participant)
+        }
         _ => None,
     });
     let joined = joined.expect("their hand is told");

@@ -17,8 +17,11 @@ const MAX_SPAN: usize = 8192;
 /// Most numbers that may be missing in a row: after a longer gap, counting begins anew. Each missing one costs as much
 /// memory and time as one that came.
 const MAX_GAP: usize = 1024;
-/// Sequence numbers kept after they were reported, so that a late packet can be told as well.
-const HISTORY: u64 = 512;
+/// Sequence numbers kept after they were reported, so that a late packet can be told as well. With those of sound that wait
+/// to be told they are fewer than 512: the next power of two is twice the memory for each participant.
+const HISTORY: u64 = 480;
+/// In place of arrival ticks: nothing arrived.
+const NOTHING: i64 = i64::MIN;
 /// Most received packets in one feedback: with its worst chunks it stays below 1300 bytes.
 const MAX_RECEIVED: usize = 200;
 /// Most packets that one chunk of the run-length form counts.
@@ -39,8 +42,8 @@ const LARGE: u8 = 2;
 pub struct FeedbackBuilder {
     unwrapper: SequenceUnwrapper,
     origin: Option<Instant>,
-    /// Arrival ticks from `front` on; None where nothing arrived.
-    arrivals: VecDeque<Option<i64>>,
+    /// Arrival ticks from `front` on, or [`NOTHING`].
+    arrivals: VecDeque<i64>,
     front: u64,
     /// The first sequence number that the next feedback tells of.
     next: u64,
@@ -71,16 +74,16 @@ impl FeedbackBuilder {
             // What was not reported is of no use any more.
             self.arrivals.clear();
             (self.front, self.next) = (sequence, sequence);
-            self.arrivals.push_back(Some(ticks));
+            self.arrivals.push_back(ticks);
             return;
         }
         if at >= self.arrivals.len() {
-            self.arrivals.resize(at + 1, None);
+            self.arrivals.resize(at + 1, NOTHING);
         }
-        if self.arrivals[at].is_some() {
+        if self.arrivals[at] != NOTHING {
             return;
         }
-        self.arrivals[at] = Some(ticks);
+        self.arrivals[at] = ticks;
         self.next = self.next.min(sequence);
         let excess = self.arrivals.len().saturating_sub(MAX_SPAN);
         self.drop_front(excess);
@@ -89,7 +92,7 @@ impl FeedbackBuilder {
     /// Reads what the next record will change: see [`Opener::warm`](crate::srtp::Opener::warm).
     #[inline]
     pub fn warm(&self) -> u64 {
-        self.arrivals.back().map_or(0, |last| u64::from(last.is_some()))
+        self.arrivals.back().map_or(0, |last| u64::from(*last != NOTHING))
     }
 
     /// Whether there is anything to tell.
@@ -148,20 +151,20 @@ impl FeedbackBuilder {
     /// What the next packet tells: from `next` to the end, or to where a delta does not fit.
     fn statuses(&self) -> Option<Statuses> {
         let pending = self.arrivals.range((self.next - self.front) as usize..);
-        let first = pending.clone().flatten().next()?;
+        let first = pending.clone().copied().find(|ticks| *ticks != NOTHING)?;
         let reference = first.div_euclid(REFERENCE_TICKS);
         let mut last = reference * REFERENCE_TICKS;
         let mut statuses = Statuses { symbols: Vec::new(), deltas: Vec::new(), reference };
-        for arrival in pending {
-            let Some(ticks) = arrival else {
+        for &ticks in pending {
+            if ticks == NOTHING {
                 statuses.symbols.push(MISSING);
                 continue;
-            };
+            }
             let Ok(delta) = i16::try_from(ticks - last) else { break };
             if statuses.deltas.len() == MAX_RECEIVED {
                 break;
             }
-            last = *ticks;
+            last = ticks;
             statuses.deltas.push(delta);
             statuses.symbols.push(if (0..256).contains(&delta) { SMALL } else { LARGE });
         }

@@ -89,7 +89,8 @@ pub(crate) struct ControlThread {
     sockets: Vec<UdpBatchSocket>,
     /// What each socket is reached at, and the listener of the same address family.
     candidates: Vec<Candidates>,
-    peers: HashMap<PersonKey, Peer>,
+    /// Boxed: a peer takes kilobytes, and a table keeps room for as many again.
+    peers: HashMap<PersonKey, Box<Peer>>,
     deadlines: BTreeSet<(Instant, PersonKey)>,
     begun: Instant,
     counts: Counts,
@@ -224,7 +225,7 @@ impl ControlThread {
                 |c: &Candidates| [TransportAddress::from(c.udp), TransportAddress::tcp(c.tcp)];
             let candidates: Vec<_> = self.candidates.iter().flat_map(all).collect();
             let transport = IceDtls::server(&self.shared, video, &candidates, Instant::now())?;
-            self.peers.insert(person, Peer::new(transport));
+            self.peers.insert(person, Box::new(Peer::new(transport)));
             self.counts.peers.add(1);
         }
         let Some(peer) = self.peers.get_mut(&person) else {

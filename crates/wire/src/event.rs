@@ -33,6 +33,9 @@ pub enum Event {
         participant: ParticipantInfo,
         /// How many people are here now.
         count: u32,
+        /// They were among the audience before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        from_audience: bool,
     },
     /// Someone raised or lowered their hand.
     ParticipantChanged {
@@ -48,11 +51,12 @@ pub enum Event {
         /// How many people are here now.
         count: u32,
     },
-    /// How many are here, where people of the audience came or left; at most twice a second. Takes no number of its own.
+    /// How many people are here: after people of the audience came or left, at most twice a second, and after a resume. Takes
+    /// no number of its own.
     People {
         /// How many people are here now, the receiver included.
         count: u32,
-        /// How many of the audience came since the last such event.
+        /// How many of the audience came since the last such event, the receiver perhaps among them.
         joined: u32,
         /// How many of the audience left since then.
         left: u32,

@@ -45,7 +45,7 @@ pub const COSTS: &[(&str, u32)] = &[
     (JOIN, 20),
     (OFFER, 40),
     (SLOTS, 2),
-    // Everybody in the room is told.
+    // Everybody may have to be told.
     (MUTE, 20),
     (ANNOUNCE, 20),
     (PEER_OFFER, 5),
@@ -55,6 +55,7 @@ pub const COSTS: &[(&str, u32)] = &[
     (LOCK, 20),
     (LIMIT, 20),
     (HAND, 20),
+    // A page is some 10 kB.
     (PEOPLE, 20),
     (LEAVE, 10),
     (RESUME, 20),

@@ -37,9 +37,6 @@ export class CallPage {
   readonly #count = el("span", { class: "count" });
   readonly #buttons: Record<"microphone" | "camera" | "hand" | "quality" | "people", HTMLButtonElement>;
   #self: Tile;
-  #hand = false;
-  /** How many people there were when that was shown last. */
-  #shownCount = 0;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
     this.#room = room;
@@ -48,7 +45,7 @@ export class CallPage {
     this.#buttons = {
       microphone: control("microphone", "Microphone", () => this.#switch("audio")),
       camera: control("camera", "Camera", () => this.#switch("video")),
-      hand: control("hand", "Hand", () => this.#try(() => this.#raiseHand(!this.#hand))),
+      hand: control("hand", "Hand", () => this.#try(() => this.#raiseHand(!this.#room.hand))),
       people: control("people", "People", () => this.#toggle("people")),
       quality: control("quality", "Quality", () => this.#toggle("quality")),
     };
@@ -99,18 +96,18 @@ export class CallPage {
     const room = this.#room;
     room.on("state", () => this.#showState());
     room.on("participant-joined", (participant) => {
-      // Not who was among the audience.
-      if (room.count > this.#shownCount) this.#notices.say(`${participant.name} came in`);
+      this.#notices.say(`${participant.name} came in`);
       this.#addTile(participant);
       this.#countPeople();
     });
+    room.on("participant-named", (participant) => {
+      this.#addTile(participant);
+      this.#showHandOf(participant);
+    });
     room.on("people", () => this.#countPeople());
     room.on("participant-changed", (participant) => {
-      const tile = this.grid.get(participant.id);
-      tile?.setName(participant.name);
-      if (participant.hand) this.#notices.say(`${participant.name} raises their hand`);
-      tile?.setHand(participant.hand);
-      this.#people.update();
+      this.grid.get(participant.id)?.setName(participant.name);
+      this.#showHandOf(participant);
     });
     room.on("participant-left", ({ participant, reason }) => {
       const how = { left: "left", removed: "was put out by a moderator" }[reason as string];
@@ -153,6 +150,7 @@ export class CallPage {
     });
     room.on("rejoined", () => {
       this.#notices.say("Back in the room");
+      this.#people.showKnown();
       this.#fill();
     });
     room.on("error", (error: MoimError) => this.#notices.error(explainRoomError(error)));
@@ -164,7 +162,7 @@ export class CallPage {
     this.grid.clear();
     this.#self = new Tile(this.#room.me, true, name);
     this.grid.add(this.#self);
-    this.#showHand(false); // a place in the room that is new
+    this.#showHand();
     for (const participant of this.#room.participants.values()) {
       this.#addTile(participant);
       for (const track of participant.tracks.values()) {
@@ -191,13 +189,20 @@ export class CallPage {
   #addTile(participant: Participant): void {
     const known = this.grid.get(participant.id);
     if (known && !known.isAudience) return;
-    if (known) this.grid.remove(participant.id);
-    const tile = new Tile(participant.id, false, participant.name);
+    const tile = known ?? new Tile(participant.id, false, participant.name);
+    tile.isAudience = false;
     tile.setHand(participant.hand);
     if (this.#room.info.video !== "none")
       tile.onPin(() => this.#pin(this.grid.pinned === participant.id ? null : participant.id));
-    this.grid.add(tile);
+    if (!known) this.grid.add(tile);
     this.#showMuted(participant);
+  }
+
+  #showHandOf(participant: Participant): void {
+    if (participant.hand) this.#notices.say(`${participant.name} raises their hand`);
+    this.grid.get(participant.id)?.setHand(participant.hand);
+    this.grid.refresh();
+    this.#people.update();
   }
 
   #nameOf(id: string): string {
@@ -313,11 +318,11 @@ export class CallPage {
 
   async #raiseHand(raised: boolean): Promise<void> {
     await this.#room.raiseHand(raised);
-    this.#showHand(raised);
+    this.#showHand();
   }
 
-  #showHand(raised: boolean): void {
-    this.#hand = raised;
+  #showHand(): void {
+    const raised = this.#room.hand;
     this.#self.setHand(raised);
     const button = this.#buttons.hand;
     button.setAttribute("aria-pressed", String(raised));
@@ -406,7 +411,6 @@ export class CallPage {
   #countPeople(): void {
     this.#kind.textContent = kindTitle(this.#room.info);
     const { count } = this.#room;
-    this.#shownCount = count;
     this.#count.textContent = count === 1 ? "only you" : `${count} people`;
     this.grid.setPeople(count);
     this.#people.update();

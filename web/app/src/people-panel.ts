@@ -11,6 +11,8 @@ export interface PeopleActions {
   attempt(act: () => Promise<void>): void;
 }
 
+type Row = Participant | PeoplePage["people"][number];
+
 /** Who is here, what may be done with them, and how the own microphone is taken. */
 export class PeoplePanel {
   readonly element: HTMLElement;
@@ -19,9 +21,14 @@ export class PeoplePanel {
   readonly #list = el("ul", { class: "people" });
   readonly #kind = el("p", { class: "hint" });
   readonly #lock = el("button", { type: "button", class: "small" });
-  readonly #pages = el("div", { class: "moderation" });
+  readonly #hint = el("span", { class: "hint" });
+  readonly #all = el("button", { type: "button", class: "small" });
+  readonly #next = el("button", { type: "button", class: "small", textContent: "Next page" });
+  readonly #back = el("button", { type: "button", class: "small", textContent: "Back" });
   /** A page of all people, in a room with an audience; null: those who are known by name. */
   #page: PeoplePage["people"] | null = null;
+  /** What the rows show. */
+  #said = "";
   readonly #limit = el("input", { id: "limit", type: "number", min: "1" });
 
   constructor(room: Room, processing: boolean, actions: PeopleActions) {
@@ -33,6 +40,10 @@ export class PeoplePanel {
     link.onclick = () => actions.copyLink();
     const clean = el("input", { id: "processing", type: "checkbox", checked: processing });
     clean.onchange = () => actions.setProcessing(clean.checked);
+    // Of an audience only the number is known: who they are is read page by page.
+    this.#all.onclick = () => this.#read();
+    this.#next.onclick = () => this.#read(this.#page?.at(-1)?.id);
+    this.#back.onclick = () => this.showKnown();
     this.#lock.onclick = () => actions.attempt(() => room.lock(!(room.info.locked ?? false)));
     this.#limit.onchange = () => {
       const most = this.#limit.valueAsNumber;
@@ -55,7 +66,7 @@ export class PeoplePanel {
       el("div", { class: "moderation" }, link),
       moderation,
       this.#list,
-      this.#pages,
+      el("div", { class: "moderation" }, this.#hint, this.#all, this.#next, this.#back),
       el(
         "p",
         { class: "check" },
@@ -66,27 +77,53 @@ export class PeoplePanel {
         }),
       ),
     );
+  }
+
+  /** Shows those who are known by name, and no page of all. */
+  showKnown(): void {
+    this.#page = null;
     this.update();
   }
 
-  /** Shows the room as it is now. */
+  /** Shows the room as it is now, if the panel is open. */
   update(): void {
-    const { info, participants } = this.#room;
+    if (this.element.hidden) return;
+    const { info, participants, count } = this.#room;
     this.#kind.textContent = `${kindTitle(info)}${info.locked ? ". Locked: nobody new comes in" : ""}`;
     this.#lock.textContent = info.locked ? "Open the room" : "Lock the room";
     this.#lock.setAttribute("aria-pressed", String(info.locked ?? false));
     if (document.activeElement !== this.#limit) this.#limit.value = String(info.limits.max_participants);
-    const audience = this.#room.count - 1 - participants.size;
+    const audience = count - 1 - participants.size;
     if (audience <= 0) this.#page = null;
-    const people = this.#page ?? [...participants.values()];
-    // A page is as old as it is: who is known is shown as they are now.
-    this.#list.replaceChildren(...people.map((one) => this.#row(participants.get(one.id) ?? one)));
-    if (this.#room.count === 1)
-      this.#list.append(el("li", { class: "hint", textContent: "Only you. Send the link to others." }));
-    this.#showPages(audience, people.at(-1)?.id);
+    // A page does not change by itself. Participants who are known by name are shown as they are now.
+    const people = (this.#page ?? [...participants.values()]).map((one) => participants.get(one.id) ?? one);
+    this.#showRows(people);
+    this.#hint.textContent = `and ${audience} in the audience`;
+    this.#all.textContent = `Read all ${count} names`;
+    for (const element of [this.#hint, this.#all]) element.hidden = audience <= 0 || this.#page !== null;
+    for (const element of [this.#next, this.#back]) element.hidden = this.#page === null;
   }
 
-  #row({ id, name, tracks, hand = false }: Participant | PeoplePage["people"][number]): HTMLLIElement {
+  /** Rows that stay as they are keep their elements: somebody may be about to press one of their buttons. */
+  #showRows(people: readonly Row[]): void {
+    const rows = people.map((one) => ({ ...one, tracks: [...one.tracks.values()] }));
+    const said = JSON.stringify([rows, this.#room.count === 1]);
+    if (said === this.#said) return;
+    this.#said = said;
+    this.#list.replaceChildren(...people.map((one) => this.#row(one)));
+    if (this.#room.count === 1)
+      this.#list.append(el("li", { class: "hint", textContent: "Only you. Send the link to others." }));
+  }
+
+  #read(after?: string): void {
+    this.#actions.attempt(async () => {
+      const { people } = await this.#room.people(after);
+      this.#page = people.length > 0 ? people : null;
+      this.update();
+    });
+  }
+
+  #row({ id, name, tracks, hand = false }: Row): HTMLLIElement {
     const others = this.#room.canModerate && id !== this.#room.me;
     return el(
       "li",
@@ -96,30 +133,6 @@ export class PeoplePanel {
       ...(others ? [...tracks.values()].map((track) => this.#muteButton(name, track)) : []),
       others && this.#removeButton(id, name),
     );
-  }
-
-  /** Of an audience only the number is known: who they are is read page by page. */
-  #showPages(audience: number, last: string | undefined): void {
-    const button = (text: string, act: () => void) => {
-      const made = el("button", { type: "button", class: "small", textContent: text });
-      made.onclick = act;
-      return made;
-    };
-    const read = (after?: string) =>
-      this.#actions.attempt(async () => {
-        const { people } = await this.#room.people(after);
-        this.#page = people.length > 0 ? people : null;
-        this.update();
-      });
-    const back = () => {
-      this.#page = null;
-      this.update();
-    };
-    const buttons = this.#page
-      ? [button("Next page", () => read(last)), button("Back", back)]
-      : [button(`Read all ${this.#room.count} names`, () => read())];
-    const hint = el("span", { class: "hint", textContent: `and ${audience} in the audience` });
-    this.#pages.replaceChildren(...(audience > 0 ? [...(this.#page ? [] : [hint]), ...buttons] : []));
   }
 
   #muteButton(name: string, track: TrackInfo): HTMLButtonElement {
@@ -139,7 +152,12 @@ export class PeoplePanel {
   #removeButton(id: string, name: string): HTMLButtonElement {
     const button = el("button", { type: "button", class: "small danger", textContent: "Remove" });
     button.setAttribute("aria-label", `Remove: ${name}`);
-    button.onclick = () => this.#actions.attempt(() => this.#room.remove(id));
+    button.onclick = () =>
+      this.#actions.attempt(async () => {
+        await this.#room.remove(id);
+        this.#page = this.#page?.filter((one) => one.id !== id) ?? null;
+        this.update();
+      });
     return button;
   }
 }

@@ -22,6 +22,8 @@ export class Tile {
   spoke = Number.NEGATIVE_INFINITY;
   /** They belong to the audience of a large room: this tile stands for them while they are heard. */
   isAudience = false;
+  /** Whether they raise their hand. */
+  hasHand = false;
   readonly video = el("video", { autoplay: true, muted: true, playsInline: true });
   readonly #label = el("span", { class: "name" });
   readonly #avatar = el("span", { class: "avatar", "aria-hidden": "true" });
@@ -80,6 +82,7 @@ export class Tile {
 
   /** Whether they raise their hand. */
   setHand(raised: boolean): void {
+    this.hasHand = raised;
     this.#hand.hidden = !raised;
     this.#describe();
   }
@@ -98,9 +101,15 @@ export class Tile {
     this.#pin.title = pinned ? "Unpin" : "Pin: keep this picture, and show it large";
   }
 
-  setSpeaking(speaking: boolean): void {
-    if (speaking) this.spoke = performance.now();
+  /** @param now on the clock of `performance.now()` */
+  setSpeaking(speaking: boolean, now: number): void {
+    // Until now, too, if they have just fallen silent.
+    if (speaking || this.isSpeaking) this.spoke = now;
     this.element.classList.toggle("speaking", speaking);
+  }
+
+  get isSpeaking(): boolean {
+    return this.element.classList.contains("speaking");
   }
 
   /**
@@ -144,7 +153,7 @@ export class Tile {
   }
 
   #describe(): void {
-    const hand = this.#hand.hidden ? null : "hand raised";
+    const hand = this.hasHand ? "hand raised" : null;
     const parts = [this.#name, hand, this.#muted ? "microphone off" : null, this.#picture()];
     this.element.setAttribute("aria-label", parts.filter(Boolean).join(", "));
   }
@@ -177,6 +186,7 @@ export class TileGrid {
   /** People in the room; more than there are tiles where it has an audience. */
   #people = 0;
   #pinned: string | null = null;
+  #forgetting: ReturnType<typeof setTimeout> | undefined;
 
   /** @param onShown hears of each tile that is seen at another size */
   constructor(onShown: (tile: Tile) => void) {
@@ -227,6 +237,7 @@ export class TileGrid {
   }
 
   end(): void {
+    clearTimeout(this.#forgetting);
     this.#observer.disconnect();
     this.clear();
     this.#sight.end();
@@ -238,40 +249,53 @@ export class TileGrid {
     this.refresh();
   }
 
-  /** Who speaks now. Somebody of the audience, who has no tile, gets one for a while. */
+  /** Who speaks now. Of the audience, {@link MAX_HEARD} get a tile for a while: those who have one, and the loudest. */
   speak(speakers: readonly Speaker[]): void {
+    const now = performance.now();
+    const speaking = new Set(speakers.map(({ id }) => id));
+    for (const tile of this.all()) tile.setSpeaking(speaking.has(tile.participant), now);
     for (const { id, name } of speakers) {
-      if (name === undefined || this.#tiles.has(id)) continue;
+      if (name === undefined || this.#tiles.has(id) || !this.#hasRoomForAudience()) continue;
       const tile = new Tile(id, false, name);
       tile.isAudience = true;
       tile.setMuted(false);
       tile.setVideoMuted(true);
+      tile.setSpeaking(true, now);
       this.add(tile);
     }
-    const speaking = new Set(speakers.map(({ id }) => id));
-    for (const tile of this.all()) tile.setSpeaking(speaking.has(tile.participant));
-    this.#forgetHeard();
-    // Who is not among the tiles that fit takes the place of somebody who has been silent for longer.
-    const hidden = ({ participant, element }: Tile) => speaking.has(participant) && !element.isConnected;
-    if (this.all().some(hidden)) this.refresh();
+    this.#forgetSilent();
+    // Somebody who speaks and has no place among the tiles takes that of one who has been silent for longer.
+    if (this.all().some((tile) => tile.isSpeaking && !tile.element.isConnected)) this.refresh();
   }
 
-  /** Takes away tiles of the audience that nobody hears any more. */
-  #forgetHeard(): void {
-    const heard = this.all().filter((tile) => tile.isAudience);
-    heard.sort((a, b) => b.spoke - a.spoke);
+  #audience(): Tile[] {
+    return this.all().filter((tile) => tile.isAudience);
+  }
+
+  /** Whether another of the audience may have a tile; one who is silent gives way. */
+  #hasRoomForAudience(): boolean {
+    const audience = this.#audience();
+    if (audience.length < MAX_HEARD) return true;
+    const [longest] = audience.filter((tile) => !tile.isSpeaking).sort((a, b) => latest(b, a));
+    if (longest) this.remove(longest.participant);
+    return longest !== undefined;
+  }
+
+  /** Takes away tiles of the audience that have been silent for a while: nobody says when they leave. */
+  #forgetSilent(): void {
+    clearTimeout(this.#forgetting);
     const since = performance.now() - HEARD_MS;
-    heard.forEach((tile, index) => {
-      if (index >= MAX_HEARD || tile.spoke < since) this.remove(tile.participant);
-    });
+    for (const tile of this.#audience())
+      if (!tile.isSpeaking && tile.spoke <= since) this.remove(tile.participant);
+    if (this.#audience().length > 0) this.#forgetting = setTimeout(() => this.#forgetSilent(), HEARD_MS / 4);
   }
 
-  /** Puts the tiles in place. With too many people those with a picture and those who spoke last have one. */
+  /** Puts the tiles in place. With too many people those with a picture or a raised hand and those who spoke last have one. */
   refresh(): void {
     let tiles = this.all();
     if (tiles.length > MAX_TILES) {
       const rank = (tile: Tile) =>
-        tile.isSelf || tile.participant === this.#pinned ? 0 : tile.hasVideo ? 1 : 2;
+        tile.isSelf || tile.participant === this.#pinned ? 0 : tile.hasVideo || tile.hasHand ? 1 : 2;
       const first = [...tiles].sort((a, b) => rank(a) - rank(b) || latest(a, b)).slice(0, MAX_TILES);
       const chosen = new Set(first);
       tiles = tiles.filter((tile) => chosen.has(tile));

@@ -29,12 +29,12 @@ export class People {
   }
 
   /** Somebody came, or is known by name from now on. */
-  joined({ participant: info, count }: Event<"participant_joined">, me: string): void {
+  joined({ participant: info, count, from_audience = false }: Event<"participant_joined">, me: string): void {
     this.#count = count;
     if (info.id === me || this.known.has(info.id)) return;
     const participant = participantOf(info);
     this.known.set(info.id, participant);
-    this.#emit("participant-joined", participant);
+    this.#emit(from_audience ? "participant-named" : "participant-joined", participant);
     for (const track of participant.tracks.values()) this.#emit("track-added", { participant, track });
   }
 

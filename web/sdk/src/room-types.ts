@@ -73,8 +73,10 @@ export interface LocalTrack {
 /** The events of a room, by name. */
 export interface RoomEvents {
   state: RoomState;
-  /** Somebody came, or who was among the audience of a large room is known by name from now on. */
+  /** Somebody came. What they send already, if anything, follows as `track-added`. */
   "participant-joined": Participant;
+  /** Somebody who was among the audience of a large room is known by name from now on. Their tracks follow as well. */
+  "participant-named": Participant;
   "participant-changed": Participant;
   "participant-left": { participant: Participant; reason: wire.LeaveReason };
   /** How many people are here, and how many of the audience came and left since the last time. */

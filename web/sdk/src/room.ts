@@ -37,6 +37,7 @@ export class Room extends Emitter<RoomEvents> {
   #routes: Routes | null = null;
   #videos: string[] | null = null;
   #comingBack = false;
+  #hand = false;
   /** What the server told of the way to here. */
   #estimateKbps: number | null = null;
 
@@ -103,13 +104,19 @@ export class Room extends Emitter<RoomEvents> {
 
   /** A page of all people, in order of joining. @param after the last one of the page before */
   async people(after?: string, limit?: number): Promise<wire.PeoplePage> {
-    const argument = { ...(after && { after }), ...(limit && { limit }) };
+    const argument = { ...(after !== undefined && { after }), ...(limit !== undefined && { limit }) };
     return wire.peoplePage(await this.#signaling.call(wire.call.people, argument), "people");
+  }
+
+  /** Whether the own hand is raised. */
+  get hand(): boolean {
+    return this.#hand;
   }
 
   /** Raises the own hand, or lowers it: everybody is told. */
   async raiseHand(raised: boolean): Promise<void> {
     await this.#signaling.call(wire.call.hand, { raised });
+    this.#hand = raised;
   }
 
   /** The room's id, topologies, codec and limits. */
@@ -233,7 +240,8 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   /**
-   * Mutes or unmutes what is sent of a kind: silence or black at once, and everyone is told. What a moderator muted
+   * Mutes or unmutes what is sent of a kind, and everyone is told. Sound goes on as silence. Pictures are not sent at all where
+   * they pass the server, so that receivers keep the last one: hide it while `muted`. In a mesh they are black. What a moderator muted
    * only a moderator releases: unmuting it rejects with `not_allowed`.
    */
   async mute(kind: wire.MediaKind, muted: boolean): Promise<void> {
@@ -361,6 +369,7 @@ export class Room extends Emitter<RoomEvents> {
       this.#enable(kind, published);
     }
     await this.#tellMuted();
+    if (this.#hand) await this.raiseHand(true);
     this.#updateState();
   }
 
@@ -558,7 +567,7 @@ export class Room extends Emitter<RoomEvents> {
     this.emit(known ? "track-changed" : "track-added", { participant, track });
   }
 
-  /** What is muted is silent or black, and a picture is not sent at all. */
+  /** What is muted is silent; a picture that passes the server is not sent at all. */
   #enable(kind: wire.MediaKind, { track, muted, silenced }: Published): void {
     track.enabled = !muted && !silenced;
     this.#routes?.switched(kind);

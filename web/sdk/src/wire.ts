@@ -250,6 +250,8 @@ const events = {
     type: oneOf("participant_joined"),
     participant: participantInfo,
     count,
+    /** They were among the audience before. */
+    from_audience: optional(bool),
   }),
   participant_changed: object({
     epoch: count,

@@ -49,6 +49,7 @@ const shapes: Record<string, Shape<unknown>> = {
   mute: request(wire.call.mute, wire.mute),
   people_page: response(wire.peoplePage),
   event_people: published,
+  event_named: published,
   leave: request(wire.call.leave, object({})),
   resume: request(wire.call.resume, wire.resume),
   resumed: response(wire.resumed),

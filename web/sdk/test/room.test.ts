@@ -142,14 +142,15 @@ describe("Room", () => {
     expect([joined.count, joined.participants.size]).toEqual([2, 1]);
     const log: string[] = [];
     joined.on("people", ({ count, joined, left }) => log.push(`${count} +${joined} -${left}`));
-    joined.on("participant-joined", ({ id, hand }) => log.push(`${id} ${hand}`));
+    joined.on("participant-named", ({ id, hand }) => log.push(`${id} ${hand}`));
+    joined.on("participant-joined", ({ id }) => log.push(`${id} came`));
     joined.on("track-added", ({ track }) => log.push(track.id));
     joined.on("participant-changed", ({ id, hand }) => log.push(`${id} now ${hand}`));
     joined.on("active-speakers", ([speaker]) => log.push(`${speaker?.name} speaks`));
     server.push({ epoch: 4, type: "people", count: 900, joined: 898, left: 0 });
     server.push({ epoch: 4, type: "active_speakers", speakers: [{ id: "z", level_dbov: 20, name: "Zoe" }] });
     const participant = { ...person("b"), hand: true };
-    server.push({ epoch: 5, type: "participant_joined", participant, count: 900 });
+    server.push({ epoch: 5, type: "participant_joined", participant, count: 900, from_audience: true });
     server.push({ epoch: 6, type: "participant_changed", participant: person("b") });
     await until(() => expect(log.at(-1)).toBe("b now false"));
     expect(log).toEqual(["900 +898 -0", "Zoe speaks", "b true", "b-mic", "b-cam", "b now false"]);
@@ -163,6 +164,7 @@ describe("Room", () => {
     expect(server.last("room.people")).toEqual({ after: "b", limit: 1 });
     await joined.raiseHand(true);
     expect(server.last("room.hand")).toEqual({ raised: true });
+    expect(joined.hand).toBe(true);
   });
 
   it("grows the pool by one offer when the server wants more slots", async () => {

@@ -74,8 +74,10 @@ pub enum Notice {
 /// A numbered change of the room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Someone is known by name from now on: they came in, or were among the audience.
+    /// Someone came in.
     Joined(PersonKey),
+    /// Someone who was among the audience is known by name from now on.
+    Named(PersonKey),
     /// Someone who was known by name is gone.
     Left(PersonKey),
     /// Someone raised or lowered their hand.

@@ -97,6 +97,12 @@ impl Room {
         self.names.has(key)
     }
 
+    /// Who speaks, as everybody was told last: loudest first, with levels in −dBov.
+    pub fn speaking(&self) -> impl Iterator<Item = (PersonKey, u8)> {
+        let here = |(person, _): &(PersonKey, u8)| self.people.contains_key(person);
+        self.told.last().iter().copied().filter(here)
+    }
+
     /// Up to so many people after this one, in the order of their keys.
     pub fn people_after(
         &self,
@@ -179,7 +185,7 @@ impl Room {
         let before = self.people.insert(key, Person::new(key, name, shard));
         debug_assert!(before.is_none(), "{key:?} is here already");
         match self.names_everybody() {
-            true => self.names.name(key, effects),
+            true => self.names.came(key, effects),
             false => effects.notices.push(Notice::Audience { joined: true }),
         }
         Ok(())
@@ -247,7 +253,9 @@ impl Room {
                 }
                 self.tell_order(&speakers, effects);
                 self.prefer_speakers(&speakers, effects);
-                effects.notices.extend(self.told.choose(&speakers).map(Notice::Speakers));
+                let heard = usize::from(self.setup.loudest);
+                let told = self.told.choose(&speakers, heard);
+                effects.notices.extend(told.map(Notice::Speakers));
             }
         }
         self.settle(mark, effects);
@@ -326,7 +334,7 @@ impl Room {
         let Agreed { keys, added, gone } = publish::announced(person, &self.setup, announced)?;
         self.end_tracks(key, &gone, effects);
         for (track, _) in added {
-            self.publish(key, track, true, effects);
+            self.publish(key, track, self.names.has(key), effects);
         }
         self.refresh(key);
         Ok(keys)

@@ -1,5 +1,6 @@
-//! Who is told to the others by name. A room of few people tells everybody of each. A larger one has an audience: of most
-//! people only their number is told, so that a join costs the same in a room of ten and of ten thousand.
+//! Which participants the others know by name. In a room of few people, everybody is told of each. A larger room has an audience:
+//! of most people only their number is told, so that a join need not be told to everybody. Who is known stays known until
+//! they leave.
 
 use super::effects::{Change, Effects, Notice};
 use crate::command::PersonKey;
@@ -20,10 +21,16 @@ impl Names {
         self.0.iter().copied()
     }
 
-    /// From now on everybody knows them. The event holds what they publish already.
+    /// They come in, and everybody is told.
+    pub(super) fn came(&mut self, person: PersonKey, effects: &mut Effects) {
+        self.0.insert(person);
+        effects.notices.push(Notice::All(Change::Joined(person)));
+    }
+
+    /// They were among the audience, and everybody knows them from now on. The event holds what they publish already.
     pub(super) fn name(&mut self, person: PersonKey, effects: &mut Effects) {
         if self.0.insert(person) {
-            effects.notices.push(Notice::All(Change::Joined(person)));
+            effects.notices.push(Notice::All(Change::Named(person)));
         }
     }
 

@@ -137,7 +137,8 @@ fn of_an_audience_the_number_is_told_and_who_does_something_by_name() {
         effects.notices.retain(|n| matches!(n, Notice::All(_) | Notice::Audience { .. }));
         effects.notices
     };
-    let name = |key: u64| Notice::All(Change::Joined(PersonKey(key)));
+    let joined = |key: u64| Notice::All(Change::Joined(PersonKey(key)));
+    let name = |key: u64| Notice::All(Change::Named(PersonKey(key)));
     let audience = |joined| Notice::Audience { joined };
     let mut come = |key: u64| {
         told(&mut |effects| {
@@ -145,7 +146,7 @@ fn of_an_audience_the_number_is_told_and_who_does_something_by_name() {
         })
     };
     let came: Vec<_> = (1..=5).flat_map(&mut come).collect();
-    assert_eq!(came, [name(1), name(2), audience(true), audience(true), audience(true)]);
+    assert_eq!(came, [joined(1), joined(2), audience(true), audience(true), audience(true)]);
     let mut offer = |key: u64, mids: &[(&str, u64)]| {
         let tracks: Vec<_> = mids.iter().map(|(mid, key)| published(mid, TrackKey(*key))).collect();
         told(&mut |effects| {
@@ -191,7 +192,7 @@ fn the_audience_is_told_by_name_once_few_are_left() {
     assert_eq!(leave(1), [left(1)]);
     assert_eq!(
         leave(4),
-        [Notice::Audience { joined: false }, Notice::All(Change::Joined(PersonKey(3)))]
+        [Notice::Audience { joined: false }, Notice::All(Change::Named(PersonKey(3)))]
     );
     assert_eq!(leave(3), [left(3)]);
 }
@@ -451,7 +452,7 @@ impl Both {
     /// What a participant who hears everything makes of a notice.
     fn tell(&mut self, notice: &Notice) {
         match notice {
-            Notice::All(Change::Joined(key)) => {
+            Notice::All(Change::Joined(key) | Change::Named(key)) => {
                 let person = self.room.person(*key);
                 let tracks = person.map_or(&[][..], |person| &person.tracks);
                 self.told.insert(*key, tracks.iter().map(|track| track.key).collect());

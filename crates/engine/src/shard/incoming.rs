@@ -113,7 +113,7 @@ fn open(
         .source(opened.header.ssrc)
         .or_else(|| adopt(person, tracks, index, &opened.header, plain));
     let Some(source) = source else {
-        note_arrival_of_stranger(person, &opened.header, plain, datagram);
+        note_arrival_of_unknown(person, &opened.header, plain, datagram);
         return Err(InDrop::UnknownSsrc);
     };
     let track = tracks[source.track()].as_mut().ok_or(InDrop::UnknownSsrc)?;
@@ -194,9 +194,9 @@ fn note_extensions(
     passed
 }
 
-/// A packet of no known stream has come all the same: if feedback told that it was lost, its sender would take the path
-/// for a thin one. All lines of a participant agree on the ids of extensions, since they share the path (RFC 8843 §9).
-fn note_arrival_of_stranger(
+/// A packet of an unknown stream did arrive. If feedback said that it was lost, its sender would lower its estimate of the
+/// path. All lines of a participant have the same ids of extensions, since they share the path (RFC 8843 §9).
+fn note_arrival_of_unknown(
     person: &mut Person,
     header: &RtpHeader,
     plain: &[u8],

@@ -69,8 +69,8 @@ pub(super) struct Person {
     slot_by_ssrc: Vec<(u32, usize)>,
     /// (SSRC that comes in, what it is): few, searched in order.
     pub sources: Vec<(u32, Source)>,
-    /// SSRCs of tracks that ended. If a line sends again, its client goes on with them, and no longer says in each packet
-    /// which line and layer they are: reports told it that somebody knows (RFC 8843 §9.2, RFC 8852 §3).
+    /// SSRCs of tracks that ended. If a line sends again, its client goes on with them. By then RTCP reports have told the
+    /// client that the server knows an SSRC, so it no longer sends its MID and RTP stream id (RFC 8843 §9.2, RFC 8852 §3).
     learned: Vec<Learned>,
     pub tracks: Vec<TrackIndex>,
     /// When each of their packets came, for transport-wide feedback.

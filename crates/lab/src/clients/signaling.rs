@@ -46,8 +46,9 @@ struct Command {
 #[derive(Deserialize)]
 struct Packet<'a> {
     rid: Option<u64>,
-    #[serde(borrow)]
-    event: Option<Cow<'a, str>>,
+    /// Empty: it is an answer.
+    #[serde(borrow, default)]
+    event: Cow<'a, str>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -345,7 +346,7 @@ impl Connection {
             let _ = pending.send(answer);
             return Ok(());
         }
-        if event.as_deref() != Some("#publish") {
+        if event != "#publish" {
             return Ok(());
         }
         let bad = |error: serde_json::Error| format!("a bad #publish: {error}");

@@ -3,7 +3,7 @@
 use super::decisions::Subject;
 use super::moderation::may_moderate;
 use super::notices::{
-    media_kind, participant_id, participant_info, person_key, track_id, track_key,
+    media_kind, participant_id, participant_info, person_key, speakers_event, track_id, track_key,
 };
 use super::{Cell, Member, Rooms, Seat, State, locked};
 use crate::auth::{Grants, TokenError};
@@ -330,6 +330,10 @@ impl Rooms {
             };
             state.members.insert(person, member);
             socket.set_state(Seat { cell: cell.clone(), person });
+            if state.room.speaking().next().is_some() {
+                // Others are told when that changes.
+                cell.tell_one(&state, person, speakers_event(&state.room));
+            }
             self.enter(person, &cell);
             let others = state.room.named().filter(|other| other.key != person);
             let joined = Joined {
@@ -473,7 +477,7 @@ impl Rooms {
         let bad = |text: String| RoomError::new(ErrorCode::BadRequest, text);
         let limit = asked.limit.unwrap_or(PEOPLE_A_PAGE);
         if !(1..=PEOPLE_A_PAGE).contains(&limit) {
-            return Err(bad(format!("limit is 1 to {PEOPLE_A_PAGE}")));
+            return Err(bad(format!("a page has 1 to {PEOPLE_A_PAGE} people: ask with such a limit")));
         }
         let after = asked.after.as_deref().map(|id| {
             let text = "after is the id of a participant: the last one of the page before";
@@ -512,6 +516,7 @@ impl Rooms {
         socket.set_state(Seat { cell: cell.clone(), person });
         cell.tell_slots(&state, person);
         cell.tell_paused(&state, person);
+        cell.tell_one(&state, person, speakers_event(&state.room));
         let (count, joined, left) = (state.count(), 0, 0);
         cell.tell_one(&state, person, Event::People { count, joined, left });
         drop(state);

@@ -6,7 +6,7 @@
 //!
 //! `calls` is what sockets ask for, `inbox` what media and control threads report (it also takes people out who were
 //! lost for too long), and `notices` how changes become events. `offers` bounds how much SDP a socket may have
-//! negotiated, `audience` counts whom nobody is told of by name, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
+//! negotiated, `audience` counts the participants whose names the others are not told, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
 //! what holds of that after the seat is gone, and `quality` how good the media is for everybody.
 
 mod audience;

@@ -41,12 +41,12 @@ impl Rooms {
         if remove.lift {
             return match gone.is_some_and(|person| state.decisions.readmit(person)) {
                 true => Ok(None),
-                false => unknown("nobody was removed under this id: see participant_left"),
+                false => unknown("nobody was removed under this id: use the id that was removed"),
             };
         }
         let member = gone.and_then(|person| Some((person, state.members.get(&person)?)));
         let Some((gone, subject)) = member.map(|(key, member)| (key, Subject::of(member))) else {
-            return unknown("no such participant in this room: see the latest events");
+            return unknown("no such participant in this room: see room.people");
         };
         if state.decisions.remove(subject, gone) {
             self.metrics.dropped("rooms", "decision_forgotten");

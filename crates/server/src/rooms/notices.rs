@@ -110,13 +110,7 @@ impl Cell {
                     }
                 }
                 Notice::Audience { joined } => state.audience.note(joined),
-                Notice::Speakers(speakers) => {
-                    let room = &state.room;
-                    let speakers =
-                        speakers.into_iter().map(|(who, level)| speaker(room, who, level));
-                    let event = Event::ActiveSpeakers { speakers: speakers.collect() };
-                    self.tell_now(state, event);
-                }
+                Notice::Speakers(_) => self.tell_now(state, speakers_event(&state.room)),
                 Notice::Slots { person, changes } => {
                     self.tell_one(state, person, slots_event(changes));
                 }
@@ -212,9 +206,10 @@ impl Cell {
 
     fn numbered(&self, state: &State, change: Change, reason: LeaveReason) -> Option<Event> {
         Some(match change {
-            Change::Joined(person) => Event::ParticipantJoined {
+            Change::Joined(person) | Change::Named(person) => Event::ParticipantJoined {
                 participant: participant_info(state.room.person(person)?),
                 count: state.count(),
+                from_audience: matches!(change, Change::Named(_)),
             },
             Change::Changed(person) => Event::ParticipantChanged {
                 participant: participant_info(state.room.person(person)?),
@@ -254,11 +249,14 @@ impl Cell {
     }
 }
 
-/// Someone who speaks; of the audience with their name, which nobody was told.
-fn speaker(room: &Room, person: PersonKey, level_dbov: u8) -> Speaker {
-    let unknown = room.person(person).filter(|_| !room.is_named(person));
-    let name = unknown.map(|person| person.name.clone());
-    Speaker { id: participant_id(person), level_dbov, name }
+/// Who speaks; people of the audience with their names, which the others were not told.
+pub(super) fn speakers_event(room: &Room) -> Event {
+    let speakers = room.speaking().map(|(person, level_dbov)| {
+        let unknown = room.person(person).filter(|_| !room.is_named(person));
+        let name = unknown.map(|person| person.name.clone());
+        Speaker { id: participant_id(person), level_dbov, name }
+    });
+    Event::ActiveSpeakers { speakers: speakers.collect() }
 }
 
 fn slots_event(changes: Vec<SlotChange>) -> Event {

@@ -76,10 +76,13 @@ impl Whole {
             return Err(Refusal::Full);
         }
         self.people.push(Person::new(key, name, shard));
-        self.name_those_whom_all_know(effects);
-        if !self.named.contains(&key) {
-            effects.notices.push(Notice::Audience { joined: true });
-        }
+        effects.notices.push(match self.people.len() <= self.setup.limits.roster {
+            true => {
+                self.named.insert(key);
+                Notice::All(Change::Joined(key))
+            }
+            false => Notice::Audience { joined: true },
+        });
         Ok(())
     }
 
@@ -233,7 +236,7 @@ impl Whole {
             let mut kinds = person.tracks.iter().map(|track| track.kind);
             let forwarded = kinds.any(|kind| self.setup.topology(kind) == Topology::Sfu);
             if (few || forwarded) && self.named.insert(person.key) {
-                effects.notices.push(Notice::All(Change::Joined(person.key)));
+                effects.notices.push(Notice::All(Change::Named(person.key)));
             }
         }
     }
