@@ -477,7 +477,9 @@ impl Rooms {
         let bad = |text: String| RoomError::new(ErrorCode::BadRequest, text);
         let limit = asked.limit.unwrap_or(PEOPLE_A_PAGE);
         if !(1..=PEOPLE_A_PAGE).contains(&limit) {
-            return Err(bad(format!("a page has 1 to {PEOPLE_A_PAGE} people: ask with such a limit")));
+            return Err(bad(format!(
+                "a page has 1 to {PEOPLE_A_PAGE} people: ask with such a limit"
+            )));
         }
         let after = asked.after.as_deref().map(|id| {
             let text = "after is the id of a participant: the last one of the page before";
