@@ -11,6 +11,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BINARY, finish, percentile, rowMaker, serve, sleep, sum, until } from "./evidence.mjs";
+import { keepPeers } from "../web/e2e/world.mjs";
 import { connect, ENDS } from "./link.mjs";
 
 const { chromium } = createRequire(new URL("../web/e2e/package.json", import.meta.url))("playwright-core");
@@ -146,16 +147,7 @@ media: { audio: speech, video: simulcast }
 async function enter(browser, { url }, room, nth, shown) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 720 } });
   const page = await context.newPage();
-  await page.addInitScript(() => {
-    const Original = window.RTCPeerConnection;
-    window.peers = [];
-    window.RTCPeerConnection = class extends Original {
-      constructor(...rest) {
-        super(...rest);
-        window.peers.push(this);
-      }
-    };
-  });
+  await page.addInitScript(keepPeers);
   const query = `name=sender-${nth}&join=1&show=${shown}&audio=sfu&video=sfu&mic=1&camera=720p`;
   await page.goto(`${url}/room/${room}?${query}`);
   await page.evaluate(() => window.moim.ready.then(() => undefined));

@@ -2,6 +2,7 @@
 
 use crate::raw::{self, Raw};
 use crate::target::{Server, Socket, eventually};
+use crate::virtual_time::Random;
 use rtp::header::HeaderWriter;
 use rtp::negotiated::Kind;
 use serde_json::{Value, json};
@@ -14,19 +15,6 @@ use wire::room::{Joined, PeoplePage, Resumed};
 const ROOM: &str = "hall";
 const ROSTER: usize = 4;
 const PEOPLE: usize = 24;
-
-/// SplitMix64: a seed repeats.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % most as u64) as usize
-    }
-}
 
 /// A participant, with what they know of the room.
 struct Member {
@@ -140,7 +128,7 @@ fn in_the_end_everybody_knows_how_many_are_there_and_the_same_people_by_name() {
         for step in 0..150 {
             // Until half of it the room fills, then it empties.
             let comes = random.below(4) < if step < 75 { 3 } else { 1 };
-            let nth = 1 + random.below(PEOPLE - 1);
+            let nth = 1 + random.below(PEOPLE as u64 - 1) as usize;
             match (&mut members[nth], random.below(4)) {
                 (place @ None, _) if comes => *place = Some(Member::join(&server, nth)),
                 (Some(member), 0) => member.resume(&server, nth),

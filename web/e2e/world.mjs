@@ -89,6 +89,18 @@ export async function browser(t, { loopback = true, args = [] } = {}) {
   return launched;
 }
 
+/** In a page, before its own code: keeps every RTCPeerConnection in `window.peers`. */
+export function keepPeers() {
+  const Original = window.RTCPeerConnection;
+  window.peers = [];
+  window.RTCPeerConnection = class extends Original {
+    constructor(...rest) {
+      super(...rest);
+      window.peers.push(this);
+    }
+  };
+}
+
 /** Opens the call page and joins; a token in the query goes into the fragment. Every RTCPeerConnection is kept for `stats`. */
 export async function enter(t, launched, url, room, name, { token, ...query } = {}) {
   const context = await launched.newContext({
@@ -98,15 +110,8 @@ export async function enter(t, launched, url, room, name, { token, ...query } = 
   const page = await context.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
+  await page.addInitScript(keepPeers);
   await page.addInitScript(() => {
-    const Original = window.RTCPeerConnection;
-    window.peers = [];
-    window.RTCPeerConnection = class extends Original {
-      constructor(...rest) {
-        super(...rest);
-        window.peers.push(this);
-      }
-    };
     // `cutSockets` closes all WebSockets, and refuses new ones for a while.
     const Plain = window.WebSocket;
     const open = new Set();

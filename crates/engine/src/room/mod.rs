@@ -6,7 +6,7 @@
 //! and of thousands.
 //!
 //! `publish` checks what people want to send, `layers` in which sizes, `order` says whose pictures come first, `pool` is
-//! what one participant's slots carry, `index` what follows from all of them, `spread` what crosses from shard to shard
+//! what one participant's slots carry, `people` what those of all do, `index` what follows from all of them, `spread` what crosses from shard to shard
 //! for it. `names` says who is told to the others by name, and `speakers` of whom who speak.
 
 mod effects;
@@ -14,6 +14,7 @@ mod index;
 mod layers;
 mod names;
 mod order;
+mod people;
 mod person;
 mod pool;
 mod publish;
@@ -26,15 +27,15 @@ mod track;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, Shown, TrackKey};
 use crate::mix::MixCommand;
-use index::Index;
 use names::Names;
 use order::Lately;
+use people::People;
 use publish::Agreed;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};
 use setup::KINDS;
 use speakers::Told;
 use spread::{Mark, Source, Spread};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 pub use effects::{Change, Effects, Notice, SlotChange};
@@ -50,17 +51,14 @@ pub struct Room {
     key: RoomKey,
     setup: RoomSetup,
     locked: bool,
-    people: BTreeMap<PersonKey, Person>,
+    people: People,
     names: Names,
     /// The lines of tracks that pass the server.
     lines: BTreeMap<TrackKey, Line>,
-    index: Index,
     spread: Spread,
     speaker_reports: u64,
     lately: Lately,
     told: Told,
-    /// Who was given slots as a speaker last, where nothing changed since: giving again changes nothing.
-    preferred: Option<Vec<PersonKey>>,
 }
 
 impl Room {
@@ -70,26 +68,24 @@ impl Room {
             key,
             setup,
             locked: false,
-            people: BTreeMap::new(),
+            people: People::default(),
             names: Names::default(),
             lines: BTreeMap::new(),
-            index: Index::default(),
             spread: Spread::default(),
             speaker_reports: 0,
             lately: Lately::default(),
             told: Told::default(),
-            preferred: None,
         }
     }
 
     /// Everybody, in the order of their keys.
     pub fn people(&self) -> impl ExactSizeIterator<Item = &Person> {
-        self.people.values()
+        self.people.all.values()
     }
 
     /// Those whom everybody was told of by name, in the order of their keys.
     pub fn named(&self) -> impl ExactSizeIterator<Item = &Person> {
-        self.names.iter().map(|key| &self.people[&key])
+        self.names.iter().map(|key| &self.people.all[&key])
     }
 
     /// Whether everybody was told of a participant by name.
@@ -99,7 +95,7 @@ impl Room {
 
     /// Who speaks, as everybody was told last: loudest first, with levels in −dBov.
     pub fn speaking(&self) -> impl Iterator<Item = (PersonKey, u8)> {
-        let here = |(person, _): &(PersonKey, u8)| self.people.contains_key(person);
+        let here = |(person, _): &(PersonKey, u8)| self.people.all.contains_key(person);
         self.told.last().iter().copied().filter(here)
     }
 
@@ -110,17 +106,17 @@ impl Room {
         limit: usize,
     ) -> impl Iterator<Item = &Person> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.people.range((from, Bound::Unbounded)).map(|(_, person)| person).take(limit)
+        self.people.all.range((from, Bound::Unbounded)).map(|(_, person)| person).take(limit)
     }
 
     /// The participant of this key.
     pub fn person(&self, key: PersonKey) -> Option<&Person> {
-        self.people.get(&key)
+        self.people.all.get(&key)
     }
 
     /// Who publishes this track.
     pub fn owner_of(&self, track: TrackKey) -> Option<PersonKey> {
-        self.index.owner(track)
+        self.people.index.owner(track)
     }
 
     /// The way of a kind of media.
@@ -146,7 +142,7 @@ impl Room {
     /// Whether there are so few people that each is told by name. Members of a mesh need to know each other.
     fn names_everybody(&self) -> bool {
         let meshed = KINDS.iter().any(|kind| self.topology(*kind) == Topology::Mesh);
-        meshed || self.people.len() <= self.setup.limits.roster
+        meshed || self.people.all.len() <= self.setup.limits.roster
     }
 
     /// Lets nobody new in, or again somebody.
@@ -179,10 +175,10 @@ impl Room {
         if self.locked {
             return Err(Refusal::Locked);
         }
-        if self.people.len() >= self.setup.limits.people {
+        if self.people.all.len() >= self.setup.limits.people {
             return Err(Refusal::Full);
         }
-        let before = self.people.insert(key, Person::new(key, name, shard));
+        let before = self.people.all.insert(key, Person::new(key, name, shard));
         debug_assert!(before.is_none(), "{key:?} is here already");
         match self.names_everybody() {
             true => self.names.came(key, effects),
@@ -197,8 +193,8 @@ impl Room {
     /// [`Refusal::UnknownPerson`].
     pub fn leave(&mut self, key: PersonKey, effects: &mut Effects) -> Result<(), Refusal> {
         let mark = Mark::here(effects);
-        let gone = self.people.remove(&key).ok_or(Refusal::UnknownPerson)?;
-        self.index.remove(key);
+        let gone = self.people.all.remove(&key).ok_or(Refusal::UnknownPerson)?;
+        self.people.index.remove(key);
         effects.commands.push((gone.shard, Command::Remove { person: key }));
         if gone.mix.is_some() {
             effects.mixers.push((gone.shard, MixCommand::Unlisten { person: key }));
@@ -208,12 +204,12 @@ impl Room {
             self.names.tell(key, Change::TrackRemoved(key, track.key), effects);
         }
         self.names.left(key, effects);
-        if self.names_everybody() && self.names.iter().len() < self.people.len() {
-            self.people.keys().for_each(|key| self.names.name(*key, effects));
+        if self.names_everybody() && self.names.iter().len() < self.people.all.len() {
+            self.people.all.keys().for_each(|key| self.names.name(*key, effects));
         }
         let ended: Vec<TrackKey> = gone.tracks.iter().map(|track| track.key).collect();
-        let open = self.empty_slots(&ended, effects);
-        self.fill_slots(open, effects);
+        let open = self.people.empty_slots(&ended, self.setup.limits, effects);
+        self.people.fill_slots(&self.setup, open, effects);
         self.settle(mark, effects);
         Ok(())
     }
@@ -226,33 +222,37 @@ impl Room {
                 self.switched(person, &mid, track, rtp_timestamp, effects);
             }
             Report::Rests { person: key, mid, rests, .. } => {
-                let owner = |track| Some((self.index.owner(track)?, track));
-                if let Some(person) = self.people.get_mut(&key)
+                let owner = |track| Some((self.people.index.owner(track)?, track));
+                if let Some(person) = self.people.all.get_mut(&key)
                     && let Some(change) = person.video.rests(&mid, rests, owner)
                 {
                     effects.tell_slots(key, vec![change]);
                 }
             }
             Report::Layers { track, layer, .. } => {
-                let owner = self.index.owner(track).and_then(|owner| self.people.get_mut(&owner));
+                let owner = self
+                    .people
+                    .index
+                    .owner(track)
+                    .and_then(|owner| self.people.all.get_mut(&owner));
                 let notice = owner.and_then(|owner| layers::wanted(owner, track, layer));
                 effects.notices.extend(notice);
             }
             Report::Downlink { person, kbps, .. } => {
-                let here = self.people.contains_key(&person);
+                let here = self.people.all.contains_key(&person);
                 effects.notices.extend(here.then_some(Notice::Downlink { person, kbps }));
             }
             Report::Speakers { mut speakers, .. } => {
-                speakers.retain(|(person, _)| self.people.contains_key(person));
+                speakers.retain(|(person, _)| self.people.all.contains_key(person));
                 self.speaker_reports += 1;
                 for (speaker, _) in &speakers {
-                    if let Some(person) = self.people.get_mut(speaker) {
+                    if let Some(person) = self.people.all.get_mut(speaker) {
                         person.spoke = self.speaker_reports;
                     }
-                    self.refresh(*speaker);
+                    self.people.refresh(*speaker, self.setup.limits);
                 }
                 self.tell_order(&speakers, effects);
-                self.prefer_speakers(&speakers, effects);
+                self.people.prefer_speakers(&self.setup, &speakers, effects);
                 let heard = usize::from(self.setup.loudest);
                 let told = self.told.choose(&speakers, heard);
                 effects.notices.extend(told.map(Notice::Speakers));
@@ -275,7 +275,7 @@ impl Room {
     ) -> Result<Vec<TrackKey>, Refusal> {
         let mark = Mark::here(effects);
         let (room, setup) = (self.key, self.setup);
-        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         let (shard, spoke) = (person.shard, person.spoke);
         let mut negotiated = publish::within(negotiated, setup.limits);
         layers::sizes(&mut negotiated, published);
@@ -306,15 +306,15 @@ impl Room {
             self.publish(key, track, known, effects);
         }
         self.listen(key, effects);
-        self.refresh(key);
-        let mut open = self.empty_slots(&gone, effects);
+        self.people.refresh(key, self.setup.limits);
+        let mut open = self.people.empty_slots(&gone, self.setup.limits, effects);
         for kind in KINDS {
             open[kind as usize].insert(key);
             if new[kind as usize] {
-                open[kind as usize].extend(self.index.open(kind));
+                open[kind as usize].extend(self.people.index.open(kind));
             }
         }
-        self.fill_slots(open, effects);
+        self.people.fill_slots(&self.setup, open, effects);
         self.settle(mark, effects);
         Ok(keys)
     }
@@ -330,13 +330,13 @@ impl Room {
         announced: &[(Published, Kind)],
         effects: &mut Effects,
     ) -> Result<Vec<TrackKey>, Refusal> {
-        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get(&key).ok_or(Refusal::UnknownPerson)?;
         let Agreed { keys, added, gone } = publish::announced(person, &self.setup, announced)?;
         self.end_tracks(key, &gone, effects);
         for (track, _) in added {
             self.publish(key, track, self.names.has(key), effects);
         }
-        self.refresh(key);
+        self.people.refresh(key, self.setup.limits);
         Ok(keys)
     }
 
@@ -351,7 +351,7 @@ impl Room {
         muted: bool,
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         let track =
             person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
         if track.silenced && !muted {
@@ -375,8 +375,8 @@ impl Room {
         on: bool,
         effects: &mut Effects,
     ) -> Result<Kind, Refusal> {
-        let owner = self.index.owner(track).ok_or(Refusal::UnknownTrack)?;
-        let person = self.people.get_mut(&owner).ok_or(Refusal::UnknownTrack)?;
+        let owner = self.people.index.owner(track).ok_or(Refusal::UnknownTrack)?;
+        let person = self.people.all.get_mut(&owner).ok_or(Refusal::UnknownTrack)?;
         let shard = person.shard;
         let known =
             person.tracks.iter_mut().find(|t| t.key == track).ok_or(Refusal::UnknownTrack)?;
@@ -408,7 +408,7 @@ impl Room {
         raised: bool,
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         if std::mem::replace(&mut person.hand, raised) != raised {
             let known = self.names.has(key);
             self.names.name(key, effects);
@@ -431,7 +431,7 @@ impl Room {
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
         let mark = Mark::here(effects);
-        let person = self.people.get(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get(&key).ok_or(Refusal::UnknownPerson)?;
         let mut moves = Vec::new();
         for (mid, track) in want {
             let has = |kind: &Kind| person.slot_contents(*kind).any(|(slot, _)| slot == mid);
@@ -442,14 +442,14 @@ impl Room {
             let to = track.map(|track| self.chosen(key, kind, track)).transpose()?;
             moves.push((kind, mid, to));
         }
-        let Some(person) = self.people.get_mut(&key) else { return Ok(()) };
+        let Some(person) = self.people.all.get_mut(&key) else { return Ok(()) };
         let mut changes = Vec::new();
         for (kind, mid, to) in moves {
             let at = (key, person.shard, kind);
             changes.extend(person.pool_mut(kind).choose(at, mid, to, effects));
         }
         effects.tell_slots(key, changes);
-        self.refresh(key);
+        self.people.refresh(key, self.setup.limits);
         self.settle(mark, effects);
         Ok(())
     }
@@ -464,7 +464,7 @@ impl Room {
         shown: &[(String, Shown)],
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        let person = self.people.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
+        let person = self.people.all.get_mut(&key).ok_or(Refusal::UnknownPerson)?;
         let has = |kind, mid: &str| person.slot_contents(kind).any(|(slot, _)| slot == mid);
         if !shown.iter().all(|(mid, _)| KINDS.iter().any(|kind| has(*kind, mid))) {
             return Err(Refusal::UnknownSlot);
@@ -476,7 +476,7 @@ impl Room {
             let Some(freed) = pool.pin(at, mid, shown.pinned, effects) else { continue };
             if freed {
                 // Who speaks may have it now.
-                self.preferred = None;
+                self.people.preferred = None;
             }
             let command = Command::Show { person: key, mid: mid.clone(), shown: *shown };
             effects.commands.push((person.shard, command));
@@ -491,8 +491,9 @@ impl Room {
         kind: Kind,
         track: TrackKey,
     ) -> Result<(PersonKey, TrackKey), Refusal> {
-        let owner = self.index.owner(track).filter(|owner| *owner != viewer);
-        let owner = owner.and_then(|owner| self.people.get(&owner)).ok_or(Refusal::UnknownTrack)?;
+        let owner = self.people.index.owner(track).filter(|owner| *owner != viewer);
+        let owner =
+            owner.and_then(|owner| self.people.all.get(&owner)).ok_or(Refusal::UnknownTrack)?;
         let fits = owner.tracks_of(kind).any(|known| known.key == track);
         fits.then_some((owner.key, track)).ok_or(Refusal::UnknownTrack)
     }
@@ -501,17 +502,10 @@ impl Room {
         self.topology(kind) == Topology::Mcu
     }
 
-    /// A participant changed: so does what follows from them.
-    fn refresh(&mut self, key: PersonKey) {
-        if let Some(person) = self.people.get(&key) {
-            self.index.refresh(person, self.setup.limits);
-        }
-    }
-
     /// Someone publishes a track; `known`: they were known by name before. A voice that is mixed makes nobody known:
     /// nobody receives it by itself.
     fn publish(&mut self, key: PersonKey, track: Track, known: bool, effects: &mut Effects) {
-        let Some(person) = self.people.get_mut(&key) else { return };
+        let Some(person) = self.people.all.get_mut(&key) else { return };
         let mixed = self.setup.topology(track.kind) == Topology::Mcu;
         person.tracks.push(track.clone());
         if known {
@@ -522,7 +516,7 @@ impl Room {
     }
 
     fn end_tracks(&mut self, key: PersonKey, gone: &[TrackKey], effects: &mut Effects) {
-        let Some(person) = self.people.get_mut(&key) else { return };
+        let Some(person) = self.people.all.get_mut(&key) else { return };
         let shard = person.shard;
         let is_gone = |track: &mut Track| gone.contains(&track.key);
         let ended: Vec<Track> = person.tracks.extract_if(.., is_gone).collect();
@@ -549,7 +543,8 @@ impl Room {
             return;
         }
         let room = self.key;
-        let Some(person) = self.people.get_mut(&key).filter(|person| person.mix.is_none()) else {
+        let Some(person) = self.people.all.get_mut(&key).filter(|person| person.mix.is_none())
+        else {
             return;
         };
         let Some(mid) = person.audio.contents().next().map(|(mid, _)| mid.to_owned()) else {
@@ -562,65 +557,6 @@ impl Room {
         effects.tell_slots(key, vec![SlotChange { mix: true, ..SlotChange::now(&mid, None) }]);
     }
 
-    /// Tracks are gone, and with them what slots carried. Returns whose slots of which kind may be
-    /// filled with others.
-    fn empty_slots(
-        &mut self,
-        ended: &[TrackKey],
-        effects: &mut Effects,
-    ) -> [BTreeSet<PersonKey>; 2] {
-        let carriers =
-            |kind| ended.iter().flat_map(|track| self.index.carriers(kind, *track)).collect();
-        let open: [BTreeSet<PersonKey>; 2] = KINDS.map(carriers);
-        for &key in open[0].union(&open[1]) {
-            let Some(person) = self.people.get_mut(&key) else { continue };
-            let mut changes = Vec::new();
-            for kind in KINDS {
-                let at = (key, person.shard, kind);
-                changes.extend(person.pool_mut(kind).ended(at, ended, effects));
-            }
-            effects.tell_slots(key, changes);
-            self.refresh(key);
-        }
-        open
-    }
-
-    /// Free slots of these people get tracks that they do not carry yet; who has too few slots is
-    /// asked for more.
-    fn fill_slots(&mut self, open: [BTreeSet<PersonKey>; 2], effects: &mut Effects) {
-        for kind in self.setup.forwarded() {
-            for &key in &open[kind as usize] {
-                let Some(person) = self.people.get_mut(&key) else { continue };
-                let at = (key, person.shard, kind);
-                if person.pool_mut(kind).fill(at, self.index.ranked(kind), effects) {
-                    self.refresh(key);
-                }
-            }
-        }
-        self.preferred = None;
-        self.ask_for_slots(effects);
-    }
-
-    fn ask_for_slots(&mut self, effects: &mut Effects) {
-        let forwarded: Vec<Kind> = self.setup.forwarded().collect();
-        let asks = forwarded.iter().flat_map(|kind| self.index.asks(*kind));
-        let asked: BTreeSet<PersonKey> = asks.collect();
-        for key in asked {
-            let Some(person) = self.people.get_mut(&key) else { continue };
-            let [audio, video] = KINDS.map(|kind| {
-                let all = if forwarded.contains(&kind) { self.index.count(kind) } else { 0 };
-                let need = all.saturating_sub(person.tracks_of(kind).count()) as u32;
-                person.pool(kind).wanted(need, self.setup.limits.slots(kind))
-            });
-            if person.audio.is_news(audio) || person.video.is_news(video) {
-                person.audio.asked(audio);
-                person.video.asked(video);
-                effects.notices.push(Notice::SlotsWanted { person: key, audio, video });
-                self.refresh(key);
-            }
-        }
-    }
-
     /// A video slot switched.
     fn switched(
         &mut self,
@@ -630,14 +566,14 @@ impl Room {
         rtp_timestamp: u32,
         effects: &mut Effects,
     ) {
-        let Some(owner) = self.index.owner(track) else { return };
-        let Some(person) = self.people.get_mut(&key) else { return };
+        let Some(owner) = self.people.index.owner(track) else { return };
+        let Some(person) = self.people.all.get_mut(&key) else { return };
         let at = (key, person.shard, Kind::Video);
         if let Some(change) = person.video.switched(at, mid, (owner, track), effects) {
             let change = SlotChange { rtp_timestamp: Some(rtp_timestamp), ..change };
             effects.tell_slots(key, vec![change]);
         }
-        self.refresh(key);
+        self.people.refresh(key, self.setup.limits);
     }
 
     /// Where pictures are forwarded, those of whom speaks come first on paths that do not carry all.
@@ -645,62 +581,24 @@ impl Room {
         if self.topology(Kind::Video) != Topology::Sfu || !self.lately.speak(speakers) {
             return;
         }
-        for person in speakers.iter().filter_map(|(speaker, _)| self.people.get(speaker)) {
-            order::tell(person, &self.index, effects);
+        for person in speakers.iter().filter_map(|(speaker, _)| self.people.all.get(speaker)) {
+            order::tell(person, &self.people.index, effects);
         }
-    }
-
-    /// Where slots are short, who speaks takes the place of who was silent longest. Nothing is
-    /// decoded for it: the levels that clients send tell who speaks (RFC 6464).
-    fn prefer_speakers(&mut self, speakers: &[(PersonKey, u8)], effects: &mut Effects) {
-        let who: Vec<PersonKey> = speakers.iter().map(|(speaker, _)| *speaker).collect();
-        if self.preferred.as_ref() == Some(&who) {
-            return;
-        }
-        for kind in self.setup.forwarded() {
-            let loud: Vec<(PersonKey, TrackKey)> = who
-                .iter()
-                .filter_map(|speaker| self.people.get(speaker))
-                .flat_map(|person| person.tracks_of(kind).map(|track| (person.key, track.key)))
-                .collect();
-            if !loud.iter().any(|(owner, track)| self.index.is_lacked(kind, *owner, *track)) {
-                continue;
-            }
-            for key in self.index.filled(kind).collect::<Vec<_>>() {
-                let Some(person) = self.people.get(&key) else { continue };
-                let carried = person.pool(kind).carried();
-                let spoke: BTreeMap<TrackKey, u64> =
-                    carried.map(|track| (track, self.spoke(track))).collect();
-                let when = |track| spoke.get(&track).copied().unwrap_or(0);
-                let at = (key, person.shard, kind);
-                let Some(person) = self.people.get_mut(&key) else { continue };
-                if person.pool_mut(kind).prefer(at, &loud, when, effects) {
-                    self.refresh(key);
-                }
-            }
-        }
-        self.preferred = Some(who);
-    }
-
-    /// When the owner of a track spoke last.
-    fn spoke(&self, track: TrackKey) -> u64 {
-        let owner = self.index.owner(track).and_then(|owner| self.people.get(&owner));
-        owner.map_or(0, |owner| owner.spoke)
     }
 
     /// After a change: what shards need from each other follows it.
     fn settle(&mut self, mark: Mark, effects: &mut Effects) {
-        self.spread.settle_mixers(self.key, &self.setup, &self.index, mark, effects);
-        let changed = self.index.take_changed();
+        self.spread.settle_mixers(self.key, &self.setup, &self.people.index, mark, effects);
+        let changed = self.people.index.take_changed();
         let all: BTreeMap<TrackKey, Option<Source<'_>>> = changed
             .into_iter()
-            .map(|track| (track, source(&self.people, &self.lines, &self.index, track)))
+            .map(|track| (track, self.people.source(track, &self.lines)))
             .collect();
-        self.spread.settle_tracks(self.key, &all, &self.index, mark, effects);
+        self.spread.settle_tracks(self.key, &all, &self.people.index, mark, effects);
         let forwards = self.topology(Kind::Audio) == Topology::Sfu;
-        if self.spread.keep(forwards && self.index.voices_wait()) {
-            for (_, track) in self.index.ranked(Kind::Audio) {
-                let source = source(&self.people, &self.lines, &self.index, track);
+        if self.spread.keep(forwards && self.people.index.voices_wait()) {
+            for (_, track) in self.people.index.ranked(Kind::Audio) {
+                let source = self.people.source(track, &self.lines);
                 self.spread.settle_kept(track, source, effects);
             }
         }
@@ -716,9 +614,9 @@ impl Room {
     /// A picture that nobody has in a slot, on any shard, rests at its publisher's; it is sent again
     /// as soon as somebody gets it. Sound goes on: without its level nobody could be chosen.
     fn settle_paused(&mut self, track: TrackKey, effects: &mut Effects) {
-        let paused = self.index.wanted(track).next().is_none();
-        let Some(owner) = self.index.owner(track) else { return };
-        let Some(person) = self.people.get_mut(&owner) else { return };
+        let paused = self.people.index.wanted(track).next().is_none();
+        let Some(owner) = self.people.index.owner(track) else { return };
+        let Some(person) = self.people.all.get_mut(&owner) else { return };
         let mut pictures = person.tracks.iter_mut().filter(|known| known.kind == Kind::Video);
         let Some(known) = pictures.find(|known| known.key == track) else { return };
         if known.paused != paused {
@@ -726,18 +624,4 @@ impl Room {
             effects.notices.push(Notice::Paused { person: owner, track, paused });
         }
     }
-}
-
-/// Where a track comes from; none if it is gone.
-fn source<'a>(
-    people: &BTreeMap<PersonKey, Person>,
-    lines: &'a BTreeMap<TrackKey, Line>,
-    index: &Index,
-    track: TrackKey,
-) -> Option<Source<'a>> {
-    let person = people.get(&index.owner(track)?)?;
-    let known = person.tracks.iter().find(|known| known.key == track)?;
-    let line = lines.get(&track);
-    let precedence = order::precedence(person.spoke, known);
-    Some(Source { shard: person.shard, kind: known.kind, opaque: known.opaque, precedence, line })
 }

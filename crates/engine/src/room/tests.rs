@@ -125,12 +125,16 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
     assert_eq!(shown(&room, 1, Kind::Video), [31, 41], "the same speaker has it at once");
 }
 
+/// An empty room of mixed sound that tells two people by name.
+fn hall(video: Topology) -> Room {
+    let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
+    let setup = RoomSetup { audio: Topology::Mcu, video, loudest: 3, shards: 1, limits };
+    Room::new(RoomKey(1), setup)
+}
+
 #[test]
 fn of_an_audience_the_number_is_told_and_who_does_something_by_name() {
-    let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
-    let (audio, video) = (Topology::Mcu, Topology::Sfu);
-    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
-    let mut room = Room::new(RoomKey(1), setup);
+    let mut room = hall(Topology::Sfu);
     let told = |work: &mut dyn FnMut(&mut Effects)| {
         let mut effects = Effects::default();
         work(&mut effects);
@@ -175,10 +179,7 @@ fn of_an_audience_the_number_is_told_and_who_does_something_by_name() {
 
 #[test]
 fn the_audience_is_told_by_name_once_few_are_left() {
-    let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
-    let (audio, video) = (Topology::Mcu, Topology::None);
-    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
-    let mut room = Room::new(RoomKey(1), setup);
+    let mut room = hall(Topology::None);
     let mut effects = Effects::default();
     for key in 1..=4 {
         room.join(PersonKey(key), String::new(), ShardIndex(0), &mut effects).unwrap();
@@ -373,7 +374,8 @@ impl Both {
     }
 
     fn want(&mut self, key: PersonKey, effects: &mut [Effects; 2]) {
-        let tracks: Vec<TrackKey> = self.room.index.ranked(Kind::Video).map(|(_, it)| it).collect();
+        let tracks: Vec<TrackKey> =
+            self.room.people.index.ranked(Kind::Video).map(|(_, it)| it).collect();
         let track = match self.random.below(tracks.len() as u64 + 1) as usize {
             at if at < tracks.len() => Some(tracks[at]),
             _ => None,
@@ -489,6 +491,6 @@ fn a_room_that_follows_what_changed_equals_one_that_counts_everything_anew() {
             both.whole.leave(key, &mut effects[1]).unwrap();
         }
         both.compare(&effects);
-        assert!(both.room.index.is_empty(), "seed {seed}: {:?}", both.room.index);
+        assert!(both.room.people.index.is_empty(), "seed {seed}: {:?}", both.room.people.index);
     }
 }

@@ -5,6 +5,7 @@ use super::super::publish::{offered, within};
 use super::super::*;
 use crate::command::Precedence;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// (track, shard).
 type Places = BTreeSet<(TrackKey, ShardIndex)>;
