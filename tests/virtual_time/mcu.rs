@@ -116,6 +116,11 @@ fn hundred(shards: u16, bots: u32, seconds: u64) -> (usize, usize) {
         }
         assert_eq!(world.shards.len(), usize::from(shards), "second {second}");
     }
+    let sent = world.samples.iter().flat_map(|sample| &sample.sample.sent);
+    let losses: Vec<_> = sent.filter_map(|track| track.remote_loss_pct).collect();
+    assert!(losses.len() > 100 && losses.iter().all(|pct| *pct == 0.0), "nobody is told of losses");
+    let closed: u64 = world.shards.iter().map(|shard| shard.stats().glanced).sum();
+    assert!(closed > seconds * 50 * 40, "most packets stay closed: {closed}");
     world.assert_invariants(11);
     check_wire(&wire, 100, seconds as usize * 50 - 2);
     for mixer in &world.mixers {

@@ -9,6 +9,7 @@ mod codecs;
 mod consent;
 mod downlink;
 mod formats;
+mod glances;
 mod hand;
 mod keyframes;
 mod mcu;

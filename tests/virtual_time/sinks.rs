@@ -2,7 +2,7 @@
 
 use super::world::Random;
 use engine::limits::MAX_DATAGRAM;
-use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixedPacket};
+use engine::mix::{Bar, MixCommand, MixFrame, MixPeer, MixSink, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
 use engine::{Command, PersonKey, Priority, ShardIndex, Sink, StreamKey};
 use rtp::TransportAddress;
@@ -45,6 +45,7 @@ pub(super) struct Outbox {
     pub(super) within: Vec<(ShardIndex, Within)>,
     pub(super) frames: Vec<MixFrame>,
     pub(super) mixed: Vec<MixedPacket>,
+    pub(super) bars: Vec<Bar>,
     /// STUN and DTLS for the agent and whose it is, where any may come.
     pub(super) up: Option<Vec<(PersonKey, Vec<u8>)>>,
 }
@@ -70,6 +71,11 @@ impl Outbox {
 impl MixSink for Outbox {
     fn packet(&mut self, packet: MixedPacket) -> bool {
         self.mixed.push(packet);
+        true
+    }
+
+    fn bar(&mut self, bar: Bar) -> bool {
+        self.bars.push(bar);
         true
     }
 

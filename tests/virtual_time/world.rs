@@ -369,6 +369,9 @@ impl World {
         for frame in outbox.frames {
             self.mixers[usize::from(shard.0)].frame(frame);
         }
+        for bar in outbox.bars {
+            self.shards[usize::from(shard.0)].handle_bar(self.now, &bar);
+        }
         if !outbox.mixed.is_empty() {
             let mut out = self.outbox();
             for packet in outbox.mixed {

@@ -335,6 +335,52 @@ impl Drop for Decoder {
     }
 }
 
+/// Puts several Opus packets into one longer one (RFC 6716, section 3.2), without decoding them.
+#[derive(Debug)]
+pub struct Repacketizer(NonNull<sys::OpusRepacketizer>);
+
+// SAFETY: libopus keeps no state of a thread; the state is owned here alone.
+unsafe impl Send for Repacketizer {}
+
+impl Repacketizer {
+    /// A repacketizer.
+    ///
+    /// # Errors
+    /// [`OpusError::OutOfMemory`].
+    pub fn new() -> Result<Self, OpusError> {
+        // SAFETY: it takes nothing and returns null or a state that nobody else has.
+        let state = unsafe { sys::opus_repacketizer_create() };
+        NonNull::new(state).map(Self).ok_or(OpusError::OutOfMemory)
+    }
+
+    /// Writes the frames of `packets`, in order, as one packet into `out`, and returns its length.
+    ///
+    /// # Errors
+    /// [`OpusError::InvalidPacket`] if they are not of one configuration (mode, bandwidth, frame
+    /// size, channels), last over 120 ms in all, or one is malformed;
+    /// [`OpusError::BufferTooSmall`].
+    pub fn join(&mut self, packets: &[&[u8]], out: &mut [u8]) -> Result<usize, OpusError> {
+        // SAFETY: the state is valid. What it keeps of packets joined before is forgotten here, and
+        // it reads the packets given now only in this call, which holds their borrow.
+        unsafe { sys::opus_repacketizer_init(self.0.as_ptr()) };
+        for packet in packets {
+            let len = c_len(packet.len())?;
+            // SAFETY: `packet` is readable for `len` bytes.
+            check(unsafe { sys::opus_repacketizer_cat(self.0.as_ptr(), packet.as_ptr(), len) })?;
+        }
+        let len = c_len(out.len())?;
+        // SAFETY: all packets are still borrowed, and `out` is writable for `len` bytes.
+        check(unsafe { sys::opus_repacketizer_out(self.0.as_ptr(), out.as_mut_ptr(), len) })
+    }
+}
+
+impl Drop for Repacketizer {
+    fn drop(&mut self) {
+        // SAFETY: the state is valid and not used after this.
+        unsafe { sys::opus_repacketizer_destroy(self.0.as_ptr()) }
+    }
+}
+
 /// How long `packet` lasts (RFC 6716, section 3.1: the first byte, and the second where the frame
 /// count is in it); `None` for an empty packet or one over 120 ms.
 pub fn packet_duration(packet: &[u8]) -> Option<Duration> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use audio::opus::{
     Application, Decoder, Encoder, EncoderOptions, MAX_PACKET, MAX_PACKET_SAMPLES, OpusError,
-    is_dtx, packet_duration,
+    Repacketizer, is_dtx, packet_duration,
 };
 use audio::tone::{Sine, goertzel};
 use audio::{Channels, FRAME_SAMPLES, Frame, level_dbov};
@@ -303,4 +303,30 @@ fn a_copied_encoder_makes_identical_packets() {
     let stereo = EncoderOptions { channels: Channels::Stereo, ..options };
     let mut stereo = Encoder::new(stereo).unwrap();
     assert_eq!(stereo.copy_state_from(&other), Err(OpusError::BadArgument));
+}
+
+#[test]
+fn packets_joined_are_the_same_sound() {
+    let encoded = encode(EncoderOptions::default(), 3, tone(440.0));
+    let packets: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+    let mut repacketizer = Repacketizer::new().unwrap();
+    let mut joined = [0; 3 * MAX_PACKET];
+    for count in [2, 3, 1] {
+        let len = repacketizer.join(&packets[..count], &mut joined).unwrap();
+        let joined = joined[..len].to_vec();
+        assert_eq!(packet_duration(&joined), Some(Duration::from_millis(20 * count as u64)));
+        let mut long = vec![0.0; 3 * FRAME_SAMPLES];
+        let samples = Decoder::new(Channels::Mono).unwrap().decode(Some(&joined), &mut long);
+        assert_eq!(samples, Ok(count * FRAME_SAMPLES));
+        assert_eq!(long[..count * FRAME_SAMPLES], decode(encoded[..count].iter().map(Some)));
+    }
+    let low_delay = EncoderOptions { application: Application::LowDelay, ..Default::default() };
+    let other = encode(low_delay, 1, tone(440.0));
+    let mut out = [0; 2 * MAX_PACKET];
+    let unlike = repacketizer.join(&[packets[0], &other[0]], &mut out);
+    assert_eq!(unlike, Err(OpusError::InvalidPacket), "speech and CELT");
+    let small = repacketizer.join(&packets, &mut out[..20]);
+    assert_eq!(small, Err(OpusError::BufferTooSmall));
+    assert_eq!(repacketizer.join(&[&[]], &mut out), Err(OpusError::InvalidPacket));
+    assert_eq!(repacketizer.join(&[], &mut out), Err(OpusError::BadArgument));
 }

@@ -20,6 +20,8 @@ const MAX_GAP: usize = 1024;
 /// Sequence numbers kept after they were reported, so that a late packet can be told as well. With those of sound that wait
 /// to be told they are fewer than 512: the next power of two is twice the memory for each participant.
 const HISTORY: u64 = 480;
+/// A number that nobody authenticated counts if it is at most so far ahead of those that came.
+const NEAR: i16 = 16;
 /// In place of arrival ticks: nothing arrived.
 const NOTHING: i64 = i64::MIN;
 /// Most received packets in one feedback: with its worst chunks it stays below 1300 bytes.
@@ -87,6 +89,14 @@ impl FeedbackBuilder {
         self.next = self.next.min(sequence);
         let excess = self.arrivals.len().saturating_sub(MAX_SPAN);
         self.drop_front(excess);
+    }
+
+    /// Whether a number fits to those that came: not far ahead of them, nor far behind. Whoever cannot tell whether a number
+    /// is true asks this before [`record`](Self::record).
+    pub fn is_near(&self, transport_sequence: u16) -> bool {
+        let newest = (self.end() as u16).wrapping_sub(1);
+        let ahead = transport_sequence.wrapping_sub(newest) as i16;
+        !self.arrivals.is_empty() && (-NEAR..=NEAR).contains(&ahead)
     }
 
     /// Reads what the next record will change: see [`Opener::warm`](crate::srtp::Opener::warm).

@@ -11,10 +11,10 @@ use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
 use crate::places::Places;
-use crate::relay::{Come, LanesIn, LanesOut, MixEnds};
+use crate::relay::{Come, FromMixer, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
 use crate::tcp::{Come as TcpCome, Reader, TcpPort};
-use engine::mix::{MixFrame, MixedPacket};
+use engine::mix::MixFrame;
 use engine::shard::{Datagram, RelayControl, RelayPacket};
 use engine::{
     Command, Handled, Now, Outbox, PersonKey, Priority, Report, Shard, ShardIndex, Sink, Subject,
@@ -141,7 +141,7 @@ struct Running {
     ports: Ports,
     commands: commands::Receiver<MediaInput>,
     lanes_in: LanesIn,
-    mixed: Consumer<MixedPacket>,
+    mixed: Consumer<FromMixer>,
     waker: Arc<Waker>,
     stop: Arc<AtomicBool>,
     rooms: mpsc::Sender<RoomInput>,
@@ -269,8 +269,13 @@ impl Running {
         });
         shard.flush(now, ports);
         // No more than the mixer makes while they are sent: a few a room and tick.
-        while let Ok(packet) = self.mixed.pop() {
-            self.shard.handle_mixed(now, &packet, &mut self.ports);
+        while let Ok(mixed) = self.mixed.pop() {
+            match mixed {
+                FromMixer::Packet(packet) => {
+                    self.shard.handle_mixed(now, &packet, &mut self.ports);
+                }
+                FromMixer::Bar(bar) => self.shard.handle_bar(now, &bar),
+            }
         }
         more
     }

@@ -6,9 +6,9 @@
 use crate::commands;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
-use crate::relay::MixEnds;
+use crate::relay::{FromMixer, MixEnds};
 use engine::ShardIndex;
-use engine::mix::{MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer};
+use engine::mix::{Bar, MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer};
 use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ pub(crate) struct MixThread {
 
 /// Where a mixer's output goes.
 struct Out {
-    mixed: Producer<MixedPacket>,
+    mixed: Producer<FromMixer>,
     media: Arc<Waker>,
     written: bool,
     peers: Vec<(SyncSender<MixPeer>, Wake)>,
@@ -94,7 +94,12 @@ struct Out {
 impl MixSink for Out {
     fn packet(&mut self, packet: MixedPacket) -> bool {
         self.written = true;
-        self.mixed.push(packet).is_ok()
+        self.mixed.push(FromMixer::Packet(packet)).is_ok()
+    }
+
+    fn bar(&mut self, bar: Bar) -> bool {
+        // It need not wake the thread: packets follow, or come in.
+        self.mixed.push(FromMixer::Bar(bar)).is_ok()
     }
 
     fn peer(&mut self, shard: ShardIndex, message: MixPeer) -> bool {

@@ -4,7 +4,7 @@
 //! control lane, which does not: what finds its ring full waits at the writer, in order.
 
 use engine::limits::MAX_PACKET;
-use engine::mix::{MixFrame, MixedPacket};
+use engine::mix::{Bar, MixFrame, MixedPacket};
 use engine::shard::{RelayContent, RelayControl, RelayPacket};
 use engine::{ShardIndex, StreamKey, TrackKey};
 use net::Waker;
@@ -19,12 +19,19 @@ const CONTROL_LANE: usize = 1024;
 /// Packets taken from one lane before other work gets its turn.
 const PACKETS_IN_A_ROW: usize = 512;
 
+/// What a mixer tells the media thread of its shard.
+#[expect(clippy::large_enum_variant, reason = "it lies in a ring, whose places are made once")]
+pub(crate) enum FromMixer {
+    Packet(MixedPacket),
+    Bar(Bar),
+}
+
 /// A media thread's ends of the rings to and from its mixer.
 pub(crate) struct MixEnds {
     /// Packets of sound into the mixer.
     pub frames: Producer<MixFrame>,
     /// Mixed packets out of it.
-    pub mixed: Consumer<MixedPacket>,
+    pub mixed: Consumer<FromMixer>,
 }
 
 /// What goes before a packet's bytes on a media lane: track, number (8 bytes each), length (2),

@@ -175,8 +175,21 @@ pub enum MixPeer {
     },
 }
 
+/// What the shard need not open and hand over: packets of tracks that are not heard, of lower levels than the bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bar {
+    /// In which room.
+    pub room: RoomKey,
+    /// The quietest level in −dBov with which a track may become heard in one of the next ticks.
+    pub dbov: u8,
+    /// Who is heard, padded with none.
+    pub heard: [Option<TrackKey>; MAX_LOUDEST],
+}
+
 /// Where a mixer's output goes.
 pub trait MixSink {
+    /// How loud a track must be, for the media thread of this shard; once a tick and room. Says whether there was room.
+    fn bar(&mut self, bar: Bar) -> bool;
     /// A mixed packet, for the media thread of this shard; says whether there was room.
     fn packet(&mut self, packet: MixedPacket) -> bool;
     /// A message for the mixer of another shard; says whether there was room.

@@ -22,8 +22,9 @@ mod stream;
 mod track;
 
 pub use message::{
-    MAX_LOUDEST, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixedPacket, Payload,
-    TICK_SAMPLES,
+    Bar, MAX_LOUDEST, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixedPacket,
+    Payload, TICK_SAMPLES,
 };
 pub use mixer::{Mixer, SUM_WAIT, TICK};
+pub(crate) use rank::QUIETEST_DBOV;
 pub use stats::MixStats;

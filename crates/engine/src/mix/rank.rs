@@ -5,11 +5,14 @@ use crate::command::{ShardIndex, TrackKey};
 use audio::level::SILENCE_DBOV;
 
 /// Quieter than this many −dBov is never heard.
-const QUIETEST_DBOV: u8 = 60;
+pub(crate) const QUIETEST_DBOV: u8 = 60;
 /// Ticks without a frame after which a track is silent: 200 ms.
 const GONE_TICKS: u64 = 10;
 /// By how many dB another must be louder to take the place of one who is heard.
 const HYSTERESIS_DB: u8 = 3;
+
+/// How far the level of somebody silent falls until a bar made of it is in force: 1 dB a tick.
+const FALLS_DB: u8 = 2;
 
 /// A shard's loudest tracks, loudest first, padded with none.
 pub(crate) type Top = [Option<(TrackKey, u8)>; MAX_LOUDEST];
@@ -107,16 +110,36 @@ impl Ranked {
         self.shards == other.shards && sorted(self) == sorted(other)
     }
 
-    /// The `count` loudest of `candidates` (track, level, shard), which it reorders. Who is heard
-    /// now stays before others that are less than 3 dB louder; among equals the lower key is first.
+    /// How much louder a track counts than it is: who is heard stays before others that are less than 3 dB louder.
+    fn ahead_db(&self, track: TrackKey) -> u8 {
+        if self.has(track) { HYSTERESIS_DB } else { 0 }
+    }
+
+    /// The quietest level (−dBov) with which a track may come among the `count` loudest of `levels` in the next ticks: who
+    /// is quieter need not be looked at.
+    pub(crate) fn bar(&self, count: usize, levels: &[(TrackKey, u8)]) -> u8 {
+        let count = count.clamp(1, MAX_LOUDEST);
+        let mut loudest = [QUIETEST_DBOV; MAX_LOUDEST];
+        // Who falls silent until then holds no place.
+        for (track, dbov) in levels.iter().filter(|(_, dbov)| dbov + FALLS_DB <= QUIETEST_DBOV) {
+            let counts_as = dbov.saturating_sub(self.ahead_db(*track));
+            let place = loudest.partition_point(|other| *other <= counts_as);
+            if place < count {
+                loudest[place..count].rotate_right(1);
+                loudest[place] = counts_as;
+            }
+        }
+        (loudest[count - 1] + FALLS_DB).min(QUIETEST_DBOV)
+    }
+
+    /// The `count` loudest of `candidates` (track, level, shard), which it reorders. Among equals the lower key is first.
     pub(crate) fn choose(
         &self,
         count: usize,
         candidates: &mut [(TrackKey, u8, ShardIndex)],
     ) -> Self {
         candidates.sort_unstable_by_key(|(track, dbov, _)| {
-            let ahead = if self.has(*track) { HYSTERESIS_DB } else { 0 };
-            (i16::from(*dbov) - i16::from(ahead), *track)
+            (i16::from(*dbov) - i16::from(self.ahead_db(*track)), *track)
         });
         let mut chosen = Self::default();
         for (place, (track, _, shard)) in
@@ -177,6 +200,50 @@ mod tests {
         assert_eq!(chosen(&now, 1, &[(7, 28), (9, 30)]), [9], "2 dB louder is not enough");
         assert_eq!(chosen(&now, 1, &[(7, 26), (9, 30)]), [7], "4 dB is");
         assert_eq!(chosen(&now, 3, &[]), [0; 0]);
+    }
+
+    #[test]
+    fn whoever_may_be_chosen_reaches_the_bar() {
+        let mut seed = 3_u64;
+        let mut below = |end: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % end
+        };
+        let (mut closed, mut rounds) = (0, 0);
+        for _ in 0..5_000 {
+            let (count, people) = (1 + below(8) as usize, 1 + below(20));
+            let mut levels: Vec<_> =
+                (0..people).map(|n| (TrackKey(n), 20 + below(60) as u8, HERE)).collect();
+            levels.retain(|one| audible(one.1).is_some());
+            let now = Ranked::default().choose(count, &mut levels);
+            let known: Vec<_> = levels.iter().map(|(track, dbov, _)| (*track, *dbov)).collect();
+            let bar = now.bar(count, &known);
+            // Two ticks later everybody has fallen silent, and one of those who are not heard says something.
+            let says = (TrackKey(below(people)), 20 + below(60) as u8, HERE);
+            if now.has(says.0) {
+                continue;
+            }
+            levels.retain(|one| one.0 != says.0);
+            levels.iter_mut().for_each(|one| one.1 += FALLS_DB);
+            levels.push(says);
+            levels.retain(|one| audible(one.1).is_some());
+            let chosen = now.choose(count, &mut levels).has(says.0);
+            assert!(!chosen || says.1 <= bar, "{says:?} is chosen below {bar}");
+            (closed, rounds) = (closed + u32::from(says.1 > bar), rounds + 1);
+        }
+        assert!(closed * 3 > rounds, "{closed} of {rounds} stay closed");
+        let all_alike: Vec<_> = (0..9).map(|n| (TrackKey(n), 30)).collect();
+        let mut now = Ranked::default();
+        now.tracks[..3].copy_from_slice(&[1, 2, 3].map(|n| Some(TrackKey(n))));
+        assert_eq!(
+            now.bar(3, &all_alike),
+            29,
+            "who is as loud as those who are heard stays closed"
+        );
+        assert_eq!(now.bar(4, &all_alike), 32, "if a place is left they do not");
+        assert_eq!(now.bar(3, &all_alike[..2]), QUIETEST_DBOV);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One room's mix on one shard: both halves of a tick.
 
-use super::message::{MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
+use super::message::{Bar, MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
 use super::rank::{Ranked, Top, bit, shards, top};
 use super::stats::MixStats;
 use super::stream::Stream;
@@ -89,6 +89,7 @@ pub(crate) struct Room {
     own: BTreeMap<PersonKey, Stream>,
     spare: Vec<Stream>,
     candidates: Vec<(TrackKey, u8, ShardIndex)>,
+    /// Who is loud enough to be heard in this tick, with their level in −dBov.
     levels: Vec<(TrackKey, u8)>,
 }
 
@@ -211,7 +212,11 @@ impl Room {
     pub(crate) fn begin(&mut self, tick: u64, now: Instant, turn: &mut Turn<'_>) {
         let here = bit(turn.shard);
         let involved = self.apply_rank(tick);
-        self.tracks.values_mut().for_each(|track| track.tick(tick));
+        self.levels.clear();
+        for (key, track) in &mut self.tracks {
+            track.tick(tick);
+            self.levels.extend(track.audible().map(|dbov| (*key, dbov)));
+        }
         let at_home = self.layout.home == turn.shard;
         let alone = self.layout.all() & !here == 0;
         if at_home && alone {
@@ -219,6 +224,7 @@ impl Room {
         } else if !at_home {
             self.tell_levels(tick, turn);
         }
+        self.tell_bar(turn);
         self.sum_up(now, turn.stats);
         let others = self.layout.listening & !here;
         if others != 0 && (involved & here != 0 || !self.sounding.is_empty()) {
@@ -293,14 +299,19 @@ impl Room {
         }
     }
 
+    /// Tells the media thread how loud a packet must be to be of use.
+    fn tell_bar(&mut self, turn: &mut Turn<'_>) {
+        if self.tracks.is_empty() {
+            return;
+        }
+        let rank = self.next_rank.map_or(self.rank, |(_, rank)| rank);
+        let dbov = rank.bar(usize::from(self.layout.loudest), &self.levels);
+        let bar = Bar { room: self.key, dbov, heard: rank.tracks };
+        turn.stats.packets_refused += u64::from(!turn.sink.bar(bar));
+    }
+
     /// Elsewhere: tells home the loudest of this shard where that changed.
     fn tell_levels(&mut self, tick: u64, turn: &mut Turn<'_>) {
-        self.levels.clear();
-        for (key, track) in &self.tracks {
-            if let Some(dbov) = track.audible() {
-                self.levels.push((*key, dbov));
-            }
-        }
         let top = top(&mut self.levels);
         let (room, shard) = (self.key, turn.shard);
         // The levels are of what came before this tick began.

@@ -39,7 +39,7 @@ pub struct MixStats {
     pub ranks: u64,
     /// Packets made for listeners.
     pub packets: u64,
-    /// Packets of these for which the sink had no room.
+    /// Packets of these, and bars, for which the sink had no room.
     pub packets_refused: u64,
     /// Messages for other mixers for which the sink had no room.
     pub peers_refused: u64,

@@ -24,6 +24,8 @@ pub enum Handled {
     Check,
     /// A packet of sound, taken for its subscribers or for the mixer.
     Audio,
+    /// A packet of sound that nobody will hear: its header was read, nothing was authenticated.
+    Quiet,
     /// A packet of video, taken for its subscribers.
     Video,
     /// A compound of control packets.
@@ -38,7 +40,7 @@ impl Handled {
     pub fn is_authentic(self) -> bool {
         match self {
             Self::Check | Self::Audio | Self::Video | Self::Rtcp => true,
-            Self::Control | Self::Dropped(_) => false,
+            Self::Control | Self::Quiet | Self::Dropped(_) => false,
         }
     }
 }

@@ -61,12 +61,17 @@ pub(super) fn handle_rtp<S: Sink>(
     if model.queue.is_full() {
         flush(model, turn);
     }
-    let Model { people, tracks, person_by_address, queue, .. } = &mut *model;
+    let Model { people, tracks, person_by_address, queue, mixes, .. } = &mut *model;
     let plain = queue.lend().ok_or(InDrop::TooLong)?;
     let index = *person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
     let person = people[index].as_mut().ok_or(InDrop::UnknownSource)?;
     let (track_index, arrival) = open((index, person), tracks, datagram, plain)?;
     let track = tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
+    if track.mixed {
+        let told = mixes.get(&person.room).map(|mix| mix.told).unwrap_or_default();
+        let (at, level) = (datagram.arrival, arrival.passed.level_dbov());
+        track.glances.opened(at, level, told.bar_dbov(at));
+    }
     if let Some(carrier) = Carrier::of(track, &arrival, plain) {
         // What it repeats goes before it.
         restore(model, turn, (track_index, &carrier), sampler);

@@ -1,7 +1,7 @@
 //! Sound of mixed rooms: packets of publishers go to the mixer, mixed packets go to the listeners.
 
 use super::deliver::{Number, Outgoing, deliver};
-use super::model::Model;
+use super::model::{Mix, Model};
 use super::packet::{Opened, Passed};
 use super::person::Person;
 use super::pictures::Pictures;
@@ -13,7 +13,7 @@ use crate::mix::{MixFor, MixFrame, MixedPacket, Payload, TICK_SAMPLES};
 use crate::sink::{Priority, Sink};
 use std::time::Instant;
 
-/// Hands a packet of sound to the mixer.
+/// Hands a packet of sound to the mixer, unless nobody would hear it.
 ///
 /// # Errors
 /// It cannot be read, is too long to be mixed, or the mixer's queue is full.
@@ -24,6 +24,10 @@ pub(super) fn hand_to_mixer<S: Sink>(
     plain: &[u8],
     arrival: Instant,
 ) -> Result<(), InDrop> {
+    if !track.glances.is_open(arrival) {
+        turn.stats.unheard += 1;
+        return Ok(());
+    }
     // The mixer gets the primary block alone: redundant blocks are for receivers that lost packets.
     let payload = opened.opus(plain);
     if payload.is_empty() {
@@ -46,9 +50,9 @@ pub(super) fn hand_to_mixer<S: Sink>(
 
 /// The mixer made a packet.
 pub(super) fn mixed<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, packet: &MixedPacket) {
-    let Model { listeners, people, person_by_key, .. } = model;
+    let Model { mixes, people, person_by_key, .. } = model;
     // A room's mix may come out while its last listener leaves.
-    let Some(listeners) = listeners.get(&packet.room) else { return };
+    let Some(Mix { listeners, .. }) = mixes.get(&packet.room) else { return };
     match &packet.to {
         MixFor::Everyone { except } => {
             for listener in listeners {

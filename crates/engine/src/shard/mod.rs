@@ -3,7 +3,7 @@
 //! 1. A datagram ([`datagram`]) is STUN, DTLS, SRTP or SRTCP. STUN and DTLS go up to the control thread if [`transports`]
 //!    knows their participant; [`consent`] answers a check that only asks whether we are still here. The source address
 //!    of SRTP and SRTCP tells whose it is.
-//! 2. [`incoming`] opens an SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
+//! 2. [`glance`] leaves quiet packets of mixed rooms closed; [`incoming`] opens any other SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
 //!    ([`encoding`], and [`reception`] on the publisher's shard) notes arrival, loss, frames and levels, of media,
 //!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
@@ -26,6 +26,7 @@
 //! [`turn`] carries what else a step needs.
 
 mod again;
+mod bar;
 mod bursts;
 mod claim;
 mod consent;
@@ -35,6 +36,7 @@ mod encoding;
 mod feedback;
 mod fit;
 mod forward;
+mod glance;
 mod history;
 mod incoming;
 mod index;
@@ -75,7 +77,7 @@ use crate::clock::Now;
 use crate::command::{Command, PersonKey, Report, ShardIndex, StreamKey};
 use crate::drops::InDrop;
 use crate::limits::{FEEDBACK_TICKS, TICK, TICK_CALM};
-use crate::mix::MixedPacket;
+use crate::mix::{Bar, MixedPacket};
 use crate::sink::{Priority, Sink};
 use feedback::Scratch;
 use model::Model;
@@ -295,6 +297,9 @@ impl Shard {
         sink: &mut impl Sink,
     ) -> Result<Handled, InDrop> {
         let (model, turn) = turn!(self, now, sink);
+        if glance::glance(model, turn, datagram).is_some() {
+            return Ok(Handled::Quiet);
+        }
         let received = incoming::handle_rtp(model, turn, datagram, &mut self.voices.sampler)?;
         self.voices.began |= received.speech_began;
         if received.hurry {
@@ -356,6 +361,11 @@ impl Shard {
     pub fn handle_mixed(&mut self, now: Now, packet: &MixedPacket, sink: &mut impl Sink) {
         let (model, turn) = turn!(self, now, sink);
         mixing::mixed(model, turn, packet);
+    }
+
+    /// The mixer told who is heard, and how loud others must be.
+    pub fn handle_bar(&mut self, now: Now, bar: &Bar) {
+        glance::told(&mut self.model, bar, now.at);
     }
 
     /// The periodic work that is due.

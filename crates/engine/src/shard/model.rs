@@ -1,5 +1,6 @@
 //! The people and tracks of a shard, and who gets what: plain state, which commands change.
 
+use super::bar::Told;
 use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::pacer::Waiting;
 use super::person::{Person, Source};
@@ -29,11 +30,19 @@ pub(super) struct Model {
     free_tracks: Vec<TrackIndex>,
     /// Tracks of pictures: only these are asked for keyframes and for missing packets.
     pub pictures: Vec<TrackIndex>,
-    /// Who receives a room's mix here, and in which slot.
-    pub listeners: HashMap<RoomKey, Vec<Subscription>>,
+    pub mixes: HashMap<RoomKey, Mix>,
     /// Opened packets that are not forwarded yet.
     pub queue: Queue,
     pub bursts: Bursts,
+}
+
+/// A room whose sound is mixed, and that somebody listens to here.
+#[derive(Default)]
+pub(super) struct Mix {
+    /// Who receives the mix, and in which slot.
+    pub listeners: Vec<Subscription>,
+    /// What the mixer told of it last.
+    pub told: Told,
 }
 
 /// Who waits for the next burst of pictures, and when the first of them may have it.
@@ -76,7 +85,7 @@ impl Model {
             ("tracks", self.tracks.iter().flatten().count()),
             ("tracks by key", self.track_by_key.len()),
             ("tracks of pictures", self.pictures.len()),
-            ("listeners of mixes", self.listeners.len()),
+            ("mixes", self.mixes.len()),
             ("people who wait for a burst", self.bursts.waiting.len()),
             ("opened packets", self.queue.len()),
         ]
@@ -110,6 +119,7 @@ impl Model {
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
         self.people[index].as_mut()?.install(keys, remote);
+        self.open_next(index);
         // The address may have been somebody else's: NAT gives the port of someone who left to someone new.
         self.person_by_address.insert(remote, index);
         Some(())
@@ -146,9 +156,17 @@ impl Model {
         let index = *self.person_by_key.get(&person)?;
         let secure = self.people[index].as_mut()?.secure.as_mut()?;
         let old = std::mem::replace(&mut secure.remote, remote);
+        self.open_next(index);
         self.release(old, index);
         self.person_by_address.insert(remote, index);
         Some(())
+    }
+
+    /// The next packet of each of the person's tracks is opened, so that it is authenticated.
+    fn open_next(&mut self, index: PersonIndex) {
+        for track in self.people[index].iter().flat_map(|person| &person.tracks) {
+            self.tracks[*track].iter_mut().for_each(|track| track.glances.forget());
+        }
     }
 
     /// Forgets an address that a person no longer uses, unless it is somebody else's by now.
@@ -172,10 +190,10 @@ impl Model {
             self.unsubscribe(slot.current, subscription);
             self.unsubscribe(slot.pending, subscription);
         }
-        if let Some(listeners) = self.listeners.get_mut(&person.room) {
-            listeners.retain(|listener| listener.person != index);
-            if listeners.is_empty() {
-                self.listeners.remove(&person.room);
+        if let Some(mix) = self.mixes.get_mut(&person.room) {
+            mix.listeners.retain(|listener| listener.person != index);
+            if mix.listeners.is_empty() {
+                self.mixes.remove(&person.room);
             }
         }
         if let Some(secure) = person.secure {
@@ -343,7 +361,7 @@ impl Model {
         let index = *self.person_by_key.get(&person)?;
         let person = self.people[index].as_mut()?;
         let subscription = Subscription { person: index, slot: person.slot(mid)? };
-        let listeners = self.listeners.entry(person.room).or_default();
+        let listeners = &mut self.mixes.entry(person.room).or_default().listeners;
         if !listeners.contains(&subscription) {
             listeners.push(subscription);
         }

@@ -83,7 +83,10 @@ impl Carrier {
     pub(super) fn of(track: &Track, arrival: &Arrival, plain: &[u8]) -> Option<Self> {
         let Arrival { number, header, passed, at, .. } = *arrival;
         let encoding = &track.encoding;
-        if encoding.opaque || Some(header.payload_type) != encoding.line.red_payload_type {
+        // Nobody would hear what a quiet packet of a mixed room repeats.
+        let unheard = track.mixed && !track.glances.is_open(at);
+        if unheard || encoding.opaque || Some(header.payload_type) != encoding.line.red_payload_type
+        {
             return None;
         }
         let reception = encoding.reception.as_ref()?;

@@ -52,6 +52,10 @@ pub struct Stats {
     pub relay_in: u64,
     /// Packets of sound handed to the mixer.
     pub mix_in: u64,
+    /// Packets of sound for a mix that nobody would hear: opened, and not handed to the mixer.
+    pub unheard: u64,
+    /// Packets of sound for a mix that nobody would hear: their headers were read alone.
+    pub glanced: u64,
     /// Keyframes asked of publishers.
     pub keyframes_asked: u64,
     /// Keyframe requests of receivers that came too soon after the one before.

@@ -1,6 +1,7 @@
 //! A published track: what it is, who gets it, and its incoming stream. With simulcast each layer of a track is one of
 //! these, and [`super::layers`] knows what they have in common.
 
+use super::bar::Glances;
 use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
 use crate::clock::Now;
@@ -38,6 +39,8 @@ pub(super) struct Track {
     pub origin: Origin,
     /// It goes to the mixer, not to slots.
     pub mixed: bool,
+    /// Which of its packets are opened, if it is mixed.
+    pub glances: Glances,
     /// A moderator muted it.
     pub silenced: bool,
     /// Its place in the order of pictures.
@@ -80,6 +83,7 @@ impl Track {
             key,
             origin,
             mixed: false,
+            glances: Glances::default(),
             silenced: false,
             precedence: Precedence::default(),
             encoding: Encoding::new(key, line, opaque, here),

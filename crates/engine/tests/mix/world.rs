@@ -4,7 +4,7 @@ use audio::opus::{Application, Decoder, Encoder, EncoderOptions, MAX_PACKET};
 use audio::tone::{Sine, goertzel};
 use audio::{Channels, level_dbov};
 use engine::mix::{
-    MAX_LOUDEST, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer,
+    Bar, MAX_LOUDEST, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer,
     Payload, TICK_SAMPLES,
 };
 use engine::{PersonKey, RoomKey, ShardIndex, TrackKey};
@@ -43,6 +43,7 @@ pub struct Ear {
 #[derive(Default)]
 pub struct Sink {
     pub packets: Vec<MixedPacket>,
+    pub bars: Vec<Bar>,
     peers: Vec<(ShardIndex, MixPeer)>,
     pub refuses: bool,
 }
@@ -51,6 +52,11 @@ impl MixSink for Sink {
     fn packet(&mut self, packet: MixedPacket) -> bool {
         self.packets.push(packet);
         !self.refuses
+    }
+
+    fn bar(&mut self, bar: Bar) -> bool {
+        self.bars.push(bar);
+        true
     }
 
     fn peer(&mut self, shard: ShardIndex, message: MixPeer) -> bool {

@@ -73,12 +73,35 @@ impl Opener {
         let index = estimate_index(self.rtp_streams.window(at).highest(), header.sequence)
             .unwrap_or(u64::from(header.sequence));
         self.rtp_streams.check(place, index)?;
-        let len = packet.len().checked_sub(self.rtp.tag_len()).ok_or(SrtpError::TooShort)?;
-        if len < header.header_len {
-            return Err(SrtpError::TooShort);
-        }
+        let len = self.len_of(packet, &header)?;
         self.rtp_streams.mark(place, header.ssrc, index);
         Ok(Some(OpenedRtp { len, index, header }))
+    }
+
+    /// Looks at the header of an SRTP packet and remembers nothing of it: neither window nor
+    /// rollover counter moves. None if the packet is not at most `ahead` after the newest one of
+    /// its source that was opened, in the same cycle of sequence numbers: such a packet has to be
+    /// opened. With the result comes the index of that newest one. `len` counts header and payload
+    /// without the tag. Nothing is authenticated.
+    #[inline]
+    pub fn look_at_rtp(
+        &self,
+        packet: &[u8],
+        header: RtpHeader,
+        ahead: u64,
+    ) -> Option<(OpenedRtp, u64)> {
+        let at = self.rtp_streams.ssrcs.binary_search(&header.ssrc).ok()?;
+        let opened = self.rtp_streams.window(at).highest();
+        let index = (opened & !0xFFFF) | u64::from(header.sequence);
+        let near = index > opened && index - opened <= ahead;
+        let len = self.len_of(packet, &header).ok().filter(|_| near)?;
+        Some((OpenedRtp { len, index, header }, opened))
+    }
+
+    /// The length of header and payload of a packet, without the tag.
+    fn len_of(&self, packet: &[u8], header: &RtpHeader) -> Result<usize, SrtpError> {
+        let len = packet.len().checked_sub(self.rtp.tag_len()).ok_or(SrtpError::TooShort)?;
+        if len < header.header_len { Err(SrtpError::TooShort) } else { Ok(len) }
     }
 
     /// Opens an SRTCP packet into `out`; returns the length of the compound packet.

@@ -121,6 +121,20 @@ fn numbers_that_jump_cost_no_more_than_a_gap() {
 }
 
 #[test]
+fn a_number_is_near_if_it_follows_those_that_came() {
+    let now = Instant::now();
+    assert!(!FeedbackBuilder::new().is_near(7), "nothing came");
+    for newest in [7_u16, 65_530, 65_535, 3] {
+        let mut builder = FeedbackBuilder::new();
+        builder.record(newest, now);
+        for ahead in -40_i16..40 {
+            let near = builder.is_near(newest.wrapping_add_signed(ahead));
+            assert_eq!(near, (-16..=16).contains(&ahead), "{newest} and {ahead}");
+        }
+    }
+}
+
+#[test]
 fn reads_every_kind_of_chunk() {
     // Base 5, 14 packets, reference 3, count 7. Run of 2 small; two-bit: large, missing, small,
     // then 4 missing; one-bit: its first 5 of which two are small.

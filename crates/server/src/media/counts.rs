@@ -31,6 +31,8 @@ pub(super) struct Counts {
     copies: Counter,
     relay: [Counter; 3],
     mix_in: Counter,
+    /// Not handed to the mixer: opened, and closed.
+    unheard: [Counter; 2],
     waiting: Counter,
     checks: Counter,
     resent: Counter,
@@ -74,6 +76,10 @@ impl Counts {
                 counter("moim_relay_packets_in_total", "Packets that came from other shards."),
             ],
             mix_in: counter("moim_mix_packets_in_total", "Packets of sound handed to the mixer."),
+            unheard: ["opened", "closed"].map(|packet| {
+                let help = "Packets of sound for a mix that nobody would hear.";
+                metrics.registry.counter("moim_media_unheard_total", help, &[("thread", thread), ("packet", packet)])
+            }),
             copies: counter("moim_media_copies_total", "Copies made for subscribers."),
             checks: counter(
                 "moim_media_checks_total",
@@ -153,6 +159,8 @@ impl Counts {
         self.relay[1].add(stats.relay_full - old.relay_full);
         self.relay[2].add(stats.relay_in - old.relay_in);
         self.mix_in.add(stats.mix_in - old.mix_in);
+        self.unheard[0].add(stats.unheard - old.unheard);
+        self.unheard[1].add(stats.glanced - old.glanced);
         self.copies.add(stats.copies - old.copies);
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
