@@ -59,7 +59,7 @@ impl Call {
 
     fn command(&mut self, command: Command) {
         let now = self.time();
-        self.shard.command(command, now);
+        self.shard.command(command, now, &mut Outbox::with_control());
     }
 
     fn offer(&mut self, lines: &[OfferLine], restart: bool) {

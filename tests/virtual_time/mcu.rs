@@ -2,9 +2,13 @@
 //! loud by a seeded plan that changes every two seconds. What each listener decodes must hold the
 //! tones of the loudest without himself, and nobody else's.
 
+use super::sinks::Outbox;
 use super::world::{LAN, Link, Made, World};
-use engine::PersonKey;
+use engine::drops::OutDrop;
+use engine::limits::MIX_COPIES_AT_ONCE;
+use engine::mix::{MAX_LOUDEST, MixFor, MixedPacket, Payload};
 use engine::room::Topology;
+use engine::{Command, PersonKey, RoomKey};
 use lab::bot::hearing::Window;
 use lab::bot::tones::{LOUD_AMPLITUDE, MAX_TONES, Tone, TonePlan, ToneRole, ToneVoice};
 use rtp::RtpHeader;
@@ -142,6 +146,42 @@ fn a_hundred_hear_the_three_loudest_and_not_themselves() {
 fn a_hundred_over_two_shards_with_all_who_are_loud_on_one() {
     let (listeners, windows) = hundred(2, 50, 20);
     assert!(listeners >= 40 && windows >= 100, "{listeners} listeners, {windows} windows");
+}
+
+#[test]
+fn a_packet_for_many_leaves_in_slices_and_everybody_gets_it_once() {
+    let (mut world, wire) = mixed(5, LAN, 1);
+    let listeners: Vec<_> = (0..150).map(|_| world.join_listening()).collect();
+    world.run(Duration::from_secs(1));
+    let got = wire.borrow().values().map(Vec::len).min();
+    assert!(wire.borrow().len() == 150 && got > Some(40), "{got:?}");
+    let silence = Payload::new(&[0xF8, 0xFF, 0xFE]).expect("short");
+    let mut packet = MixedPacket {
+        room: RoomKey(1),
+        to: MixFor::Everyone { except: [None; MAX_LOUDEST] },
+        tick: 1_000,
+        ticks: 2,
+        level_dbov: 127,
+        payload: silence,
+    };
+    let (now, mut out) = (world.now, Outbox::new(BTreeMap::new()));
+    let shard = &mut world.shards[0];
+    shard.handle_mixed(now, &packet, &mut out);
+    assert_eq!(out.out.len(), MIX_COPIES_AT_ONCE);
+    assert!(shard.next_deadline() <= Some(now.at), "the rest is due");
+    // Somebody of the first slice leaves, and the listeners after them move up; their own packet of the next tick waits.
+    (packet.to, packet.tick, packet.ticks) = (MixFor::One(listeners[149]), 1_002, 1);
+    shard.handle_mixed(now, &packet, &mut out);
+    shard.command(Command::Remove { person: listeners[0] }, now, &mut out);
+    let mut to = BTreeMap::<_, u32>::new();
+    out.out.iter().for_each(|(address, _)| *to.entry(*address).or_default() += 1);
+    assert_eq!((to.len(), out.out.len()), (150, 151), "each once, and one a second packet");
+    assert_eq!(shard.stats().out_drops.get(OutDrop::SameTick), 0);
+    assert_eq!(shard.kept().find(|(what, _)| *what == "mixed packets"), Some(("mixed packets", 0)));
+    // What of two ticks was sent comes once.
+    (packet.to, packet.tick) = (MixFor::One(listeners[3]), 1_001);
+    shard.handle_mixed(now, &packet, &mut out);
+    assert_eq!((out.out.len(), shard.stats().out_drops.get(OutDrop::SameTick)), (151, 1));
 }
 
 #[test]

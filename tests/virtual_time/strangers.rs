@@ -61,7 +61,7 @@ impl World {
 
     fn command(&mut self, command: Command) {
         let now = Now { at: self.now, unix: Duration::from_secs(1_700_000_000) };
-        self.shard.command(command, now);
+        self.shard.command(command, now, &mut Outbox::with_control());
     }
 
     fn expect(&mut self, person: PersonKey, agent: &mut IceDtls) {

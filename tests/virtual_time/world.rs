@@ -8,7 +8,7 @@ pub use people::Person;
 use super::sinks::{Kept, Outbox, Within};
 use engine::drops::OutDrop;
 use engine::mix::Mixer;
-use engine::room::{Effects, Notice, Room, RoomLimits, RoomSetup, Topology};
+use engine::room::{Effects, MixPacket, Notice, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey};
 use lab::bots::VideoSource;
@@ -183,7 +183,8 @@ impl World {
         let Made { audio, video, shards } = kind;
         let limits =
             RoomLimits { people: 200, roster: 200, audio_slots: most.0, video_slots: most.1 };
-        let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
+        let setup =
+            RoomSetup { audio, video, loudest: 3, mix_packet: MixPacket::Auto, shards, limits };
         let indices = || (0..shards).map(ShardIndex);
         Self {
             origin,
@@ -536,7 +537,7 @@ impl World {
         let mut outbox = self.outbox();
         let shard = &mut self.shards[usize::from(to.0)];
         match what {
-            Within::Command(command) => shard.command(command, now),
+            Within::Command(command) => shard.command(command, now, &mut outbox),
             Within::Mix(command) => self.mixers[usize::from(to.0)].command(command),
             Within::Relayed { stream, index, content, bytes } => {
                 let packet = RelayPacket { stream, index, content, bytes: &bytes };

@@ -1,11 +1,17 @@
 //! The server's settings: from `--config moim.yaml`, or the development mode's.
 
+mod limits;
+
+pub use limits::Limits;
+
 use crate::auth::{Guests, SECRET_CHARS, Secret};
 use crate::faults::Faults;
 use crate::private::{self, RunAs};
+use engine::room::MixPacket;
+use limits::decode_limits;
 use settings::{
     Problems, Section, either, ip_address, list_of, map_of, number, one_of, one_or_many, parsed,
-    section, size, socket_address, text,
+    section, socket_address, text,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -42,6 +48,8 @@ pub struct Config {
     pub run_as: Option<RunAs>,
     /// `limits`: bounds that keep one client, or too many, from harming the rest.
     pub limits: Limits,
+    /// `mix`.
+    pub mix: MixConfig,
     /// `log`.
     pub log: LogConfig,
     /// Faults for tests, from the command line alone and in development mode only.
@@ -92,41 +100,12 @@ pub struct TlsConfig {
     pub key: PathBuf,
 }
 
-/// `limits`.
+/// `mix`: rooms whose sound is mixed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// Most participants of a room.
-    pub participants_per_room: u32,
-    /// Most participants of a room with mesh media: each sends to all others.
-    pub participants_per_mesh: u32,
-    /// Up to so many people of a room are told to all others by name; of more, most are an audience.
-    pub roster: u32,
-    /// How many are heard at once where sound is mixed (MCU): the loudest.
-    pub loudest: u8,
-    /// Most rooms.
-    pub rooms: u32,
-    /// Most audio slots of a participant.
-    pub audio_slots: u32,
-    /// Most video slots of a participant.
-    pub video_slots: u32,
-    /// Longest SDP offer, in bytes.
-    pub sdp_bytes: usize,
-    /// Most sockets at once.
-    pub sockets: usize,
-    /// Most connections of one address (IPv6: of one /64): over HTTP with its sockets, and as many to each media
-    /// thread over TCP. Not counted in development mode. Behind a reverse proxy everybody has the
-    /// proxy's address: set it to as many as `sockets` there.
-    pub connections_per_address: usize,
-    /// Packets a second that one socket may send in the long run; twice as many at once.
-    pub requests_per_second: u32,
-    /// Most bytes that wait for one slow socket before it is closed.
-    pub outbox_bytes: usize,
-    /// Most channels that one socket may be subscribed to.
-    pub channels_per_socket: usize,
-    /// Most sockets that may be subscribed to one channel.
-    pub channel_subscribers: usize,
-    /// Longest message on a channel, in bytes of JSON.
-    pub message_bytes: usize,
+pub struct MixConfig {
+    /// `packet`: how long the packets are for listeners who are not heard: `20ms`, `40ms`, `60ms` or `auto` (20 ms up to 200
+    /// people, 40 ms up to 999, then 60 ms). Fewer packets cost less, and are as much later.
+    pub packet: MixPacket,
 }
 
 /// `log`.
@@ -148,25 +127,9 @@ pub enum LogFormat {
     Json,
 }
 
-impl Default for Limits {
+impl Default for MixConfig {
     fn default() -> Self {
-        Self {
-            participants_per_room: 500,
-            participants_per_mesh: 8,
-            roster: 100,
-            loudest: 3,
-            rooms: 1000,
-            audio_slots: 16,
-            video_slots: 64,
-            sdp_bytes: 192 << 10,
-            sockets: 10_000,
-            connections_per_address: 512,
-            requests_per_second: 200,
-            outbox_bytes: 1 << 20,
-            channels_per_socket: 100,
-            channel_subscribers: 10_000,
-            message_bytes: 64 << 10,
-        }
+        Self { packet: MixPacket::Auto }
     }
 }
 
@@ -194,6 +157,7 @@ impl Config {
             guests: Guests::All,
             run_as: None,
             limits: Limits::default(),
+            mix: MixConfig::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
             faults: Faults::default(),
         }
@@ -248,6 +212,9 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
     let guests = guests.unwrap_or(without_keys);
     let run_as = root.read("run_as", run_as()).optional();
     let limits = root.section("limits", decode_limits);
+    let mix = root.section("mix", |mix| MixConfig {
+        packet: mix.read("packet", one_of(MIX_PACKETS)).or(default.mix.packet),
+    });
     let log = root.section("log", |log| LogConfig {
         format: log
             .read("format", one_of(&[("text", LogFormat::Text), ("json", LogFormat::Json)]))
@@ -269,10 +236,18 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         guests,
         run_as,
         limits,
+        mix,
         log,
         faults,
     })
 }
+
+const MIX_PACKETS: &[(&str, MixPacket)] = &[
+    ("20ms", MixPacket::Ms20),
+    ("40ms", MixPacket::Ms40),
+    ("60ms", MixPacket::Ms60),
+    ("auto", MixPacket::Auto),
+];
 
 fn decode_admin(admin: &mut Section<'_>, directory: &Path) -> AdminConfig {
     let bind = admin.read("bind", one_or_many(socket_address(), 16)).or_else(Vec::new);
@@ -334,46 +309,6 @@ fn decode_tls(tls: &mut Section<'_>, directory: &Path) -> Option<TlsConfig> {
     };
     let (cert, key) = (path("cert"), path("key"));
     Some(TlsConfig { cert: cert?, key: key? })
-}
-
-fn decode_limits(limits: &mut Section<'_>) -> Limits {
-    let default = Limits::default();
-    Limits {
-        participants_per_room: limits
-            .read("participants_per_room", number(2..=100_000))
-            .or(default.participants_per_room),
-        participants_per_mesh: limits
-            .read("participants_per_mesh", number(2..=32))
-            .or(default.participants_per_mesh),
-        roster: limits.read("roster", number(0..=10_000)).or(default.roster),
-        loudest: limits.read("loudest", number(1..=8)).or(default.loudest),
-        rooms: limits.read("rooms", number(1..=1_000_000)).or(default.rooms),
-        audio_slots: limits.read("audio_slots", number(1..=64)).or(default.audio_slots),
-        video_slots: limits.read("video_slots", number(0..=256)).or(default.video_slots),
-        // A frame of the socket takes 256 KiB, and JSON makes the SDP's line ends longer.
-        sdp_bytes: limits.read("sdp_bytes", size(4096..=240 << 10)).or(default.sdp_bytes as u64)
-            as usize,
-        sockets: limits.read("sockets", number(1..=1_000_000)).or(default.sockets),
-        connections_per_address: limits
-            .read("connections_per_address", number(1..=1_000_000))
-            .or(default.connections_per_address),
-        requests_per_second: limits
-            .read("requests_per_second", number(1..=1_000_000))
-            .or(default.requests_per_second),
-        outbox_bytes: limits
-            .read("outbox_bytes", size(64 << 10..=256 << 20))
-            .or(default.outbox_bytes as u64) as usize,
-        channels_per_socket: limits
-            .read("channels_per_socket", number(1..=10_000))
-            .or(default.channels_per_socket),
-        channel_subscribers: limits
-            .read("channel_subscribers", number(1..=1_000_000))
-            .or(default.channel_subscribers),
-        // A frame of the socket takes 256 KiB in all.
-        message_bytes: limits
-            .read("message_bytes", size(1 << 10..=240 << 10))
-            .or(default.message_bytes as u64) as usize,
-    }
 }
 
 /// A key's secret. What is wrong with it is told without it.
@@ -503,6 +438,7 @@ admin: { bind: "127.0.0.1:9100", token: "0123456789abcdef0123456789abcdef" }
 audience: call.example.org
 run_as: "moim:ssl-cert"
 log: { format: json, level: "info,server=debug" }
+mix: { packet: 60ms }
 "#,
         )
         .unwrap();
@@ -531,6 +467,7 @@ log: { format: json, level: "info,server=debug" }
                 message_bytes: 2048,
             }
         );
+        assert_eq!(config.mix, MixConfig { packet: MixPacket::Ms60 });
         let names: Vec<&str> = config.keys.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, config.guests), (vec!["ours", "theirs"], Guests::None));
         assert_eq!(config.hosts, ["call.example.org", "sfu-1"]);
@@ -546,7 +483,8 @@ log: { format: json, level: "info,server=debug" }
     fn all_problems_are_told_at_once() {
         let told = parse(
             "http: { bind: localhost }\nmedia: { bind: 0.0.0.0, prot: 1 }\ntls: { cert: no.pem }\n\
-             origins: [call.example.org]\nlimits: { rooms: 0 }\nlog: { level: loud }\nlimts: {}\n",
+             origins: [call.example.org]\nlimits: { rooms: 0 }\nlog: { level: loud }\nlimts: {}\n\
+             mix: { packet: 30ms }\n",
         )
         .unwrap_err();
         for expected in [
@@ -558,11 +496,12 @@ log: { format: json, level: "info,server=debug" }
             "moim.yaml:4:11 origins[0]: \"call.example.org\" is no origin",
             "moim.yaml:5:18 limits.rooms: 0 is out of range",
             "moim.yaml:6:15 log.level: \"loud\" is no log level",
+            "moim.yaml:8:16 mix.packet: \"30ms\" is unknown",
             "moim.yaml:7:1 limts: unknown key; did you mean \"limits\"?",
         ] {
             assert!(told.contains(expected), "{expected}\nis missing in\n{told}");
         }
-        assert_eq!(told.lines().count(), 9, "{told}");
+        assert_eq!(told.lines().count(), 10, "{told}");
         let told = parse("media: { bind: [127.0.0.1, 127.0.0.2], port: 65535, shards: 2 }\n");
         let told = told.unwrap_err();
         assert!(told.contains("media.bind: at most one IPv4 and one IPv6 address"), "{told}");

@@ -236,7 +236,9 @@ impl Running {
                 && let Some(input) = self.commands.take()
             {
                 match input {
-                    MediaInput::Command(command) => self.shard.command(command, now),
+                    MediaInput::Command(command) => {
+                        self.shard.command(command, now, &mut self.ports);
+                    }
                     MediaInput::Send { to, data } => self.ports.tcp.send(to, &data),
                 }
                 carried_out += 1;

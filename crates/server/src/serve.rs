@@ -252,9 +252,14 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     }
     drop(inputs);
     let auth = Arc::new(Auth::from_config(config));
-    let together = config.media.keep_together;
-    let rooms = Rooms::new(shards.clone(), together, config.limits, auth.clone(), metrics.clone());
-    let rooms = Arc::new(rooms);
+    let rooms = Arc::new(Rooms::new(
+        shards.clone(),
+        config.media.keep_together,
+        config.limits,
+        config.mix,
+        auth.clone(),
+        metrics.clone(),
+    ));
     let mut inbox = tokio::spawn(rooms.clone().run_inbox(inbox));
     let options = SocketOptions::from(&config.limits);
     let sockets = Sockets::new(rooms.clone(), options, auth.clone(), metrics.clone());

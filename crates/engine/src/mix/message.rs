@@ -7,6 +7,8 @@ use std::time::Instant;
 pub const MAX_PAYLOAD: usize = 512;
 /// Samples of a tick (20 ms at 48 kHz, mono).
 pub const TICK_SAMPLES: usize = 960;
+/// Most ticks in one packet: 60 ms.
+pub const MAX_PACKET_TICKS: usize = 3;
 /// Most people heard at once in a room.
 pub const MAX_LOUDEST: usize = 8;
 
@@ -52,6 +54,8 @@ pub enum MixCommand {
         listening: u64,
         /// How many are heard at once, at most [`MAX_LOUDEST`].
         loudest: u8,
+        /// Ticks of 20 ms in a packet for listeners who are not heard, at most [`MAX_PACKET_TICKS`].
+        packet_ticks: u8,
     },
     /// The room is over.
     End {
@@ -122,18 +126,20 @@ pub enum MixFor {
     One(PersonKey),
 }
 
-/// A mixed packet, for the shard to seal and send: each listener gets exactly one a tick.
+/// A mixed packet, for the shard to seal and send: each listener gets each tick exactly once.
 #[derive(Debug, Clone, Copy)]
 pub struct MixedPacket {
     /// Which room's mix.
     pub room: RoomKey,
     /// For whom.
     pub to: MixFor,
-    /// Which tick: timestamps advance by [`TICK_SAMPLES`] a tick.
+    /// The first tick in it: timestamps advance by [`TICK_SAMPLES`] a tick.
     pub tick: u64,
+    /// How many ticks are in it.
+    pub ticks: u8,
     /// Level of what is in it, in −dBov.
     pub level_dbov: u8,
-    /// The Opus packet, 20 ms.
+    /// The Opus packet, 20 ms for each tick.
     pub payload: Payload,
 }
 

@@ -62,8 +62,8 @@ impl Mixer {
     /// The room tells something.
     pub fn command(&mut self, command: MixCommand) {
         match command {
-            MixCommand::Room { room, home, talking, listening, loudest } => {
-                let layout = Layout { home, talking, listening, loudest };
+            MixCommand::Room { room, home, talking, listening, loudest, packet_ticks } => {
+                let layout = Layout { home, talking, listening, loudest, packet_ticks };
                 match self.rooms.get_mut(&room) {
                     Some(room) => room.set_layout(layout),
                     None => drop(self.rooms.insert(room, Room::new(room, layout))),

@@ -10,9 +10,11 @@
 //! 4. `room.rs`, second half, as soon as the sums of the others are in, at the latest 10 ms into the
 //!    tick: the whole sum, and for each listener who is heard the sum without their own voice.
 //! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
-//!    silence the last packet is repeated instead.
+//!    silence the last packet is repeated instead. In large rooms the packets of two or three ticks leave as one (`gather.rs`) to
+//!    those who are not heard; when who is heard changes, what waits leaves first.
 
 mod claim;
+mod gather;
 mod message;
 mod mixer;
 mod rank;
@@ -22,8 +24,8 @@ mod stream;
 mod track;
 
 pub use message::{
-    Bar, MAX_LOUDEST, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixedPacket,
-    Payload, TICK_SAMPLES,
+    Bar, MAX_LOUDEST, MAX_PACKET_TICKS, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer,
+    MixSink, MixedPacket, Payload, TICK_SAMPLES,
 };
 pub use mixer::{Mixer, SUM_WAIT, TICK};
 pub(crate) use rank::QUIETEST_DBOV;

@@ -1,9 +1,10 @@
 //! One room's mix on one shard: both halves of a tick.
 
+use super::gather::{Gather, Longer};
 use super::message::{Bar, MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
 use super::rank::{Ranked, Top, bit, shards, top};
 use super::stats::MixStats;
-use super::stream::Stream;
+use super::stream::{Encoded, Stream};
 use super::track::Track;
 use crate::command::{PersonKey, RoomKey, ShardIndex, TrackKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ pub(crate) struct Layout {
     pub(crate) talking: u64,
     pub(crate) listening: u64,
     pub(crate) loudest: u8,
+    pub(crate) packet_ticks: u8,
 }
 
 impl Layout {
@@ -84,6 +86,8 @@ pub(crate) struct Room {
     sums: BTreeMap<(u64, ShardIndex), Samples>,
 
     common: Option<Stream>,
+    /// Packets of the common stream that wait for those of the next ticks.
+    gather: Gather,
     /// The common stream made a packet in the last tick.
     common_live: bool,
     own: BTreeMap<PersonKey, Stream>,
@@ -115,6 +119,7 @@ impl Room {
             scratch: silence(),
             sums: BTreeMap::new(),
             common: None,
+            gather: Gather::new(),
             common_live: false,
             own: BTreeMap::new(),
             spare: Vec::new(),
@@ -373,12 +378,22 @@ impl Room {
             }
         }
         let heard = std::mem::take(&mut self.heard);
+        let get_their_own = heard.iter().filter(|person| self.listeners.contains(person));
+        if get_their_own.ne(self.own.keys()) {
+            self.give_gathered(turn);
+        }
         self.change_streams(&heard, turn.stats);
+        self.heard = heard;
+        let own = self.give_own(tick, turn);
+        let common = self.give_common(tick, turn);
+        turn.stats.silent_ticks += u64::from(!own && !common);
+    }
+
+    /// Gives each listener who is heard the mix without their own voice; says whether any was encoded afresh.
+    fn give_own(&mut self, tick: u64, turn: &mut Turn<'_>) -> bool {
         let mut fresh = false;
-        let mut except = [None; MAX_LOUDEST];
         let mut own = std::mem::take(&mut self.own);
-        for ((person, stream), place) in own.iter_mut().zip(&mut except) {
-            *place = Some(*person);
+        for (person, stream) in &mut own {
             self.scratch.copy_from_slice(&*self.sum);
             for key in &self.sounding {
                 let Some(track) = self.tracks.get(key).filter(|track| track.person == *person)
@@ -389,43 +404,68 @@ impl Room {
                     self.scratch.iter_mut().zip(pcm).for_each(|(mix, x)| *mix -= x);
                 }
             }
-            let encoded = stream.next(&mut self.scratch);
-            let made = self.give(tick, MixFor::One(*person), encoded, turn);
-            turn.stats.encodes_own += u64::from(made);
-            fresh |= made;
+            let Ok(encoded) = stream.next(&mut self.scratch) else {
+                turn.stats.codec_failed += 1;
+                continue;
+            };
+            let Encoded { level_dbov, payload, .. } = encoded;
+            let longer = Longer { from_tick: tick, ticks: 1, level_dbov, payload };
+            self.give(MixFor::One(*person), longer, turn);
+            turn.stats.encodes_own += u64::from(encoded.fresh);
+            fresh |= encoded.fresh;
         }
-        self.common_live = self.listeners.len() > own.len();
         self.own = own;
-        if self.common_live && self.common.is_none() {
-            self.common = self.new_stream(turn.stats);
-        }
-        if let Some(stream) = self.common.as_mut().filter(|_| self.common_live) {
-            let encoded = stream.next(&mut self.sum);
-            let made = self.give(tick, MixFor::Everyone { except }, encoded, turn);
-            turn.stats.encodes_common += u64::from(made);
-            fresh |= made;
-        }
-        turn.stats.silent_ticks += u64::from(!fresh);
-        self.heard = heard;
+        fresh
     }
 
-    /// Hands a packet to the sink; says whether it was encoded afresh.
-    fn give(
-        &self,
-        tick: u64,
-        to: MixFor,
-        encoded: Result<super::stream::Encoded, audio::opus::OpusError>,
-        turn: &mut Turn<'_>,
-    ) -> bool {
-        let Ok(encoded) = encoded else {
+    /// Encodes the whole sum for all who are not heard, and gives it to them, or gathers it; says whether it was encoded
+    /// afresh.
+    fn give_common(&mut self, tick: u64, turn: &mut Turn<'_>) -> bool {
+        self.common_live = self.listeners.len() > self.own.len();
+        if !self.common_live {
+            self.give_gathered(turn);
+            return false;
+        }
+        if self.common.is_none() {
+            self.common = self.new_stream(turn.stats);
+        }
+        let Some(stream) = &mut self.common else { return false };
+        let Ok(encoded) = stream.next(&mut self.sum) else {
             turn.stats.codec_failed += 1;
             return false;
         };
-        let (level_dbov, payload) = (encoded.level_dbov, encoded.payload);
-        turn.stats.packets += 1;
-        let packet = MixedPacket { room: self.key, to, tick, level_dbov, payload };
-        turn.stats.packets_refused += u64::from(!turn.sink.packet(packet));
+        if !self.gather.fits(tick, &encoded) {
+            self.give_gathered(turn);
+        }
+        self.gather.add(tick, &encoded);
+        if self.gather.ticks() >= usize::from(self.layout.packet_ticks) {
+            self.give_gathered(turn);
+        }
+        turn.stats.encodes_common += u64::from(encoded.fresh);
         encoded.fresh
+    }
+
+    /// Gives those who are not heard what was gathered for them.
+    fn give_gathered(&mut self, turn: &mut Turn<'_>) {
+        match self.gather.take() {
+            None => {}
+            Some(Err(_)) => turn.stats.codec_failed += 1,
+            Some(Ok(longer)) => {
+                let mut except = [None; MAX_LOUDEST];
+                for (place, person) in except.iter_mut().zip(self.own.keys()) {
+                    *place = Some(*person);
+                }
+                self.give(MixFor::Everyone { except }, longer, turn);
+            }
+        }
+    }
+
+    /// Hands a packet to the sink.
+    fn give(&self, to: MixFor, longer: Longer, turn: &mut Turn<'_>) {
+        let Longer { from_tick: tick, ticks, level_dbov, payload } = longer;
+        turn.stats.packets += 1;
+        let packet = MixedPacket { room: self.key, to, tick, ticks, level_dbov, payload };
+        turn.stats.packets_refused += u64::from(!turn.sink.packet(packet));
     }
 
     /// Gives listeners who became heard a stream of their own, which goes on as the common one did

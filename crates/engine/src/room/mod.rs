@@ -42,7 +42,7 @@ pub use effects::{Change, Effects, Notice, SlotChange};
 pub use person::Person;
 pub use publish::Published;
 pub(crate) use setup::home_of;
-pub use setup::{Refusal, RoomLimits, RoomSetup, Topology};
+pub use setup::{MixPacket, Refusal, RoomLimits, RoomSetup, Topology};
 pub use track::Track;
 
 /// One room's state.
@@ -588,7 +588,8 @@ impl Room {
 
     /// After a change: what shards need from each other follows it.
     fn settle(&mut self, mark: Mark, effects: &mut Effects) {
-        self.spread.settle_mixers(self.key, &self.setup, &self.people.index, mark, effects);
+        let people = (self.people.all.len(), &self.people.index);
+        self.spread.settle_mixers(self.key, &self.setup, people, mark, effects);
         let changed = self.people.index.take_changed();
         let all: BTreeMap<TrackKey, Option<Source<'_>>> = changed
             .into_iter()

@@ -48,6 +48,30 @@ impl RoomLimits {
     }
 }
 
+/// How long the packets of a mix are for listeners who are not heard. Whoever is heard gets packets of 20 ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MixPacket {
+    /// 20 ms.
+    Ms20,
+    /// 40 ms.
+    Ms40,
+    /// 60 ms.
+    Ms60,
+    /// 20 ms up to 200 people, 40 ms up to 999, then 60 ms.
+    Auto,
+}
+
+impl MixPacket {
+    /// Ticks of 20 ms in a packet, in a room of so many people.
+    pub(super) fn ticks(self, people: usize) -> u8 {
+        match (self, people) {
+            (Self::Ms20, _) | (Self::Auto, 0..=200) => 1,
+            (Self::Ms40, _) | (Self::Auto, 201..=999) => 2,
+            (Self::Ms60, _) | (Self::Auto, _) => 3,
+        }
+    }
+}
+
 /// What a room is made as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoomSetup {
@@ -57,6 +81,8 @@ pub struct RoomSetup {
     pub video: Topology,
     /// How many are heard at once where sound is mixed.
     pub loudest: u8,
+    /// How long the packets of a mix are for listeners who are not heard.
+    pub mix_packet: MixPacket,
     /// How many shards there are.
     pub shards: u16,
     /// Its limits.

@@ -18,8 +18,8 @@ pub(super) struct Spread {
     kept: BTreeSet<(TrackKey, ShardIndex)>,
     /// Whether the beginnings of speech are kept.
     keeping: bool,
-    /// Which shards talk and listen, bit N for shard N; and all that were told so far.
-    mix: (u64, u64),
+    /// Which shards talk and listen, bit N for shard N, and ticks in a packet; and all shards that were told so far.
+    mix: (u64, u64, u8),
     told: u64,
 }
 
@@ -143,25 +143,28 @@ impl Spread {
         &mut self,
         room: RoomKey,
         setup: &RoomSetup,
-        index: &Index,
+        (people, index): (usize, &Index),
         mark: Mark,
         effects: &mut Effects,
     ) {
-        if setup.audio != Topology::Mcu || self.mix == index.mixing() {
+        let (talking, listening) = index.mixing();
+        let nobody = talking | listening == 0;
+        let packet_ticks = if nobody { 0 } else { setup.mix_packet.ticks(people) };
+        let mix = (talking, listening, packet_ticks);
+        if setup.audio != Topology::Mcu || self.mix == mix {
             return;
         }
-        let (talking, listening) = index.mixing();
-        self.mix = (talking, listening);
+        self.mix = mix;
         let home = home_of(room, setup.shards);
         let all = self.told | talking | listening | (1 << home.0);
-        if talking | listening == 0 {
+        if nobody {
             effects.mixers.extend(shards_of(all).map(|shard| (shard, MixCommand::End { room })));
             self.told = 0;
             return;
         }
         self.told = all;
         let loudest = setup.loudest;
-        let told = MixCommand::Room { room, home, talking, listening, loudest };
+        let told = MixCommand::Room { room, home, talking, listening, loudest, packet_ticks };
         let first: Vec<_> = shards_of(all).map(|shard| (shard, told)).collect();
         effects.mixers.splice(mark.mixers..mark.mixers, first);
     }

@@ -52,7 +52,8 @@ fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
 fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) {
     let limits = RoomLimits { people: 10, roster: 10, audio_slots: 4, video_slots: 20 };
     let (audio, video) = (Topology::Sfu, Topology::Sfu);
-    let setup = RoomSetup { audio, video, loudest: 3, shards: 1, limits };
+    let setup =
+        RoomSetup { audio, video, loudest: 3, mix_packet: MixPacket::Auto, shards: 1, limits };
     let mut room = Room::new(RoomKey(1), setup);
     let mut effects = Effects::default();
     for number in 1..=people {
@@ -128,8 +129,44 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
 /// An empty room of mixed sound that tells two people by name.
 fn hall(video: Topology) -> Room {
     let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
-    let setup = RoomSetup { audio: Topology::Mcu, video, loudest: 3, shards: 1, limits };
+    let setup = RoomSetup {
+        audio: Topology::Mcu,
+        video,
+        loudest: 3,
+        mix_packet: MixPacket::Auto,
+        shards: 1,
+        limits,
+    };
     Room::new(RoomKey(1), setup)
+}
+
+#[test]
+fn in_large_rooms_the_packets_of_a_mix_grow_longer() {
+    let ticks = |packet: MixPacket| [2, 200, 201, 999, 1000].map(|people| packet.ticks(people));
+    assert_eq!(ticks(MixPacket::Auto), [1, 1, 2, 2, 3]);
+    assert_eq!(ticks(MixPacket::Ms20), [1; 5]);
+    assert_eq!(ticks(MixPacket::Ms60), [3; 5]);
+    let limits = RoomLimits { people: 300, roster: 2, audio_slots: 4, video_slots: 0 };
+    let (audio, video, mix_packet) = (Topology::Mcu, Topology::None, MixPacket::Auto);
+    let setup = RoomSetup { audio, video, loudest: 3, mix_packet, shards: 1, limits };
+    let mut room = Room::new(RoomKey(1), setup);
+    let mut told = Vec::new();
+    let mut note = |effects: Effects| {
+        told.extend(effects.mixers.iter().filter_map(|(_, command)| match command {
+            MixCommand::Room { packet_ticks, .. } => Some(*packet_ticks),
+            _ => None,
+        }));
+    };
+    for key in 1..=201 {
+        let mut effects = Effects::default();
+        room.join(PersonKey(key), String::new(), ShardIndex(0), &mut effects).unwrap();
+        room.negotiated(PersonKey(key), &lines(1, 0), &[], &mut effects).unwrap();
+        note(effects);
+    }
+    let mut effects = Effects::default();
+    room.leave(PersonKey(7), &mut effects).unwrap();
+    note(effects);
+    assert_eq!(told, [1, 2, 1]);
 }
 
 #[test]
@@ -321,7 +358,8 @@ impl Both {
         let audio = [Topology::Sfu, Topology::Sfu, Topology::Mcu][random.below(3) as usize];
         let video = [Topology::Sfu, Topology::Sfu, Topology::None][random.below(3) as usize];
         let shards = 1 + random.below(3) as u16;
-        let setup = RoomSetup { audio, video, loudest: 3, shards, limits };
+        let setup =
+            RoomSetup { audio, video, loudest: 3, mix_packet: MixPacket::Auto, shards, limits };
         let (room, whole) = (Room::new(RoomKey(7), setup), Whole::new(RoomKey(7), setup));
         let (people, mapped, told) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self { seed, random, room, whole, people, next: 1, mapped, told }

@@ -9,6 +9,7 @@ use super::rewrite::Counters;
 use super::track::Track;
 use super::turn::Turn;
 use crate::drops::{InDrop, OutDrop};
+use crate::limits::MIX_COPIES_AT_ONCE;
 use crate::mix::{MixFor, MixFrame, MixedPacket, Payload, TICK_SAMPLES};
 use crate::sink::{Priority, Sink};
 use std::time::Instant;
@@ -48,27 +49,54 @@ pub(super) fn hand_to_mixer<S: Sink>(
     Ok(())
 }
 
-/// The mixer made a packet.
+/// The mixer made a packet; the first slice leaves.
 pub(super) fn mixed<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, packet: &MixedPacket) {
-    let Model { mixes, people, person_by_key, .. } = model;
-    // A room's mix may come out while its last listener leaves.
-    let Some(Mix { listeners, .. }) = mixes.get(&packet.room) else { return };
-    match &packet.to {
-        MixFor::Everyone { except } => {
-            for listener in listeners {
-                let Some(person) = people[listener.person].as_mut() else { continue };
-                if !except.contains(&Some(person.key)) {
-                    send(turn, person, listener.slot, packet);
+    if model.spreading.is_full() {
+        finish(model, turn);
+    }
+    model.spreading.push(*packet, turn.now.at);
+    spread(model, turn);
+}
+
+/// The next slice leaves.
+pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
+    let mut left = MIX_COPIES_AT_ONCE;
+    while left > 0
+        && let Some((packet, from)) = model.spreading.take()
+    {
+        let Model { mixes, people, person_by_key, .. } = &mut *model;
+        // A room's mix may come out while its last listener leaves.
+        let Some(Mix { listeners, .. }) = mixes.get(&packet.room) else { continue };
+        match &packet.to {
+            MixFor::Everyone { except } => {
+                let end = listeners.len().min(from + left);
+                for listener in listeners.get(from..end).unwrap_or_default() {
+                    let Some(person) = people[listener.person].as_mut() else { continue };
+                    if !except.contains(&Some(person.key)) {
+                        send(turn, person, listener.slot, &packet);
+                    }
+                }
+                left = left.saturating_sub(end.saturating_sub(from).max(1));
+                if end < listeners.len() {
+                    model.spreading.put_back(packet, end);
                 }
             }
+            MixFor::One(key) => {
+                left -= 1;
+                let Some(index) = person_by_key.get(key) else { continue };
+                let listener = listeners.iter().find(|listener| listener.person == *index);
+                let Some(listener) = listener else { continue };
+                let Some(person) = people[*index].as_mut() else { continue };
+                send(turn, person, listener.slot, &packet);
+            }
         }
-        MixFor::One(key) => {
-            let Some(index) = person_by_key.get(key) else { return };
-            let listener = listeners.iter().find(|listener| listener.person == *index);
-            let Some(listener) = listener else { return };
-            let Some(person) = people[*index].as_mut() else { return };
-            send(turn, person, listener.slot, packet);
-        }
+    }
+}
+
+/// All that waits leaves.
+pub(super) fn finish<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
+    while model.spreading.due().is_some() {
+        spread(model, turn);
     }
 }
 
@@ -85,7 +113,7 @@ fn send<S: Sink>(
     }
     let Some(secure) = person.secure.as_ref() else { return };
     let slot = &mut person.slots[slot_index];
-    // When a listener begins or ceases to be heard, both mixes may come: they get one packet a tick.
+    // When a listener begins or ceases to be heard, both mixes may come: they get each tick once.
     if slot.mix_tick.is_some_and(|last| packet.tick <= last) {
         return turn.drop_copy(OutDrop::SameTick);
     }
@@ -113,6 +141,7 @@ fn send<S: Sink>(
         repeats: true,
     };
     if deliver(turn, &outgoing, person, slot_index).is_ok() {
-        person.slots[slot_index].mix_tick = Some(packet.tick);
+        let last = packet.tick + u64::from(packet.ticks.max(1)) - 1;
+        person.slots[slot_index].mix_tick = Some(last);
     }
 }

@@ -63,6 +63,7 @@ mod scalable;
 mod shortage;
 mod slot;
 mod speaker;
+mod spreading;
 mod stats;
 mod track;
 mod transports;
@@ -151,7 +152,8 @@ impl Shard {
 
     /// When [`Shard::handle_timeout`] is to run next. None if nobody is here and no speaker is left to report.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.ticks.next.into_iter().chain(self.model.bursts.due).min()
+        let dues = self.ticks.next.into_iter().chain(self.model.bursts.due);
+        dues.chain(self.model.spreading.due()).min()
     }
 
     /// How many people, tracks and subscriptions are here.
@@ -321,7 +323,7 @@ impl Shard {
         }
     }
 
-    /// Forwards what is queued: after a batch of datagrams or of relayed packets, before the next command.
+    /// Forwards what is queued: after a batch of datagrams or of relayed packets.
     pub fn flush(&mut self, now: Now, sink: &mut impl Sink) {
         let (model, turn) = turn!(self, now, sink);
         forward::flush(model, turn);
@@ -357,7 +359,7 @@ impl Shard {
         }
     }
 
-    /// The mixer made a packet.
+    /// The mixer made a packet. The first copies of it leave, the others with [`Shard::handle_timeout`].
     pub fn handle_mixed(&mut self, now: Now, packet: &MixedPacket, sink: &mut impl Sink) {
         let (model, turn) = turn!(self, now, sink);
         mixing::mixed(model, turn, packet);
@@ -372,6 +374,7 @@ impl Shard {
     pub fn handle_timeout(&mut self, now: Now, sink: &mut impl Sink) {
         let (model, turn) = turn!(self, now, sink);
         bursts::pace(model, turn);
+        mixing::spread(model, turn);
         if self.ticks.next.is_none_or(|at| now.at < at) {
             return;
         }
@@ -397,9 +400,11 @@ impl Shard {
     }
 
     /// A room's command.
-    pub fn command(&mut self, command: Command, now: Now) {
-        // Queued packets name their track by its index, and a command may give that index to another track.
-        debug_assert_eq!(self.model.queue.len(), 0, "flush comes before a command");
+    pub fn command(&mut self, command: Command, now: Now, sink: &mut impl Sink) {
+        // What waits names tracks and listeners by their places, and a command may give these to others.
+        let (model, turn) = turn!(self, now, sink);
+        forward::flush(model, turn);
+        mixing::finish(model, turn);
         if self.apply(command, now).is_none() {
             self.stats.stale_commands += 1;
         }

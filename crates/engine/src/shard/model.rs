@@ -7,6 +7,7 @@ use super::person::{Person, Source};
 use super::queue::Queue;
 use super::scalable::UpTo;
 use super::slot::Level;
+use super::spreading::Spreading;
 use super::track::{Origin, Track};
 use crate::clock::Now;
 use crate::command::{PersonKey, Precedence, RoomKey, ShardIndex, Shown, StreamKey, TrackKey};
@@ -31,6 +32,8 @@ pub(super) struct Model {
     /// Tracks of pictures: only these are asked for keyframes and for missing packets.
     pub pictures: Vec<TrackIndex>,
     pub mixes: HashMap<RoomKey, Mix>,
+    /// Mixed packets that not all listeners have got.
+    pub spreading: Spreading,
     /// Opened packets that are not forwarded yet.
     pub queue: Queue,
     pub bursts: Bursts,
@@ -77,7 +80,7 @@ impl Model {
     }
 
     /// How much is kept, by name: all is 0 once everybody has left.
-    pub(super) fn kept(&self) -> [(&'static str, usize); 9] {
+    pub(super) fn kept(&self) -> [(&'static str, usize); 10] {
         [
             ("people", self.people.iter().flatten().count()),
             ("people by key", self.person_by_key.len()),
@@ -88,6 +91,7 @@ impl Model {
             ("mixes", self.mixes.len()),
             ("people who wait for a burst", self.bursts.waiting.len()),
             ("opened packets", self.queue.len()),
+            ("mixed packets", self.spreading.len()),
         ]
     }
 

@@ -147,7 +147,14 @@ impl Cell {
         let secret = Secret::new(SECRET).unwrap();
         let auth = Arc::new(Auth::new([("ours", &secret)], who.guests));
         let (limits, metrics) = (Limits::default(), Arc::new(Metrics::new()));
-        let rooms = Arc::new(Rooms::new(vec![idle()], 56, limits, auth.clone(), metrics.clone()));
+        let rooms = Arc::new(Rooms::new(
+            vec![idle()],
+            56,
+            limits,
+            MixConfig::default(),
+            auth.clone(),
+            metrics.clone(),
+        ));
         let sockets = Sockets::new(rooms.clone(), SocketOptions::from(&limits), auth, metrics);
         let connect = || sockets.new_socket(SocketAddr::from(([127, 0, 0, 1], 9)));
         let (first, socket, outside) = (connect(), connect(), connect());

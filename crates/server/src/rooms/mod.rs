@@ -24,7 +24,7 @@ mod quality;
 mod tests;
 
 use crate::auth::{Auth, Grants};
-use crate::config::Limits;
+use crate::config::{Limits, MixConfig};
 use crate::lane::ControlHandle;
 use crate::media::MediaHandle;
 use crate::metrics::Metrics;
@@ -110,6 +110,7 @@ pub(crate) struct Rooms {
     keep_together: usize,
     auth: Arc<Auth>,
     limits: Limits,
+    mix: MixConfig,
     metrics: Arc<Metrics>,
     budgets: offers::Budgets,
     passing: offers::Passing,
@@ -211,6 +212,7 @@ impl Rooms {
         shards: Vec<ShardHandle>,
         keep_together: usize,
         limits: Limits,
+        mix: MixConfig,
         auth: Arc<Auth>,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -221,6 +223,7 @@ impl Rooms {
             keep_together,
             auth,
             limits,
+            mix,
             metrics,
             budgets: offers::Budgets::default(),
             passing: offers::Passing::default(),
@@ -336,6 +339,7 @@ impl Rooms {
                 VideoTopology::Sfu => Topology::Sfu,
             },
             loudest: self.limits.loudest,
+            mix_packet: self.mix.packet,
             shards: self.shards.len() as u16,
             limits,
         }

@@ -60,7 +60,14 @@ impl World {
         let metrics = Arc::new(Metrics::new());
         let auth = Arc::new(Auth::development());
         let limits = Limits { participants_per_room: 4, rooms: 3, ..Limits::default() };
-        let rooms = Rooms::new(vec![shard], 56, limits, auth.clone(), metrics.clone());
+        let rooms = Rooms::new(
+            vec![shard],
+            56,
+            limits,
+            MixConfig::default(),
+            auth.clone(),
+            metrics.clone(),
+        );
         let rooms = Arc::new(rooms);
         let sockets =
             Sockets::new(rooms.clone(), SocketOptions::from(&limits), auth, metrics.clone());

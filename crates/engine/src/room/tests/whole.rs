@@ -23,6 +23,7 @@ pub(super) struct Whole {
     kept: Places,
     /// Which shards talk and listen; and all that were told so far.
     mix: [BTreeSet<ShardIndex>; 2],
+    packet_ticks: u8,
     told: BTreeSet<ShardIndex>,
     speaker_reports: u64,
     spoke_last: BTreeSet<PersonKey>,
@@ -40,6 +41,7 @@ impl Whole {
             exports: Places::new(),
             kept: Places::new(),
             mix: Default::default(),
+            packet_ticks: 0,
             told: BTreeSet::new(),
             speaker_reports: 0,
             spoke_last: BTreeSet::new(),
@@ -409,20 +411,24 @@ impl Whole {
         let talking = self.tracks(Kind::Audio).map(|(owner, _)| owner.shard).collect();
         let hearing = self.people.iter().filter(|person| person.mix.is_some());
         let mix = [talking, hearing.map(|person| person.shard).collect()];
-        if self.setup.audio != Topology::Mcu || self.mix == mix {
+        let nobody = mix.iter().all(BTreeSet::is_empty);
+        let packet_ticks = if nobody { 0 } else { self.setup.mix_packet.ticks(self.people.len()) };
+        if self.setup.audio != Topology::Mcu
+            || (&self.mix, self.packet_ticks) == (&mix, packet_ticks)
+        {
             return;
         }
+        self.packet_ticks = packet_ticks;
         let (room, home) = (self.key, home_of(self.key, self.setup.shards));
         self.told.extend(mix.iter().flatten().copied().chain([home]));
         let [talking, listening] =
             mix.each_ref().map(|shards| shards.iter().fold(0, |mask, shard| mask | 1 << shard.0));
         self.mix = mix;
         let loudest = self.setup.loudest;
-        let told = MixCommand::Room { room, home, talking, listening, loudest };
-        let over = talking | listening == 0;
-        let told = if over { MixCommand::End { room } } else { told };
+        let told = MixCommand::Room { room, home, talking, listening, loudest, packet_ticks };
+        let told = if nobody { MixCommand::End { room } } else { told };
         effects.mixers.extend(self.told.iter().map(|shard| (*shard, told)));
-        if over {
+        if nobody {
             self.told.clear();
         }
     }
