@@ -41,8 +41,8 @@ enum Command {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         keep_together: Option<u16>,
         /// A fault made on purpose, for tests in development mode: hot_thread=40us,
-        /// stalled_signaling=800ms/3s, receive_buffer=4096, panic=media or stall=media/5s (media,
-        /// control or mix). May be given again.
+        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, panic=media or
+        /// stall=media/5s (media, control or mix). May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Vec<String>,
     },
