@@ -65,7 +65,7 @@ evidence-truth: build ## delay, loss and jitter as read against what the lab's l
 evidence-bottleneck: build ## ten causes of a bad run: does the lab name each? (33 min, goes on where it stopped)
 	@scripts/evidence-bottleneck.sh
 
-evidence-verdicts: build ## a crowd too much for the lab, a slow link, a late mixer: who is named? (6 min, goes on where it stopped)
+evidence-verdicts: build ## a crowd too much for the lab, a slow link, a busy thread, a late mixer: who is named? (9 min, goes on where it stopped)
 	@scripts/evidence-verdicts.sh
 
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)

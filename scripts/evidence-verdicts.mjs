@@ -3,17 +3,22 @@
 // the server. One of scenarios/networks/one-layer.yaml, a call with one participant behind a slow link whose pictures
 // rest, with a threshold that none may: it must fail (99) and name their link as the first bottleneck. A run of that
 // one whose generator was at its limit says nothing and is made again, twice at most.
+// Ten short runs with threads of the lab that are busy on purpose (`moim load --fault busy_thread=…`), so that people
+// hear each other late: each must be inconclusive (110) and name that thread, and say nothing of the server. One
+// without that must pass.
 // One of a mixed room whose mixer is a second behind (`moim serve --fault mixer_backlog=1s`), and one without that:
 // everyone's MOS-CQ must be under 2.5 by their second sample (the third of who says the first mark himself) and stay
 // there, while `mos_sdk`, which knows no such delay, stays over 4 and nothing is lost; the bottleneck is `mixer_deadline`.
 //
-// Takes about 6 minutes and goes on where it stopped. `evidence-verdicts.sh crowd link` makes those parts alone.
+// Takes about 9 minutes and goes on where it stopped. `evidence-verdicts.sh crowd link` makes those parts alone.
 // Writes target/evidence/verdicts.json.
 
 import { readFileSync } from "node:fs";
 import { finish, healthy, load, rowMaker, serve } from "./evidence.mjs";
 
 const ROUNDS = 5;
+/** Of each thread that is made busy. */
+const BUSY_ROUNDS = 5;
 /** The scenario's first bot is the one on its network. */
 const SLOW = "bot-1";
 
@@ -56,6 +61,39 @@ await row("link", "a call of four, one behind 1.5 Mbit/s", async () => {
     holds: found.exit_code === 99 && linked,
   };
 });
+
+/** Small rooms that people enter all the time, with thresholds that a busy lab breaks. */
+const busy = `name: busy
+serve: { cpus: [0] }
+duration: 13s
+rooms: [{ count: 4, audio: sfu, video: none, churn: { stay: 4s }, people: { bot: 5 } }]
+media: { audio: speech, video: none }
+join: { per_second: 10 }
+thresholds: { join_to_first_audio_ms: ["p50 < 100"] }
+`;
+
+await row("busy", "no busy thread", async () => {
+  const found = said(await healthy(busy, { most: 3 }));
+  return { ...found, holds: found.exit_code === 0 && found.first === "none" };
+});
+for (let round = 1; round <= BUSY_ROUNDS; round++)
+  for (const thread of ["lab", "bots"])
+    await row("busy", `a busy thread, ${thread}, round ${round}`, async () => {
+      const flags = ["--fault", `busy_thread=${thread}`];
+      const found = said(await load(busy, { flags }));
+      const named = new RegExp(`^${thread}(-0)? is busy `);
+      return {
+        ...found,
+        holds:
+          found.exit_code === 110 &&
+          found.first === "generator" &&
+          found.failures.length > 0 &&
+          found.generator.some((reason) => named.test(reason)) &&
+          found.evidence.every((text) =>
+            /^(generator: |quality broke )/.test(text),
+          ),
+      };
+    });
 
 const mixed = (url) => `name: backlog
 target: { url: "${url}" }

@@ -73,7 +73,8 @@ enum Command {
         #[arg(long)]
         plain: bool,
         /// A fault made on purpose, for tests of the lab itself: freeze_counter (bots count no
-        /// freezes). The record says so.
+        /// freezes), busy_thread=lab or busy_thread=bots (threads of that name have no time left).
+        /// The record says so.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Option<lab::record::Fault>,
         /// Print the JSON Schema of scenarios, for editors, and do nothing else.
