@@ -65,13 +65,13 @@ evidence-truth: build ## delay, loss and jitter as read against what the lab's l
 evidence-bottleneck: build ## ten causes of a bad run: does the lab name each? (33 min, goes on where it stopped)
 	@scripts/evidence-bottleneck.sh
 
-evidence-verdicts: build ## a crowd that is too much for the lab, a slow link: who is named? (5 min, goes on where it stopped)
+evidence-verdicts: build ## a crowd too much for the lab, a slow link, a busy thread, a late mixer: who is named? (9 min, goes on where it stopped)
 	@scripts/evidence-verdicts.sh
 
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh
 
-evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once (8 min)
+evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once; pages among 1000 (10 min)
 	@scripts/evidence-crowd.sh
 
 evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a healthy generator

@@ -1,17 +1,25 @@
 // One mixed room as large as the study of the audio room had (1350 people), on this machine: the server on one CPU and the
 // lab on another. `stays`: all send all the time for five minutes, the loudest five are heard. `comes-and-goes`: all
-// come at 100 a second, and all but ten leave at once. Takes 8 minutes. Writes target/evidence/crowd.json.
+// come at 100 a second, and all but ten leave at once. `among`: two pages in Chromium among 1000 bots, on both CPUs: they hear
+// the mix and each other, not themselves, and the list of people scrolls smoothly. PICTURES names a directory for a
+// picture of it. Takes 10 minutes. Writes target/evidence/crowd.json.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { finish, isWanted, load, percentile, serve, sum } from "./evidence.mjs";
+import { finish, isWanted, load, percentile, serve, sum, until } from "./evidence.mjs";
 
 const PEOPLE = 1350;
+/** Bots that browsers are among, and what those say, in Hz. */
+const AMONG = Number(process.env.AMONG ?? 1000);
+const TONES = { Ada: 440, Min: 1000 };
+/** Least frames a second of a page that scrolls, for so many seconds. */
+const FPS = 50;
+const SCROLL_S = 10;
 /** So many speak, and are heard at once at most. */
 const LOUD = 5;
 const STAYS_S = Number(process.env.STAYS_S ?? 300);
-const JOINS_PER_SECOND = { stays: 50, "comes-and-goes": 100 };
+const JOINS_PER_SECOND = { stays: 50, "comes-and-goes": 100, among: 50 };
 /** Most CPU of the server, in cores, and of its signaling thread in any 3 s; most memory, in KiB a person. */
 const CORES = 0.8;
 const SIGNALING = 0.5;
@@ -35,16 +43,30 @@ const memory_kib = (pid) => {
   return Number(rss);
 };
 
+/** People who stay, of whom `LOUD` speak. */
+const audience = (people, joins_per_second, duration_s) => `duration: ${duration_s}s
+rooms:
+  - preset: audio_room
+    people: { bot: ${people} }
+    roles:
+      - { name: speaker, weight: ${LOUD}, speaks_pct: 40 }
+      - { name: silent, weight: ${people - LOUD}, speaks_pct: 0 }
+media: { audio: speech, video: none }
+join: { per_second: ${joins_per_second} }
+`;
+
 /** Plays a scenario of one room against a server of its own; what it used before and at most. */
-async function play(rest) {
+async function play(rest, meanwhile = async () => null) {
   const server = await serve({ wrap: ["taskset", "-c", "0"], flags: ["--config", config] });
   const empty_kib = memory_kib(server.pid);
   let most_kib = empty_kib;
   const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(server.pid))), 1000);
   try {
     const scenario = `name: crowd\ntarget: { adapter: moim, url: "${server.url}" }\n${rest}`;
-    const run = await load(scenario, { wrap: ["taskset", "-c", "1"], flags: ["--plain"] });
-    return { ...run, kib_a_person: (most_kib - empty_kib) / PEOPLE };
+    const playing = load(scenario, { wrap: ["taskset", "-c", "1"], flags: ["--plain"] });
+    const seen = await meanwhile(server.url).catch((error) => ({ error: String(error) }));
+    const run = await playing;
+    return { ...run, seen, kib_a_person: (most_kib - empty_kib) / PEOPLE };
   } finally {
     clearInterval(look);
     await server.stop();
@@ -66,6 +88,7 @@ function figures({ code, summary, machine, kib_a_person }) {
     signaling_most: Math.max(...signaling),
     kib_a_person,
     generator_healthy: generator.healthy,
+    generator_reasons: generator.reasons,
     generator_threads: generator.threads,
     failures: summary.failures?.slice(0, 3),
   };
@@ -73,16 +96,7 @@ function figures({ code, summary, machine, kib_a_person }) {
 
 async function stays() {
   const joining = Math.ceil(PEOPLE / JOINS_PER_SECOND.stays);
-  const run = await play(`duration: ${joining + STAYS_S}s
-rooms:
-  - preset: audio_room
-    people: { bot: ${PEOPLE} }
-    roles:
-      - { name: speaker, weight: ${LOUD}, speaks_pct: 40 }
-      - { name: silent, weight: ${PEOPLE - LOUD}, speaks_pct: 0 }
-media: { audio: speech, video: none }
-join: { per_second: ${JOINS_PER_SECOND.stays} }
-`);
+  const run = await play(audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S));
   const rows = run.samples.flatMap(({ sample }) => sample.received);
   const marks = sum(rows, ({ marks_expected }) => marks_expected ?? 0);
   const found = sum(rows, ({ marks_found }) => marks_found ?? 0);
@@ -143,8 +157,94 @@ media: { audio: speech, video: none }
   };
 }
 
+/** CPU time of all processes of Chromium so far, in seconds. */
+function chromium_s() {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return sum(pids, (pid) => {
+    try {
+      const [, name, rest] = /\((.*)\) . (.*)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"));
+      const fields = rest.split(" ");
+      return name.startsWith("chrom") ? (Number(fields[10]) + Number(fields[11])) / 100 : 0;
+    } catch {
+      return 0; // It ended.
+    }
+  });
+}
+
+/** Time in which the machine's CPUs had nothing to do, in seconds. */
+function idle_s() {
+  const ticks = readFileSync("/proc/stat", "utf8").split("\n", 1)[0].split(/\s+/).slice(1).map(Number);
+  return (ticks[3] + ticks[4]) / 100;
+}
+
+/** What two pages see and hear among the bots. */
+async function pages(url) {
+  const { browser, enter, inbound, scroll, sing } = await import("../web/e2e/world.mjs");
+  const { hears, listen } = await import("../web/e2e/spectrum.mjs");
+  const ends = [];
+  try {
+    const launched = await browser({ after: (end) => ends.push(end) });
+    const room = await until("all bots", async () => {
+      const [{ id, people } = {}] = (await (await fetch(`${url}/v1/quality`)).json()).rooms;
+      return people === AMONG && id;
+    });
+    const query = { camera: "0", mic: "0" };
+    const ada = await enter(ends, launched, url, room, "Ada", query);
+    const min = await enter(ends, launched, url, room, "Min", query);
+    const mix = async () => (await inbound(ada, "audio"))[0];
+    await until("the mix", async () => (await mix())?.packetsReceived > 50);
+    const bots_energy = (await mix()).totalAudioEnergy;
+    await until("the bots' voices", async () => (await mix()).totalAudioEnergy > bots_energy);
+    for (const person of [ada, min]) {
+      await sing(person, TONES[person.name]);
+      await listen(person);
+    }
+    const heard = { Ada: await hears(ada, ["Min"], TONES), Min: await hears(min, ["Ada"], TONES) };
+    await ada.page.getByRole("button", { name: "People" }).click();
+    const panel = ada.page.getByRole("complementary", { name: "People" });
+    await panel.getByRole("button", { name: `Read all ${AMONG + 2} names` }).click();
+    await panel.getByRole("button", { name: "Next page" }).waitFor();
+    const before = [chromium_s(), idle_s(), await mix()];
+    const scrolled = await scroll(ada, 'aside[aria-label="People"]', SCROLL_S);
+    const after = [chromium_s(), idle_s(), await mix()];
+    if (process.env.PICTURES) await ada.page.screenshot({ path: join(process.env.PICTURES, "among.png") });
+    const head = await ada.page.locator("header.head").innerText();
+    return {
+      heard,
+      people: head.replace(/\s+/g, " "),
+      ...scrolled,
+      chromium_cores: (after[0] - before[0]) / SCROLL_S,
+      idle_cores: (after[1] - before[1]) / SCROLL_S,
+      concealed_pct:
+        (100 * (after[2].concealedSamples - before[2].concealedSamples)) /
+        (after[2].totalSamplesReceived - before[2].totalSamplesReceived),
+      errors: [...ada.errors, ...min.errors],
+    };
+  } finally {
+    for (const end of ends) await end();
+  }
+}
+
+async function among() {
+  const joining = Math.ceil(AMONG / JOINS_PER_SECOND.among);
+  const run = await play(audience(AMONG, JOINS_PER_SECOND.among, joining + 70), pages);
+  const { seen } = run;
+  const holds = {
+    heard: seen.heard !== undefined && seen.errors.length === 0,
+    counted: seen.people?.includes(`${AMONG + 2} people`) ?? false,
+    scrolls: seen.fps >= FPS && seen.pixels > 1000,
+  };
+  return {
+    what: `two pages in Chromium among ${AMONG} bots`,
+    ...figures(run),
+    pages: seen,
+    of_these: holds,
+    holds: Object.values(holds).every(Boolean),
+  };
+}
+
 const rows = [];
-for (const [name, part] of Object.entries({ stays, "comes-and-goes": comesAndGoes })) {
+for (const [name, part] of Object.entries({ stays, "comes-and-goes": comesAndGoes, among })) {
   if (!isWanted(name)) continue;
   rows.push(await part());
   console.log(rows.at(-1));

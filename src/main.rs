@@ -41,8 +41,8 @@ enum Command {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         keep_together: Option<u16>,
         /// A fault made on purpose, for tests in development mode: hot_thread=40us,
-        /// stalled_signaling=800ms/3s, receive_buffer=4096, panic=media or stall=media/5s (media,
-        /// control or mix). May be given again.
+        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, panic=media or
+        /// stall=media/5s (media, control or mix). May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Vec<String>,
     },
@@ -73,7 +73,8 @@ enum Command {
         #[arg(long)]
         plain: bool,
         /// A fault made on purpose, for tests of the lab itself: freeze_counter (bots count no
-        /// freezes). The record says so.
+        /// freezes), busy_thread=lab or busy_thread=bots (threads of that name have no time left).
+        /// The record says so.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Option<lab::record::Fault>,
         /// Print the JSON Schema of scenarios, for editors, and do nothing else.

@@ -1,10 +1,11 @@
-// The console shows a live room with its MOS, says what to do where there is none, and asks for a
-// token where the server wants one.
+// The console shows a live room with its MOS, says what to do where there is none, asks for a
+// token where the server wants one, and stays smooth with 5000 people. PICTURES names a directory for pictures of it.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
+import { join } from "node:path";
 import { test } from "node:test";
-import { browser, enter, serve, until } from "./world.mjs";
+import { browser, enter, scroll, serve, until } from "./world.mjs";
 
 const SECRET = "a-secret-of-at-least-32-characters";
 
@@ -17,13 +18,14 @@ function token(video) {
   return `${signed}.${createHmac("sha256", SECRET).update(signed).digest("base64url")}`;
 }
 
-async function open(launched, url, credentials) {
+async function open(launched, url, credentials, answer) {
   const context = { viewport: { width: 1280, height: 800 }, httpCredentials: credentials };
   const page = await (await launched.newContext(context)).newPage();
+  if (answer) await page.route("**/v1/quality", answer);
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
-  const answer = await page.goto(`${url}/console`);
-  return { page, errors, status: answer.status() };
+  const { status } = await page.goto(`${url}/console`).then((got) => ({ status: got.status() }));
+  return { page, errors, status };
 }
 
 test("the console shows a live room and its people", async (t) => {
@@ -98,3 +100,75 @@ keys: { tests: "${SECRET}" }
   await page.goto(`${url}/room/garden?name=Ada&join=1&mic=0&camera=0#token=${given}`);
   await until("joining", () => page.evaluate(() => window.moim?.state().state === "connected"));
 });
+
+/** What a server with rooms of these sizes answers, five minutes old and another at each question. */
+function crowd(sizes) {
+  let asked = 0;
+  return (route) => {
+    const now = 3000 * ++asked;
+    const wave = (room, point) => 3.4 + Math.sin(room + point / 7) * 0.6;
+    const spread = (middle, people) => ({
+      min: middle - 1.1,
+      max: Math.min(4.5, middle + 0.6),
+      average: middle - 0.1,
+      median: middle,
+      people,
+    });
+    const rooms = sizes.map((people, room) => ({
+      id: `room-${String(room).padStart(4, "0")}`,
+      audio: "mcu",
+      video: "none",
+      locked: false,
+      people,
+      mos_lq: spread(wave(room, asked + 100), people),
+      bottom: Array.from({ length: Math.min(10, people) }, (_, nth) => ({
+        participant: `p-${room}-${nth}`,
+        name: `Person ${1 + ((nth * 7 + asked) % people)} of ${people}`,
+        mos_lq: wave(room, asked + 100) - 1.1 + nth / 20,
+        loss_pct: 5 - nth / 3,
+        rtt_ms: 40 + nth,
+        jitter_ms: 3 + nth,
+        age_ms: 1000 * (nth % 3),
+      })),
+      history: Array.from({ length: 100 }, (_, point) => ({
+        at_unix_ms: 1_000_000_000 + now - 3000 * (99 - point),
+        people,
+        mos_lq: spread(wave(room, asked + point), people),
+      })),
+    }));
+    return route.fulfill({ json: { at_unix_ms: 1_000_000_000 + now, rooms } });
+  };
+}
+
+for (const [what, sizes] of [
+  ["one room", [5000]],
+  ["two hundred rooms", Array(200).fill(25)],
+]) {
+  test(`the console with 5000 people in ${what} scrolls at 30 frames a second`, async (t) => {
+    const { url } = await serve(t);
+    const { page, errors } = await open(await browser(t), url, undefined, crowd(sizes));
+    await page.getByText(/5000 people, at/).waitFor();
+    await until("the first chart", () => page.locator("canvas").count());
+    const status = page.getByRole("status");
+    // The window of a single room is too small for it, so that there is something to scroll.
+    if (sizes.length === 1) await page.setViewportSize({ width: 1280, height: 360 });
+    const first = await status.innerText();
+    const { fps, worst_fps, longest_ms, pixels } = await scroll({ page }, "html", 10);
+    const longest = `longest wait ${longest_ms.toFixed(0)} ms`;
+    console.log(`# ${what}: ${fps.toFixed(1)} frames/s, ${worst_fps} in the worst second, ${longest}`);
+    assert.notEqual(await status.innerText(), first, "new figures came meanwhile");
+    assert.ok(worst_fps >= 30 && pixels > 1000, `${worst_fps} frames in a second, ${pixels} pixels`);
+    assert.ok(longest_ms <= 200, `${longest_ms} ms without a frame`);
+    if (process.env.PICTURES) {
+      const path = join(process.env.PICTURES, `console-${sizes.length}.png`);
+      await page.screenshot({ path });
+    }
+    // Whatever is seen is drawn, with figures as new as the rest.
+    const last = page.getByRole("region").last();
+    await last.scrollIntoViewIfNeeded();
+    await until("the last room's chart", () => last.locator("canvas").count());
+    assert.match(await last.locator('[data-figure="median"] dd').innerText(), /^[1-4]\.\d\d$/);
+    assert.equal(await last.locator("tbody tr").count(), Math.min(10, sizes[0]));
+    assert.deepEqual(errors, []);
+  });
+}

@@ -197,6 +197,38 @@ export async function inbound(person, kind) {
   return all.filter((s) => s.type === "inbound-rtp" && s.kind === kind && s.packetsReceived > 0);
 }
 
+/**
+ * Scrolls the first of a selector's elements up and down for so many seconds: frames a second, the fewest in any second,
+ * the longest time without one in milliseconds, and over how many pixels it went.
+ */
+export async function scroll({ page }, selector, seconds) {
+  const { at_ms, pixels } = await page.evaluate(
+    async ([selector, seconds]) => {
+      const moved = document.querySelector(selector);
+      const at_ms = [await new Promise(requestAnimationFrame)];
+      let [step, pixels] = [12, 0];
+      while (at_ms.at(-1) < at_ms[0] + 1000 * seconds) {
+        const before = moved.scrollTop;
+        moved.scrollTop += step;
+        if (moved.scrollTop === before) step = -step;
+        pixels += Math.abs(moved.scrollTop - before);
+        at_ms.push(await new Promise(requestAnimationFrame));
+      }
+      return { at_ms, pixels };
+    },
+    [selector, seconds],
+  );
+  const [first, last] = [at_ms[0], at_ms.at(-1)];
+  const begins = at_ms.filter((begin) => begin + 1000 <= last);
+  const within = (begin) => at_ms.filter((at) => at > begin && at <= begin + 1000).length;
+  return {
+    fps: (1000 * (at_ms.length - 1)) / (last - first),
+    worst_fps: Math.min(...begins.map(within)),
+    longest_ms: Math.max(...at_ms.slice(1).map((at, nth) => at - at_ms[nth])),
+    pixels,
+  };
+}
+
 /** Median of numbers. */
 export function median(numbers) {
   const sorted = [...numbers].sort((a, b) => a - b);

@@ -323,6 +323,30 @@ fn a_late_thread_catches_up_three_ticks_and_leaves_the_rest_out() {
 }
 
 #[test]
+fn a_mixer_behind_by_a_backlog_gives_the_same_a_second_late_and_counts_each_tick_as_late() {
+    for shards in [1, 2] {
+        let new = || ten(|person| person as usize % shards, shards);
+        let mut punctual = new();
+        punctual.run_ms(2_000);
+        let mut behind = new().behind(Duration::from_secs(1));
+        behind.run_ms(1_000);
+        assert!(behind.log.is_empty(), "the first second's sound is a second old when it comes");
+        behind.run_ms(2_000);
+        assert!(behind.log.len() > 10_000);
+        assert!(behind.log == punctual.log, "{} bytes", behind.log.len());
+        for shard in 0..shards {
+            let (late, all) = (behind.stats(shard), punctual.stats(shard));
+            assert_eq!(
+                (late.ticks, late.ticks_late, late.ticks_skipped),
+                (all.ticks, all.ticks, 0)
+            );
+            assert_eq!((all.ticks_late, &late.jitter), (0, &all.jitter));
+            assert_eq!((late.packets, late.sums_late), (all.packets, all.sums_late));
+        }
+    }
+}
+
+#[test]
 fn a_track_without_levels_is_measured() {
     let mut world = World::new(1, 1);
     world.talk(1, 0, 0.1);

@@ -12,7 +12,7 @@ mod watch;
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
 
-use crate::base::Url;
+use crate::base::{Url, busy::keep_busy};
 use crate::clients::bot::driver;
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::link::networks::Networks;
@@ -25,7 +25,7 @@ use crate::observe::proc;
 use crate::people::sockets;
 use crate::people::stage::{Stage, Told};
 use crate::progress::{About, Phase, Progress};
-use crate::record::{self, ByHand, Level, MachineRecord, Meta, SocketsSummary, Writer};
+use crate::record::{self, ByHand, Fault, Level, MachineRecord, Meta, SocketsSummary, Writer};
 use crate::report;
 use crate::scenario::{Scenario, Target};
 use house::House;
@@ -151,6 +151,7 @@ async fn act<D: BotDriver>(
     let socket_loads = sockets_begin(scenario, house, &stage)?;
     let rss_before_mib = house.server_pid().and_then(proc::rss_mib);
     let by_hand = by_hand(scenario, house, &stage);
+    let _busy = (meta.fault == Some(Fault::BusyLab)).then(keep_busy);
     let mut tasks = invite(scenario, house, &stage, plan);
     let _changing = stage.change_networks(&scenario.networks);
     let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok()).cloned();

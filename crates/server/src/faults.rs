@@ -4,6 +4,9 @@
 use crate::health::ThreadFault;
 use std::time::{Duration, Instant};
 
+/// The mixers' queues grow with their backlog: it has a bound.
+const LONGEST_BACKLOG: Duration = Duration::from_secs(10);
+
 /// What shall go wrong; by default nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -14,6 +17,8 @@ pub struct Faults {
     pub stalled_signaling: Option<(Duration, Duration)>,
     /// `receive_buffer=4096`: bytes of each media socket's receive buffer.
     pub receive_buffer: Option<usize>,
+    /// `mixer_backlog=1s`: the mixing threads are behind by so long, and lose nothing.
+    pub mixer_backlog: Option<Duration>,
     /// `panic=media`: the first thread of that kind panics after a second.
     pub panic: Option<Part>,
     /// `stall=media/5s`: the first thread of that kind stands still for so long after a second, once.
@@ -45,7 +50,7 @@ impl Part {
 impl Faults {
     /// What can be written, for messages.
     pub const EXPECTED: &'static str = "hot_thread=40us, stalled_signaling=800ms/3s, \
-        receive_buffer=4096, panic=media or stall=media/5s (media, control or mix)";
+        receive_buffer=4096, mixer_backlog=1s (10s at most), panic=media or stall=media/5s (media, control or mix)";
 
     /// Adds the fault in a text.
     ///
@@ -62,6 +67,10 @@ impl Faults {
                 self.stalled_signaling = Some(pair.ok_or_else(bad)?);
             }
             "receive_buffer" => self.receive_buffer = Some(value.parse().map_err(|_| bad())?),
+            "mixer_backlog" => {
+                let backlog = duration(value).filter(|backlog| *backlog <= LONGEST_BACKLOG);
+                self.mixer_backlog = Some(backlog.ok_or_else(bad)?);
+            }
             "panic" => self.panic = Some(Part::read(value).ok_or_else(bad)?),
             "stall" => {
                 let (part, long) = value.split_once('/').ok_or_else(bad)?;
@@ -133,6 +142,7 @@ mod tests {
             "hot_thread=40us",
             "stalled_signaling=800ms/3s",
             "receive_buffer=4096",
+            "mixer_backlog=1s",
             "panic=control",
             "stall=mix/5s",
         ];
@@ -141,6 +151,7 @@ mod tests {
             hot_thread: Some(Duration::from_micros(40)),
             stalled_signaling: Some((Duration::from_millis(800), Duration::from_secs(3))),
             receive_buffer: Some(4096),
+            mixer_backlog: Some(Duration::from_secs(1)),
             panic: Some(Part::Control),
             stall: Some((Part::Mix, Duration::from_secs(5))),
         };
@@ -150,7 +161,9 @@ mod tests {
         let stalls = Some(ThreadFault::Stall(Duration::from_secs(5)));
         assert_eq!([0, 1].map(|index| want.of_thread(Part::Mix, index)), [stalls, None]);
         let bad = ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"];
-        for text in bad.into_iter().chain(["panic=all", "stall=media", "stall=x/1s"]) {
+        for text in
+            bad.into_iter().chain(["panic=all", "stall=media", "stall=x/1s", "mixer_backlog=11s"])
+        {
             let error = Faults::default().with(text).expect_err(text);
             assert!(error.contains("receive_buffer=4096"), "{error}");
         }

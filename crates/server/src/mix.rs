@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Packets between a media thread and its mixer, each way.
 const PACKETS: usize = 4096;
+/// More of them into the mixer for each second of a backlog.
+const BACKLOG_PACKETS_PER_S: usize = 8192;
 /// Messages of other mixers that may wait.
 const PEER_MESSAGES: usize = 1024;
 /// How often the counters are handed over to the metrics, and the longest sleep.
@@ -78,6 +80,8 @@ pub(crate) struct MixThread {
     frames: Consumer<MixFrame>,
     peers_in: Receiver<MixPeer>,
     out: Out,
+    /// A fault made on purpose: so far behind it is, always.
+    backlog: Duration,
     wake: Wake,
     stop: Arc<AtomicBool>,
     counts: Counts,
@@ -110,12 +114,14 @@ impl MixSink for Out {
     }
 }
 
-/// The mixing threads of shards whose media threads have these wakers.
+/// The mixing threads of shards whose media threads have these wakers, behind by `backlog`.
 pub(crate) fn threads(
     media: &[Arc<Waker>],
     metrics: &Metrics,
+    backlog: Duration,
 ) -> Vec<(MixThread, MixHandle, MixEnds)> {
     let epoch = Instant::now();
+    let waiting = (backlog.as_secs_f64() * BACKLOG_PACKETS_PER_S as f64) as usize;
     let wakes: Vec<Wake> = media.iter().map(|_| Wake::default()).collect();
     let (senders, receivers): (Vec<_>, Vec<_>) =
         media.iter().map(|_| sync_channel(PEER_MESSAGES)).unzip();
@@ -124,14 +130,15 @@ pub(crate) fn threads(
     for (index, (peers_in, wake)) in receivers.into_iter().zip(wakes).enumerate() {
         let name = format!("mix-{index}");
         let (commands_in, commands) = commands::queue();
-        let (frames_in, frames) = RingBuffer::new(PACKETS);
+        let (frames_in, frames) = RingBuffer::new(PACKETS + waiting);
         let (mixed, mixed_out) = RingBuffer::new(PACKETS);
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MixHandle { commands: commands_in, wake: wake.clone(), stop: stop.clone() };
         let out = Out { mixed, media: media[index].clone(), written: false, peers: peers.clone() };
         let thread = MixThread {
             counts: Counts::new(&name, metrics),
-            mixer: Mixer::new(ShardIndex(index as u16), epoch),
+            mixer: Mixer::new(ShardIndex(index as u16), epoch).with_backlog(backlog),
+            backlog,
             name,
             commands,
             frames,
@@ -159,6 +166,15 @@ impl MixThread {
         health.spawn(&name, fault, move |beat| self.run(beat))
     }
 
+    /// The next frame. With a backlog they wait, as its ticks do.
+    fn next_frame(&mut self) -> Option<MixFrame> {
+        let frame = self.frames.peek().ok()?;
+        if !self.backlog.is_zero() && frame.arrival.elapsed() < self.backlog {
+            return None;
+        }
+        self.frames.pop().ok()
+    }
+
     fn run(mut self, mut beat: Beat) {
         let _ = self.wake.0.set(std::thread::current());
         // Ticks keep their time while SDP is worked on elsewhere; packets come before them.
@@ -169,7 +185,7 @@ impl MixThread {
             while let Some(command) = self.commands.take() {
                 self.mixer.command(command);
             }
-            while let Ok(frame) = self.frames.pop() {
+            while let Some(frame) = self.next_frame() {
                 self.mixer.frame(frame);
             }
             let now = Instant::now();

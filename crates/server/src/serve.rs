@@ -213,7 +213,8 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let tcp_each =
         if config.development { tcp_most } else { config.limits.connections_per_address };
     let lanes = relay::lanes(&wakers);
-    let mixers = mix::threads(&wakers, &metrics);
+    let backlog = config.faults.mixer_backlog.unwrap_or_default();
+    let mixers = mix::threads(&wakers, &metrics, backlog);
     let beside = wakers.into_iter().zip(lanes).zip(mixers);
     for (index, (ports, ((waker, lanes), mixer))) in ports.into_iter().zip(beside).enumerate() {
         let (mix_thread, mix, ends) = mixer;

@@ -7,7 +7,10 @@ import { age, figure, grade, lines } from "./figures.ts";
 const HEIGHT = 110;
 const MINUTES = 5;
 
-/** One room: its numbers, its last minutes, and who has it worst. */
+/** Rooms are drawn while they are so near to what is seen. */
+const NEAR = "300px";
+
+/** One room: its numbers, its last minutes, and who has it worst. It is drawn while it is seen: hundreds take long. */
 export class RoomView {
   readonly element: HTMLElement;
   readonly #about = el("p", { class: "about" });
@@ -20,7 +23,17 @@ export class RoomView {
     const width = this.#holder.clientWidth;
     if (this.#plot && width > 0 && this.#plot.width !== width) this.#plot.setSize({ width, height: HEIGHT });
   });
+  readonly #sight = new IntersectionObserver(
+    (entries) => {
+      this.#seen = entries.at(-1)!.isIntersecting;
+      this.#draw();
+    },
+    { rootMargin: NEAR },
+  );
   #plot: uPlot | null = null;
+  #seen = false;
+  /** What is to be drawn, and the server's clock. */
+  #latest: { room: RoomQuality; nowMs: number } | null = null;
 
   constructor(id: string) {
     const heads = ["Who has it worst", "MOS", "Loss %", "RTT ms", "Jitter ms", "Age"];
@@ -42,17 +55,34 @@ export class RoomView {
     );
     this.element = el(
       "section",
-      { class: "room", "aria-label": `Room ${id}` },
+      { class: "room undrawn", "aria-label": `Room ${id}` },
       el("header", {}, el("h2", { textContent: id }), this.#about),
       el("div", { class: "figures" }, this.#spread, chart),
       this.#table,
       this.#none,
     );
     this.#observer.observe(this.#holder);
+    this.#sight.observe(this.element);
   }
 
   /** @param nowMs the server's clock */
   update(room: RoomQuality, nowMs: number): void {
+    this.#latest = { room, nowMs };
+    this.#draw();
+  }
+
+  end(): void {
+    this.#observer.disconnect();
+    this.#sight.disconnect();
+    this.#plot?.destroy();
+    this.element.remove();
+  }
+
+  #draw(): void {
+    if (!this.#seen || !this.#latest) return;
+    const { room, nowMs } = this.#latest;
+    this.#latest = null;
+    this.element.classList.remove("undrawn");
     const people = room.people === 1 ? "1 person" : `${room.people} people`;
     const video = room.video === "none" ? "no video" : `video ${room.video}`;
     this.#about.textContent = `${people}, audio ${room.audio}, ${video}${room.locked ? ", locked" : ""}`;
@@ -91,16 +121,10 @@ export class RoomView {
     this.#none.hidden = room.bottom.length > 0;
     const data = lines(room.history, nowMs);
     if (this.#plot) this.#plot.setData(data);
-    else if (this.element.isConnected) this.#plot = this.#draw(data);
+    else this.#plot = this.#chart(data);
   }
 
-  end(): void {
-    this.#observer.disconnect();
-    this.#plot?.destroy();
-    this.element.remove();
-  }
-
-  #draw(data: uPlot.AlignedData): uPlot {
+  #chart(data: uPlot.AlignedData): uPlot {
     const css = getComputedStyle(document.documentElement);
     const colour = (name: string) => css.getPropertyValue(name).trim();
     const axis = {

@@ -23,6 +23,8 @@ const AHEAD: u64 = 4;
 pub struct Mixer {
     shard: ShardIndex,
     epoch: Instant,
+    /// How long after its time the work of a tick is done.
+    backlog: Duration,
     rooms: BTreeMap<RoomKey, Room>,
     tracks: BTreeMap<TrackKey, RoomKey>,
     listeners: BTreeMap<PersonKey, RoomKey>,
@@ -40,6 +42,7 @@ impl Mixer {
         Self {
             shard,
             epoch,
+            backlog: Duration::ZERO,
             rooms: BTreeMap::new(),
             tracks: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -48,6 +51,18 @@ impl Mixer {
             complete: false,
             stats: MixStats::default(),
         }
+    }
+
+    /// The same, always behind by a backlog of ticks that it never catches up, for tests of who
+    /// measures it. Frames that came before a tick's time are to be put in before its work is done,
+    /// later ones after it.
+    pub fn with_backlog(self, backlog: Duration) -> Self {
+        Self { backlog, ..self }
+    }
+
+    /// The time whose work is done at `now`.
+    fn work_at(&self, now: Instant) -> Instant {
+        now.checked_sub(self.backlog).unwrap_or(self.epoch)
     }
 
     /// What it counted.
@@ -140,6 +155,7 @@ impl Mixer {
 
     /// Another mixer tells something, at `now`.
     pub fn peer(&mut self, message: MixPeer, now: Instant) {
+        let now = self.work_at(now);
         match message {
             MixPeer::Levels { room, shard, tick: _, top } => {
                 if let Some(room) = self.rooms.get_mut(&room) {
@@ -173,12 +189,13 @@ impl Mixer {
         if self.rooms.is_empty() {
             return None;
         }
-        Some(match (self.half, self.next) {
+        let time = match (self.half, self.next) {
             (_, None) => self.epoch,
             (Some(half), _) if self.complete => self.time_of(half),
             (Some(half), _) => self.time_of(half) + SUM_WAIT,
             (None, Some(next)) => self.time_of(next),
-        })
+        };
+        Some(time + self.backlog)
     }
 
     /// Does what is due at `now`.
@@ -186,6 +203,7 @@ impl Mixer {
         if self.rooms.is_empty() {
             return;
         }
+        let (clock, now) = (now, self.work_at(now));
         let since = now.saturating_duration_since(self.epoch);
         let due = (since.as_millis() / TICK.as_millis()) as u64;
         let Some(next) = self.next else {
@@ -202,7 +220,7 @@ impl Mixer {
             let time = self.time_of(tick);
             self.settle(time + SUM_WAIT, sink);
             self.stats.ticks += 1;
-            self.stats.ticks_late += u64::from(now.saturating_duration_since(time) > TICK);
+            self.stats.ticks_late += u64::from(clock.saturating_duration_since(time) > TICK);
             (self.next, self.half) = (Some(tick + 1), Some(tick));
             let mut turn = Turn { shard: self.shard, stats: &mut self.stats, sink };
             self.rooms.values_mut().for_each(|room| room.begin(tick, time, &mut turn));

@@ -77,6 +77,9 @@ pub struct World {
     /// None: they are lost.
     pub control_delay_us: Option<u64>,
     mail: VecDeque<(u64, usize, MixPeer)>,
+    /// How far the mixers are behind, and what waits for them: for which shard, since when.
+    backlog: Duration,
+    waiting: VecDeque<(usize, MixFrame)>,
     pub loudest: u8,
     /// Ticks in a packet for those who are not heard.
     pub packet_ticks: u8,
@@ -124,6 +127,8 @@ impl World {
             sum_delay_us: Some(1_000),
             control_delay_us: Some(1_000),
             mail: VecDeque::new(),
+            backlog: Duration::ZERO,
+            waiting: VecDeque::new(),
             loudest,
             packet_ticks: 1,
             log: Vec::new(),
@@ -132,6 +137,13 @@ impl World {
         };
         world.layout();
         world
+    }
+
+    /// The same with mixers that are behind: frames wait for them.
+    pub fn behind(mut self, backlog: Duration) -> Self {
+        self.backlog = backlog;
+        self.mixers = self.mixers.into_iter().map(|mixer| mixer.with_backlog(backlog)).collect();
+        self
     }
 
     pub fn layout(&mut self) {
@@ -227,7 +239,6 @@ impl World {
     /// The frames of this millisecond.
     fn say(&mut self) {
         let arrival = self.now();
-        let mut frames = Vec::new();
         for (person, talker) in &mut self.talkers {
             if self.now_us % 20_000 != talker.offset_us {
                 continue;
@@ -251,11 +262,14 @@ impl World {
                     .then(|| talker.claims.unwrap_or_else(|| level_dbov(&pcm))),
                 payload: Payload::new(&packet[..len]).unwrap(),
             };
-            frames.push((talker.shard, frame));
+            self.waiting.push_back((talker.shard, frame));
         }
+        let due = |(_, frame): &(usize, MixFrame)| frame.arrival + self.backlog <= arrival;
+        let due = self.waiting.iter().take_while(|waits| due(waits)).count();
+        let frames = self.waiting.drain(..due);
         let mixers = &mut self.mixers;
         measured(&mut self.mixing, || {
-            frames.into_iter().for_each(|(shard, frame)| mixers[shard].frame(frame));
+            frames.for_each(|(shard, frame)| mixers[shard].frame(frame));
         });
     }
 

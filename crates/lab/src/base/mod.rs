@@ -1,5 +1,6 @@
 //! What all floors of the lab share, and what imports nothing of it: addresses, HTTP, seeded numbers, figures.
 
+pub(crate) mod busy;
 pub mod figures;
 pub(crate) mod guard;
 pub(crate) mod http;

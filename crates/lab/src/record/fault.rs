@@ -9,6 +9,10 @@ use std::str::FromStr;
 pub enum Fault {
     /// Bots count no freezes (`freeze_counter`).
     FreezeCounter,
+    /// The threads of the lab's tasks have no time left (`busy_thread=lab`).
+    BusyLab,
+    /// The first thread of bots has no time left (`busy_thread=bots`).
+    BusyBots,
 }
 
 impl FromStr for Fault {
@@ -17,7 +21,11 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "freeze_counter" => Ok(Self::FreezeCounter),
-            _ => Err("the lab knows one fault: freeze_counter (bots count no freezes)".into()),
+            "busy_thread=lab" => Ok(Self::BusyLab),
+            "busy_thread=bots" => Ok(Self::BusyBots),
+            _ => Err("the lab knows these faults: freeze_counter (bots count no freezes), \
+                 busy_thread=lab and busy_thread=bots (threads of that name have no time left)"
+                .into()),
         }
     }
 }

@@ -30,8 +30,10 @@ const LISTENERS: u32 = 10;
 const LISTENING: Duration = Duration::from_secs(30);
 /// Who has begun to listen so long ago had ears for a mark.
 const SETTLED: Duration = Duration::from_millis(300);
-/// A mark that was said so long ago has been found, or will not be.
-const DECIDED: Duration = Duration::from_millis(3_500);
+/// A mark that was said so long ago has been found, or will not be: ears know it 0.7 s after it came.
+const DECIDED: Duration = Duration::from_millis(2_800);
+/// A page tells later what it heard.
+const DECIDED_IN_PAGES: Duration = Duration::from_millis(3_500);
 /// Marks kept a room.
 const MAX_SAID: usize = 64;
 /// Missing packets in a row that are concealed: with more the stream begins anew.
@@ -269,12 +271,19 @@ pub struct Judge {
     since: Instant,
     /// Marks said up to here have been judged.
     judged: Instant,
+    /// How long after it was said a mark is judged.
+    decided: Duration,
 }
 
 impl Judge {
-    /// For ears from `now` on.
-    pub fn new(now: Instant) -> Self {
-        Self { heard: Vec::new(), since: now, judged: now }
+    /// For ears of a bot from `now` on.
+    fn new(now: Instant) -> Self {
+        Self { heard: Vec::new(), since: now, judged: now, decided: DECIDED }
+    }
+
+    /// For ears of a page from `now` on.
+    pub fn of_page(now: Instant) -> Self {
+        Self { decided: DECIDED_IN_PAGES, ..Self::new(now) }
     }
 
     /// Takes marks that were heard.
@@ -294,7 +303,7 @@ impl Judge {
             Some(spoken.place) != own
                 && spoken.at > self.judged
                 && spoken.at >= self.since + SETTLED
-                && spoken.at + DECIDED <= now
+                && spoken.at + self.decided <= now
         };
         let decided: Vec<Spoken> = said.iter().filter(due).copied().collect();
         if let Some(last) = decided.last() {
@@ -314,7 +323,7 @@ impl Judge {
             way: heard(spoken),
         });
         let outcomes = outcomes.collect();
-        self.heard.retain(|heard| heard.at + 2 * DECIDED > now);
+        self.heard.retain(|heard| heard.at + 2 * self.decided > now);
         outcomes
     }
 }
@@ -387,7 +396,7 @@ mod tests {
                 outcomes.extend(ears.judge(&listener, due));
             }
         }
-        assert_eq!(outcomes.len(), 5, "{outcomes:?}");
+        assert_eq!(outcomes.len(), 6, "{outcomes:?}");
         assert!(outcomes.iter().all(|one| one.speaker == 0 && one.said < 16 * PERIOD));
         for (number, Outcome { way, .. }) in outcomes.iter().enumerate() {
             match way {
@@ -398,6 +407,29 @@ mod tests {
         }
         assert_eq!(outcomes.iter().filter(|one| one.way.is_none()).count(), 1);
         assert_eq!(ears.judge(&speaker, origin + 100 * PERIOD), [], "his own are no marks for him");
+    }
+
+    #[test]
+    fn a_mark_that_comes_late_is_judged_when_it_is_decided_and_no_sooner() {
+        let (said, origin) = (Arc::new(Said::default()), Instant::now());
+        let (speaker, listener) = (marks(0, 1, &said, origin), marks(1, 1, &said, origin));
+        let voice = super::super::fixtures::Fixtures::embedded().unwrap().voice(0);
+        // Marks come 1 to 1.88 s late, and meet the finder's blocks in all ways.
+        for way in (0..12).map(|step| 1_000 * MS + 80 * MS * step) {
+            let (mut ears, mut outcomes) = (Ears::new(origin).unwrap(), Vec::new());
+            said.0.lock().unwrap().clear();
+            for n in 0..400u32 {
+                let due = origin + 3 * MS + PACKET * n;
+                let speech = &voice.packets[n as usize % voice.packets.len()];
+                let packet = speaker.packet(due).unwrap_or(speech);
+                ears.packet(n as u16, &packet.data, due + way);
+                outcomes.extend(ears.judge(&listener, due + way));
+            }
+            assert!(outcomes.len() >= 2, "{outcomes:?}");
+            for Outcome { way: found, .. } in outcomes {
+                assert!(found.is_some_and(|found| found.abs_diff(way) < 10 * MS), "{found:?}");
+            }
+        }
     }
 
     #[test]

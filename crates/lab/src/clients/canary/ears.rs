@@ -22,7 +22,7 @@ pub struct PageEars {
 impl PageEars {
     /// Ears from now on, for a room that bots mark.
     pub fn new(said: SaidMarks, room: u64) -> Self {
-        Self { said, room, judge: Judge::new(Instant::now()) }
+        Self { said, room, judge: Judge::of_page(Instant::now()) }
     }
 
     /// Takes what the page has heard, and puts what became of the marks into its sample.

@@ -349,12 +349,9 @@ impl Peer {
     pub(super) fn sample(&mut self) -> Result<QualitySample, BotError> {
         self.alive()?;
         let mut sample = self.media.sample(Instant::now());
-        match self.common.fault {
-            None => {}
-            Some(Fault::FreezeCounter) => {
-                let counted = sample.received.iter_mut().filter_map(|row| row.freezes.as_mut());
-                counted.for_each(|count| *count = 0);
-            }
+        if self.common.fault == Some(Fault::FreezeCounter) {
+            let counted = sample.received.iter_mut().filter_map(|row| row.freezes.as_mut());
+            counted.for_each(|count| *count = 0);
         }
         Ok(sample)
     }

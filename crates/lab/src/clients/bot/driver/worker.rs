@@ -3,8 +3,9 @@
 use super::peer::Peer;
 use super::port::{Port, SharedSocket, Work};
 use super::shared::{Command, Common, Health, Reply, lock};
-use crate::base::be_prompt;
+use crate::base::{be_prompt, busy::burn};
 use crate::clients::bot::spec::BotError;
+use crate::record::Fault;
 use net::{Events, Poller, RecvBatch, Waker};
 use rtp::Protocol;
 use std::cmp::Reverse;
@@ -33,6 +34,8 @@ const RECEIVES_PER_TURN: usize = 8;
 const PUBLISH: Duration = Duration::from_millis(250);
 
 pub(super) struct Worker {
+    /// A fault made on purpose: it has no time left.
+    burns: bool,
     common: Arc<Common>,
     incoming: Receiver<Command>,
     waker: Arc<Waker>,
@@ -70,6 +73,7 @@ impl Worker {
         }
         let peers = Peers::new(common.threads);
         Ok(Self {
+            burns: number == 0 && common.fault == Some(Fault::BusyBots),
             common,
             incoming,
             waker,
@@ -118,6 +122,10 @@ impl Worker {
             self.commands();
             self.timers();
             self.work.flush_shared();
+            if self.burns {
+                burn();
+                self.waker.wake();
+            }
             if publish_at <= Instant::now() {
                 publish_at = Instant::now() + PUBLISH;
                 self.publish();
