@@ -118,6 +118,48 @@ fn whoever_claims_to_be_loud_and_is_silent_keeps_nobody_out() {
     }
 }
 
+/// How loud two tones are beside each other in what somebody heard in the last ticks, in dB.
+fn apart_db(world: &World, listener: u64, tones: (u64, u64), ticks: usize) -> f64 {
+    let sound = &world.ears[&listener].sound;
+    let last = &sound[sound.len() - ticks * TICK_SAMPLES..];
+    10.0 * (goertzel(last, tone_hz(tones.0)) / goertzel(last, tone_hz(tones.1))).log10()
+}
+
+#[test]
+fn voices_18_db_apart_are_made_even_and_music_is_not() {
+    const LOUD: f64 = 0.2;
+    const QUIET: f64 = LOUD / 7.943;
+    for shards in [1, 2] {
+        let mut world = World::new(shards, 3);
+        // Two voices and two instruments, on two shards, with tones far from each other.
+        for (person, speech) in [(1, true), (12, true), (5, false), (16, false)] {
+            world.speech = speech;
+            world.talk(person, person as usize % shards, 0.0);
+            world.listen(person, person as usize % shards, true);
+        }
+        world.listen(3, 0, true);
+        world.run_ms(500);
+        let (voices, music) = ((1, 12), (5, 16));
+        world.speak(&[(1, LOUD), (12, QUIET)], 480);
+        let first = apart_db(&world, 3, voices, 20);
+        assert!((16.0..20.0).contains(&first), "they begin as they are: {first} dB");
+        world.speak(&[(1, LOUD), (12, QUIET)], 12_000);
+        // Whole syllables and pauses.
+        let last = apart_db(&world, 3, voices, 120);
+        println!("{shards} shards: voices {first:.1} dB apart at first, {last:.1} dB at last");
+        assert!(last.abs() < 3.0, "{shards} shards: {last} dB");
+        // Each hears the other without himself: what is taken out is what was put in.
+        for (person, other) in [(1, 12), (12, 1)] {
+            let own = apart_db(&world, person, (person, other), 120);
+            assert!(own < -30.0, "{shards} shards: {person} hears himself at {own} dB");
+        }
+        world.speak(&[(1, 0.0), (12, 0.0), (5, LOUD), (16, QUIET)], 12_000);
+        let apart = apart_db(&world, 3, music, 120);
+        assert!((16.0..20.0).contains(&apart), "{shards} shards: music {apart} dB");
+        world.check_ticks(1);
+    }
+}
+
 #[test]
 fn a_change_of_who_is_loudest_is_heard_two_ticks_later() {
     for shards in [1, 2] {
@@ -447,7 +489,7 @@ fn what_is_unknown_or_refused_is_counted_and_nothing_else_happens() {
         MixCommand::Unlisten { person },
         MixCommand::End { room: engine::RoomKey(1) },
         MixCommand::Listen { room: engine::RoomKey(1), person },
-        MixCommand::AddTrack { room: engine::RoomKey(1), person, track },
+        MixCommand::AddTrack { room: engine::RoomKey(1), person, track, music: false },
     ] {
         mixer.command(command);
     }

@@ -77,6 +77,8 @@ pub struct World {
     pub control_delay_us: Option<u64>,
     mail: VecDeque<(u64, usize, MixPeer)>,
     pub loudest: u8,
+    /// Who comes next is a voice, whose level is made even; otherwise the mix is the plain sum.
+    pub speech: bool,
     /// Every packet as bytes, for comparing whole runs.
     pub log: Vec<u8>,
     /// Who got a mix of his own in each tick.
@@ -122,6 +124,7 @@ impl World {
             control_delay_us: Some(1_000),
             mail: VecDeque::new(),
             loudest,
+            speech: false,
             log: Vec::new(),
             heard: BTreeMap::new(),
             mixing: None,
@@ -164,7 +167,8 @@ impl World {
         self.layout();
         let (room, track) = (ROOM, TrackKey(person));
         let person = PersonKey(person);
-        self.mixers[shard].command(MixCommand::AddTrack { room, person, track });
+        let music = !self.speech;
+        self.mixers[shard].command(MixCommand::AddTrack { room, person, track, music });
     }
 
     pub fn hush(&mut self, person: u64) {
@@ -246,6 +250,18 @@ impl World {
         measured(&mut self.mixing, || {
             frames.into_iter().for_each(|(shard, frame)| mixers[shard].frame(frame));
         });
+    }
+
+    /// Lets some speak, each as loud as is said, and be silent between: syllables of 160 ms and
+    /// pauses of 80 ms.
+    pub fn speak(&mut self, voices: &[(u64, f64)], ms: u64) {
+        for step in 0..ms / 20 {
+            for (person, amplitude) in voices {
+                let amplitude = if step % 12 < 8 { *amplitude } else { 0.0 };
+                self.talkers.get_mut(person).unwrap().amplitude = amplitude;
+            }
+            self.run_ms(20);
+        }
     }
 
     /// Lets every mixer do what is due.
