@@ -3,7 +3,7 @@
 #[path = "mix/world.rs"]
 mod world;
 
-use audio::tone::goertzel;
+use audio::tone::{Sine, goertzel};
 use engine::mix::{MixCommand, TICK_SAMPLES};
 use engine::{PersonKey, TrackKey};
 use std::collections::BTreeSet;
@@ -183,6 +183,45 @@ fn a_change_of_who_is_loudest_is_heard_two_ticks_later() {
         let sound = world.sound_of(3, after..after + 5);
         assert!(goertzel(sound, tone_hz(2)) > 0.02, "{shards}");
         assert!(goertzel(sound, tone_hz(1)) < 5e-5, "{shards}");
+        world.check_ticks(1);
+    }
+}
+
+#[test]
+fn the_first_syllable_of_who_begins_is_in_the_mix() {
+    // 200 ms: two frames each, softly at first where he has to take somebody's place.
+    let tones = [1_000.0, 1_400.0, 1_800.0, 2_200.0, 2_600.0];
+    for (shards, other) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut world = World::new(shards, 1);
+        if other {
+            world.talk(1, 0, 0.05);
+            world.talkers.get_mut(&1).unwrap().sine = Sine::new(400.0, 1.0);
+        }
+        world.talk(2, shards - 1, 0.0);
+        world.listen(3, 0, true);
+        world.run_ms(2_000);
+        // What is heard of each tone when he begins, and when he says the same again amid his speech.
+        let mut say = || {
+            let from = world.ears[&3].sound.len();
+            for (at, hz) in tones.into_iter().enumerate() {
+                let talker = world.talkers.get_mut(&2).unwrap();
+                talker.amplitude = if other && at < 2 { 0.03 } else { 0.3 };
+                talker.sine = Sine::new(hz, 1.0);
+                world.run_ms(40);
+            }
+            world.talkers.get_mut(&2).unwrap().sine = Sine::new(600.0, 1.0);
+            // Until he is no longer behind.
+            world.run_ms(8_000);
+            let sound = &world.ears[&3].sound[from..from + 30 * TICK_SAMPLES];
+            // Pieces of 5 ms tell tones 200 Hz apart from each other.
+            let power = |hz| sound.chunks_exact(240).map(|piece| goertzel(piece, hz)).sum::<f64>();
+            tones.map(power)
+        };
+        let (first, again) = (say(), say());
+        let kept: Vec<f64> = first.iter().zip(again).map(|(first, again)| first / again).collect();
+        println!("{shards} shards, somebody else {other}: kept {kept:.2?}");
+        assert!(kept.iter().all(|kept| (0.75..1.4).contains(kept)), "{shards}, {other}: {kept:?}");
+        assert_eq!(world.stats(shards - 1).jitter.late, 0);
         world.check_ticks(1);
     }
 }

@@ -80,6 +80,9 @@ impl Track {
             return;
         }
         if let Some(dbov) = frame.level_dbov {
+            if self.level.rises_with(dbov) {
+                self.buffer.onset(timestamp);
+            }
             self.level.frame(dbov);
         }
         self.measured = frame.level_dbov.is_none();
@@ -162,6 +165,9 @@ impl Track {
         }
         let Sound { decoder, gain, pcm } = &mut **self.sound.as_mut()?;
         let taken = self.buffer.take(now, decoder, pcm, &mut stats.jitter);
+        if taken != Taken::Silence {
+            stats.delays.add(self.buffer.delay_ms());
+        }
         match taken {
             Taken::Silence => {}
             _ if self.measured => self.level.frame(level_dbov(pcm)),
