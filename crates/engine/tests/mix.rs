@@ -227,6 +227,30 @@ fn the_first_syllable_of_who_begins_is_in_the_mix() {
 }
 
 #[test]
+fn twenty_who_shout_never_clip() {
+    for (shards, speech) in [(1, true), (1, false), (3, false)] {
+        let mut world = World::new(shards, 8);
+        world.speech = speech;
+        for person in 1..=20 {
+            world.talk(person, person as usize % shards, 1.0);
+            world.listen(person, person as usize % shards, person <= 8);
+        }
+        (0..shards).for_each(|shard| world.listen(30 + shard as u64, shard, true));
+        let voices: Vec<_> = (1..=20).map(|person| (person, 1.0)).collect();
+        world.run_ms(1_000);
+        world.speak(&voices, 2_000);
+        let decoded = world.ears.values().filter(|ear| !ear.sound.is_empty());
+        let peaks: Vec<f32> = decoded
+            .map(|ear| ear.sound.iter().fold(0.0_f32, |peak, x| peak.max(x.abs())))
+            .collect();
+        let highest = peaks.iter().copied().fold(0.0, f32::max);
+        println!("peaks with {shards} shards, speech {speech}: {highest}");
+        assert!(highest <= 1.0, "{shards} shards, speech {speech}: {peaks:?}");
+        assert!(peaks.iter().all(|peak| *peak > 0.4), "they are heard: {peaks:?}");
+    }
+}
+
+#[test]
 fn who_leaves_or_is_silenced_is_silent_from_the_next_tick() {
     for leaves in [true, false] {
         let mut world = World::new(1, 3);

@@ -478,3 +478,6 @@ impl Room {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
