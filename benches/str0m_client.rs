@@ -81,6 +81,7 @@ impl Client {
             kind: Kind::Audio,
             name: "microphone".into(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         }];
         let offer = Offer { sdp: offer.to_sdp_string(), tracks, session };

@@ -122,6 +122,7 @@ impl Peer {
             kind,
             name: name_of(kind).into(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         });
         let offered =
@@ -208,6 +209,7 @@ impl Peer {
             kind: line.kind,
             name: name_of(line.kind).into(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         };
         lines.map(track).collect()

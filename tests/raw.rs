@@ -76,6 +76,7 @@ impl Raw {
             kind: if *kind == Kind::Audio { MediaKind::Audio } else { MediaKind::Video },
             name: String::new(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         });
         let tracks: Vec<OfferedTrack> = tracks.collect();

@@ -56,6 +56,7 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
         kind: wire::room::MediaKind::Video,
         name: "c".into(),
         opaque: false,
+        content_hint: wire::room::ContentHint::Speech,
         layers: Vec::new(),
     };
     let offer = json!({ "sdp": "v=0\r\n", "tracks": [video] });

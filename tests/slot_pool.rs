@@ -28,6 +28,7 @@ fn published(negotiated: &rtp::negotiated::Negotiated, key: u64) -> Vec<Publishe
         key: TrackKey(key + i as u64),
         layers: Vec::new(),
         opaque: false,
+        music: false,
     };
     sending.iter().enumerate().map(with_key).collect()
 }

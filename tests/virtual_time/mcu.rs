@@ -35,6 +35,8 @@ type Wire = Rc<RefCell<BTreeMap<SocketAddr, Vec<Sent>>>>;
 fn mixed(seed: u64, link: Link, shards: u16) -> (World, Wire) {
     let made = Made { audio: Topology::Mcu, video: Topology::None, shards };
     let mut world = World::of(seed, link, made);
+    // Tones keep their levels.
+    world.music = true;
     let wire = Wire::default();
     let seen = wire.clone();
     world.eats = Box::new(move |to_server, person, bytes| {

@@ -89,6 +89,46 @@ fn a_mix_repeats_itself_too() {
     assert!(100 * (lost - recovered.min(lost)) < expected, "{recovered} of {lost}");
 }
 
+/// Of the frames that the mixer of a room of four played from the twentieth second of a minute on: those made up, those
+/// recovered, all; and how long the jitter buffers held them on average, in ms.
+fn played(seed: u64, link: Link, red: bool) -> (u64, u64, u64, u64) {
+    let mixed = Made { audio: Topology::Mcu, video: Topology::None, shards: 1 };
+    let mut world = World::of(seed, link, mixed);
+    world.red = red;
+    for _ in 0..4 {
+        world.join(false);
+    }
+    world.run(20 * S);
+    let before = world.mixers[0].stats().clone();
+    world.run(40 * S);
+    let stats = world.mixers[0].stats();
+    let (concealed, recovered) = (
+        stats.jitter.concealed - before.jitter.concealed,
+        stats.jitter.recovered - before.jitter.recovered,
+    );
+    let frames: u64 =
+        stats.delays.counts.iter().zip(before.delays.counts).map(|(now, b)| now - b).sum();
+    (concealed, recovered, frames, (stats.delays.sum_ms - before.delays.sum_ms) / frames)
+}
+
+#[test]
+fn a_mixer_hears_what_was_lost_on_the_way_to_it() {
+    for seed in [1, 2, 3] {
+        let (concealed, _, frames, delay_ms) = played(seed, LOSSY, true);
+        println!("seed {seed}: {concealed} of {frames} made up, {delay_ms} ms");
+        assert!(
+            frames > 3_000 && 100 * concealed <= frames,
+            "seed {seed}: {concealed} of {frames}"
+        );
+        let (lost, recovered, frames, without_ms) = played(seed, LOSSY, false);
+        println!("seed {seed}: without: {lost} of {frames}, {recovered} by FEC, {without_ms} ms");
+        assert!(100 * lost > 2 * frames, "seed {seed}: {lost} of {frames} without RED");
+        let (_, _, _, calm_ms) = played(seed, LAN, true);
+        println!("seed {seed}: {calm_ms} ms where nothing is lost");
+        assert!(calm_ms < 50 && delay_ms > calm_ms, "seed {seed}: {delay_ms} and {calm_ms} ms");
+    }
+}
+
 #[test]
 fn nothing_is_repeated_where_nothing_is_lost_and_no_longer_once_it_is_not() {
     let world = room(6, LAN, SFU, true);

@@ -143,6 +143,8 @@ pub struct World {
     pub feedback: bool,
     /// Whether what those who come send is encrypted end to end.
     pub opaque: bool,
+    /// Whether those who come say that they send music.
+    pub music: bool,
     /// The codec of pictures.
     pub codec: Codec,
     /// In how many layers those who come send pictures.
@@ -223,6 +225,7 @@ impl World {
             red_first: false,
             feedback: true,
             opaque: false,
+            music: false,
             codec: Codec::Vp8,
             layers: 1,
             clip: VideoSource::P360,

@@ -41,6 +41,8 @@ const RESTART_US: i64 = 2_000_000;
 const MAX_CONCEALED: u32 = 5;
 /// Gap over which sound begins anew instead of being concealed.
 const MAX_GAP: i64 = 10 * FRAME;
+/// So far back a start reaches for the onset of speech.
+const ONSET_US: i64 = 300_000;
 /// Mean square under which a frame is quiet: -50 dBov.
 const QUIET: f32 = 1e-5;
 /// Samples of 2.5 ms, of which every Opus duration is a multiple.
@@ -166,6 +168,8 @@ pub struct JitterBuffer {
     highest: Option<u64>,
     seen: u64,
     playing: bool,
+    /// Unwrapped timestamp of the packet that the present speech began with.
+    onset: Option<i64>,
     /// Unwrapped timestamp of the next sample to decode, where sound is under way.
     next_at: Option<i64>,
     last_index: u64,
@@ -175,6 +179,7 @@ pub struct JitterBuffer {
     concealed_in_row: u32,
     out_of_range: (u32, u32),
     quiet: bool,
+    delay_us: i64,
     /// Decoded and not yet played.
     ready: Vec<f32>,
 }
@@ -190,17 +195,27 @@ impl JitterBuffer {
     }
 
     /// Somebody listens from now on: sound begins at the next [`take`](Self::take) with the packet
-    /// whose time it is. The decoder given there should be new or reset.
+    /// whose time it is, or with the onset of speech ([`onset`](Self::onset)) up to 300 ms before
+    /// it: the delay is longer then until it is shortened as usual. The decoder given there should be new or reset.
     pub fn start(&mut self) {
         (self.playing, self.fresh, self.next_at) = (true, true, None);
         self.ready.clear();
     }
 
-    /// Nobody listens: packets pass without being decoded, only the newest are kept so that a
-    /// start finds them.
+    /// Nobody listens: packets pass without being decoded. The newest are kept so that a start finds
+    /// them, and those from an onset of speech on.
     pub fn stop(&mut self) {
         (self.playing, self.next_at) = (false, None);
         self.ready.clear();
+    }
+
+    /// The packet of this RTP timestamp, which was put last, begins speech. Of several within 300 ms
+    /// the first counts.
+    pub fn onset(&mut self, timestamp: u32) {
+        let at = self.unwrapped(timestamp);
+        if self.onset.is_none_or(|before| !(0..ONSET_US).contains(&us(at - before))) {
+            self.onset = Some(at);
+        }
     }
 
     /// Whether it is started.
@@ -217,6 +232,12 @@ impl JitterBuffer {
     pub fn target_frames(&self) -> u32 {
         let wanted_us = self.transit.as_ref().map_or(0, Transit::wanted_us);
         (1 + (wanted_us / FRAME_US) as u32).min(MAX_TARGET_FRAMES)
+    }
+
+    /// The delay in force at the last [`take`](Self::take) in ms: how long after its soonest possible
+    /// arrival a sample was played.
+    pub fn delay_ms(&self) -> u32 {
+        u32::try_from(self.delay_us / 1_000).unwrap_or(0)
     }
 
     /// Forgets all packets, counted as unheard.
@@ -248,8 +269,7 @@ impl JitterBuffer {
         };
         let samples = (length.as_micros() as i64) * 6 / 125;
         let arrival_us = self.since_origin_us(arrival);
-        let mut at =
-            self.newest_at + i64::from(timestamp.wrapping_sub(self.newest_at as u32) as i32);
+        let mut at = self.unwrapped(timestamp);
         let transit_us = arrival_us - us(at);
         let jumped = |transit: &Transit| (transit_us - transit.base_us()).abs() > RESTART_US;
         if self.transit.as_ref().is_none_or(jumped) {
@@ -260,7 +280,7 @@ impl JitterBuffer {
             }
             at = i64::from(timestamp);
             self.newest_at = at;
-            (self.highest, self.next_at) = (None, None);
+            (self.highest, self.next_at, self.onset) = (None, None, None);
             self.transit = Some(Transit::new(arrival_us - us(at)));
         }
         match self.note_index(index) {
@@ -290,10 +310,17 @@ impl JitterBuffer {
         Ok(())
     }
 
+    fn unwrapped(&self, timestamp: u32) -> i64 {
+        self.newest_at + i64::from(timestamp.wrapping_sub(self.newest_at as u32) as i32)
+    }
+
     /// Keeps what is held within its bounds.
     fn make_room(&mut self, now_us: i64, counts: &mut JitterCounts) {
-        let keep_us = self.wanted_us() + 3 * FRAME_US;
+        let newest_us = self.wanted_us() + 3 * FRAME_US;
         while let Some(oldest) = self.packets.front() {
+            // The packet before the onset warms the decoder up.
+            let speech = self.onset.is_some_and(|onset| oldest.at + oldest.samples >= onset);
+            let keep_us = if speech { newest_us.max(ONSET_US) } else { newest_us };
             let old = !self.playing && self.delay_us(now_us, oldest.at) > keep_us;
             if !old && self.packets.len() <= MAX_PACKETS {
                 break;
@@ -394,14 +421,17 @@ impl JitterBuffer {
         taken
     }
 
-    /// Begins, after a start or a pause, with the newest packet that has the wanted delay; says
-    /// whether there is one.
+    /// Begins, after a start or a pause, with the newest packet that has the wanted delay, or after
+    /// a start with the onset of speech before it; says whether there is one.
     fn begin(&mut self, now_us: i64, decoder: &mut Decoder, counts: &mut JitterCounts) -> bool {
         let wanted_us = self.wanted_us();
         let in_time = |packet: &Packet| self.delay_us(now_us, packet.at) >= wanted_us;
         let Some(place) = self.packets.iter().rposition(in_time) else {
             return false;
         };
+        let onset = self.onset.filter(|_| self.fresh);
+        let onset = onset.and_then(|at| self.packets.iter().position(|packet| packet.at == at));
+        let place = onset.map_or(place, |onset| onset.min(place));
         for left in (0..place).rev() {
             let Some(packet) = self.packets.pop_front() else { break };
             if left == 0 && self.fresh {
@@ -429,6 +459,7 @@ impl JitterBuffer {
     fn adapt(&mut self, now_us: i64) -> Adapt {
         let Some(next) = self.next_at else { return Adapt::No };
         let delay_us = self.delay_us(now_us, next - self.ready.len() as i64);
+        self.delay_us = delay_us;
         let wanted_us = self.wanted_us();
         let longest_us = wanted_us + FRAME_US + SLACK_US;
         let (short, long) = &mut self.out_of_range;

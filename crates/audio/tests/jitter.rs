@@ -328,3 +328,55 @@ fn a_stopped_buffer_keeps_only_the_newest_and_starts_at_once() {
     assert_eq!(listener.buffer.held(), 0);
     listener.check_counts();
 }
+
+#[test]
+fn a_start_finds_the_onset_of_speech_and_takes_the_delay_back() {
+    let stream = syllables(600);
+    let onset = 100;
+    // What was said first, decoded without any buffer.
+    let mut decoder = Decoder::new(Channels::Mono).unwrap();
+    let mut plain = vec![0.0; 102 * FRAME_SAMPLES];
+    for (packet, frame) in stream.iter().zip(plain.chunks_mut(FRAME_SAMPLES)) {
+        decoder.decode(Some(&packet.1), frame).unwrap();
+    }
+    let first = &plain[onset as usize * FRAME_SAMPLES..];
+    // Heard 40 to 500 ms after the onset; 300 ms are kept.
+    for (late_ms, behind_ms) in [(40, 40), (100, 100), (280, 280), (340, 0), (500, 0)] {
+        let mut listener = Listener::new();
+        listener.buffer.stop();
+        let start_us = (onset * 20 + late_ms + 7) * 1_000;
+        let (mut next, mut delays) = (0, Vec::new());
+        for tick_us in (7_000..11_000_000).step_by(20_000) {
+            while next * 20_000 <= tick_us {
+                let packet = &stream[next as usize];
+                listener.put(next, next * 20_000, packet).unwrap();
+                // A second one in the same speech changes nothing.
+                if next == onset || next == onset + 5 {
+                    listener.buffer.onset(packet.0);
+                }
+                next += 1;
+                assert!(listener.buffer.held() <= 17, "{} held", listener.buffer.held());
+            }
+            if tick_us == start_us {
+                listener.buffer.start();
+            }
+            if tick_us >= start_us {
+                assert_ne!(listener.take(tick_us), Taken::Silence, "{late_ms} ms late");
+                delays.push(listener.buffer.delay_ms());
+            }
+        }
+        // Ticks come 7 ms after packets. Without the onset it begins a frame later, to be sure.
+        let first_ms = if behind_ms > 0 { behind_ms + 7 } else { 27 };
+        assert_eq!(u64::from(delays[0]), first_ms, "{late_ms} ms late");
+        assert!(delays[350] < 40, "{late_ms} ms late: {} ms after 7 s", delays[350]);
+        let c = &listener.counts;
+        assert_eq!((c.concealed, c.repeated, c.late), (0, 0, 0), "{late_ms} ms: {c:?}");
+        let heard = &listener.sound[..first.len()];
+        let dot = |one: &[f32], other: &[f32]| -> f64 {
+            one.iter().zip(other).map(|(x, y)| f64::from(x * y)).sum()
+        };
+        let same = dot(first, heard) / (dot(first, first) * dot(heard, heard)).sqrt();
+        assert_eq!(same > 0.8, behind_ms > 0, "{late_ms} ms late: {same}");
+        listener.check_counts();
+    }
+}

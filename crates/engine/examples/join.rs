@@ -88,6 +88,7 @@ fn come(room: &mut Room, number: u64, effects: &mut Effects) {
         key: TrackKey(key),
         layers: Vec::new(),
         opaque: false,
+        music: false,
     };
     let tracks = [track("a", number * 10), track("v", number * 10 + 1)];
     room.negotiated(person, &lines(), &tracks, effects).expect("they are there");

@@ -3,7 +3,7 @@
 #[path = "mix/world.rs"]
 mod world;
 
-use audio::tone::goertzel;
+use audio::tone::{Sine, goertzel};
 use engine::mix::{MixCommand, TICK_SAMPLES};
 use engine::{PersonKey, TrackKey};
 use std::collections::BTreeSet;
@@ -118,6 +118,48 @@ fn whoever_claims_to_be_loud_and_is_silent_keeps_nobody_out() {
     }
 }
 
+/// How loud two tones are beside each other in what somebody heard in the last ticks, in dB.
+fn apart_db(world: &World, listener: u64, tones: (u64, u64), ticks: usize) -> f64 {
+    let sound = &world.ears[&listener].sound;
+    let last = &sound[sound.len() - ticks * TICK_SAMPLES..];
+    10.0 * (goertzel(last, tone_hz(tones.0)) / goertzel(last, tone_hz(tones.1))).log10()
+}
+
+#[test]
+fn voices_18_db_apart_are_made_even_and_music_is_not() {
+    const LOUD: f64 = 0.2;
+    const QUIET: f64 = LOUD / 7.943;
+    for shards in [1, 2] {
+        let mut world = World::new(shards, 3);
+        // Two voices and two instruments, on two shards, with tones far from each other.
+        for (person, speech) in [(1, true), (12, true), (5, false), (16, false)] {
+            world.speech = speech;
+            world.talk(person, person as usize % shards, 0.0);
+            world.listen(person, person as usize % shards, true);
+        }
+        world.listen(3, 0, true);
+        world.run_ms(500);
+        let (voices, music) = ((1, 12), (5, 16));
+        world.speak(&[(1, LOUD), (12, QUIET)], 480);
+        let first = apart_db(&world, 3, voices, 20);
+        assert!((16.0..20.0).contains(&first), "they begin as they are: {first} dB");
+        world.speak(&[(1, LOUD), (12, QUIET)], 12_000);
+        // Whole syllables and pauses.
+        let last = apart_db(&world, 3, voices, 120);
+        println!("{shards} shards: voices {first:.1} dB apart at first, {last:.1} dB at last");
+        assert!(last.abs() < 3.0, "{shards} shards: {last} dB");
+        // Each hears the other without himself: what is taken out is what was put in.
+        for (person, other) in [(1, 12), (12, 1)] {
+            let own = apart_db(&world, person, (person, other), 120);
+            assert!(own < -30.0, "{shards} shards: {person} hears himself at {own} dB");
+        }
+        world.speak(&[(1, 0.0), (12, 0.0), (5, LOUD), (16, QUIET)], 12_000);
+        let apart = apart_db(&world, 3, music, 120);
+        assert!((16.0..20.0).contains(&apart), "{shards} shards: music {apart} dB");
+        world.check_ticks(1);
+    }
+}
+
 #[test]
 fn a_change_of_who_is_loudest_is_heard_two_ticks_later() {
     for shards in [1, 2] {
@@ -142,6 +184,69 @@ fn a_change_of_who_is_loudest_is_heard_two_ticks_later() {
         assert!(goertzel(sound, tone_hz(2)) > 0.02, "{shards}");
         assert!(goertzel(sound, tone_hz(1)) < 5e-5, "{shards}");
         world.check_ticks(1);
+    }
+}
+
+#[test]
+fn the_first_syllable_of_who_begins_is_in_the_mix() {
+    // 200 ms: two frames each, softly at first where he has to take somebody's place.
+    let tones = [1_000.0, 1_400.0, 1_800.0, 2_200.0, 2_600.0];
+    for (shards, other) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut world = World::new(shards, 1);
+        if other {
+            world.talk(1, 0, 0.05);
+            world.talkers.get_mut(&1).unwrap().sine = Sine::new(400.0, 1.0);
+        }
+        world.talk(2, shards - 1, 0.0);
+        world.listen(3, 0, true);
+        world.run_ms(2_000);
+        // What is heard of each tone when he begins, and when he says the same again amid his speech.
+        let mut say = || {
+            let from = world.ears[&3].sound.len();
+            for (at, hz) in tones.into_iter().enumerate() {
+                let talker = world.talkers.get_mut(&2).unwrap();
+                talker.amplitude = if other && at < 2 { 0.03 } else { 0.3 };
+                talker.sine = Sine::new(hz, 1.0);
+                world.run_ms(40);
+            }
+            world.talkers.get_mut(&2).unwrap().sine = Sine::new(600.0, 1.0);
+            // Until he is no longer behind.
+            world.run_ms(8_000);
+            let sound = &world.ears[&3].sound[from..from + 30 * TICK_SAMPLES];
+            // Pieces of 5 ms tell tones 200 Hz apart from each other.
+            let power = |hz| sound.chunks_exact(240).map(|piece| goertzel(piece, hz)).sum::<f64>();
+            tones.map(power)
+        };
+        let (first, again) = (say(), say());
+        let kept: Vec<f64> = first.iter().zip(again).map(|(first, again)| first / again).collect();
+        println!("{shards} shards, somebody else {other}: kept {kept:.2?}");
+        assert!(kept.iter().all(|kept| (0.75..1.4).contains(kept)), "{shards}, {other}: {kept:?}");
+        assert_eq!(world.stats(shards - 1).jitter.late, 0);
+        world.check_ticks(1);
+    }
+}
+
+#[test]
+fn twenty_who_shout_never_clip() {
+    for (shards, speech) in [(1, true), (1, false), (3, false)] {
+        let mut world = World::new(shards, 8);
+        world.speech = speech;
+        for person in 1..=20 {
+            world.talk(person, person as usize % shards, 1.0);
+            world.listen(person, person as usize % shards, person <= 8);
+        }
+        (0..shards).for_each(|shard| world.listen(30 + shard as u64, shard, true));
+        let voices: Vec<_> = (1..=20).map(|person| (person, 1.0)).collect();
+        world.run_ms(1_000);
+        world.speak(&voices, 2_000);
+        let decoded = world.ears.values().filter(|ear| !ear.sound.is_empty());
+        let peaks: Vec<f32> = decoded
+            .map(|ear| ear.sound.iter().fold(0.0_f32, |peak, x| peak.max(x.abs())))
+            .collect();
+        let highest = peaks.iter().copied().fold(0.0, f32::max);
+        println!("peaks with {shards} shards, speech {speech}: {highest}");
+        assert!(highest <= 1.0, "{shards} shards, speech {speech}: {peaks:?}");
+        assert!(peaks.iter().all(|peak| *peak > 0.4), "they are heard: {peaks:?}");
     }
 }
 
@@ -516,7 +621,7 @@ fn what_is_unknown_or_refused_is_counted_and_nothing_else_happens() {
         MixCommand::Unlisten { person },
         MixCommand::End { room: engine::RoomKey(1) },
         MixCommand::Listen { room: engine::RoomKey(1), person },
-        MixCommand::AddTrack { room: engine::RoomKey(1), person, track },
+        MixCommand::AddTrack { room: engine::RoomKey(1), person, track, music: false },
     ] {
         mixer.command(command);
     }

@@ -496,7 +496,7 @@ mix: { packet: 60ms }
             "moim.yaml:4:11 origins[0]: \"call.example.org\" is no origin",
             "moim.yaml:5:18 limits.rooms: 0 is out of range",
             "moim.yaml:6:15 log.level: \"loud\" is no log level",
-            "moim.yaml:8:16 mix.packet: \"30ms\" is unknown",
+            "moim.yaml:8:16 mix.packet: \"30ms\" is not known here; did you mean \"20ms\"?",
             "moim.yaml:7:1 limts: unknown key; did you mean \"limits\"?",
         ] {
             assert!(told.contains(expected), "{expected}\nis missing in\n{told}");

@@ -78,6 +78,14 @@ impl Histogram {
         self.0.counts[index].fetch_add(1, Relaxed);
         self.0.sum_millionths.fetch_add((value * 1e6) as u64, Relaxed);
     }
+    /// Counts values that were counted by the same bounds elsewhere: how many fell into each bucket,
+    /// the one over the last bound at the end, and their sum.
+    pub fn add(&self, counts: impl IntoIterator<Item = u64>, sum: f64) {
+        for (bucket, count) in self.0.counts.iter().zip(counts) {
+            bucket.fetch_add(count, Relaxed);
+        }
+        self.0.sum_millionths.fetch_add((sum * 1e6) as u64, Relaxed);
+    }
     /// How many values were counted.
     pub fn count(&self) -> u64 {
         self.0.counts.iter().map(|count| count.load(Relaxed)).sum()

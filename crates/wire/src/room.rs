@@ -326,9 +326,29 @@ pub struct OfferedTrack {
     /// nothing of them. What is mixed cannot be opaque.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opaque: bool,
+    /// What is in it, for sound that is mixed.
+    #[serde(default, skip_serializing_if = "ContentHint::is_speech")]
+    pub content_hint: ContentHint,
     /// With simulcast: the layers, by the names that the SDP gives them, the smallest picture first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<OfferedLayer>,
+}
+
+/// What a track of sound holds, as in `MediaStreamTrack.contentHint` (W3C mst-content-hint).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentHint {
+    /// A voice: a mixed room brings it to the level of the others.
+    #[default]
+    Speech,
+    /// Music: a mixed room leaves its level as it is.
+    Music,
+}
+
+impl ContentHint {
+    fn is_speech(&self) -> bool {
+        *self == Self::Speech
+    }
 }
 
 /// A layer of a track that is sent with simulcast (RFC 8853).

@@ -293,6 +293,7 @@ impl World {
     /// Agrees on the session's lines as they are now.
     pub(super) fn negotiate(&mut self, key: PersonKey) {
         let (next_key, opaque, picture) = (self.next_key, self.opaque, self.picture);
+        let music = self.music;
         let now = self.now.at;
         let person = self.person(key);
         let (server, client) = person.session.pair();
@@ -304,6 +305,7 @@ impl World {
                 name: if line.codec.kind() == Kind::Video { picture.into() } else { String::new() },
                 key: TrackKey(next_key + i as u64),
                 opaque,
+                music,
                 layers: line.layers.iter().map(|layer| layer.rid.clone()).zip(SIZES).collect(),
             })
             .collect();

@@ -55,7 +55,8 @@ export class SendingLine {
     const { mid, kind, name } = this;
     const layers = this.#layers();
     this.#told = JSON.stringify(layers);
-    return { mid: mid!, kind, name, ...(layers.length > 0 ? { layers } : {}) };
+    const music = this.#track?.contentHint === "music" ? { content_hint: "music" as const } : {};
+    return { mid: mid!, kind, name, ...music, ...(layers.length > 0 ? { layers } : {}) };
   }
 
   /** Sends another track, on a line that was stopped too, or none. */

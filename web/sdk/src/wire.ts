@@ -156,6 +156,8 @@ export const offeredTrack = object({
   name: optional(text),
   /** Encrypted end to end: the server passes its payloads on byte for byte. */
   opaque: optional(bool),
+  /** What is in it, for sound that is mixed: the level of music stays as it is. */
+  content_hint: optional(oneOf("speech", "music")),
   /** With simulcast: the layers, the smallest picture first. */
   layers: optional(list(offeredLayer)),
 });

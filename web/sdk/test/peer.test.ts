@@ -49,6 +49,23 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
+describe("a microphone", () => {
+  it("says of sound that it is music, if the track does", async () => {
+    newPeer();
+    const [voice, violin] = [fakeTrack("audio"), fakeTrack("audio")];
+    violin.contentHint = "music";
+    await peer.send(voice, "microphone");
+    await peer.send(violin, "violin");
+    await peer.negotiate();
+    expect(offers).toEqual([
+      [
+        { mid: "0", kind: "audio", name: "microphone" },
+        { mid: "1", kind: "audio", name: "violin", content_hint: "music" },
+      ],
+    ]);
+  });
+});
+
 describe("a camera in several sizes", () => {
   it("is offered with its layers, the smallest first", async () => {
     const line = await sending(camera());

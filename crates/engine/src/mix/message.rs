@@ -70,6 +70,8 @@ pub enum MixCommand {
         person: PersonKey,
         /// The track.
         track: TrackKey,
+        /// Its level stays as it is.
+        music: bool,
     },
     /// The track ended: it is silent from the next tick.
     RemoveTrack {

@@ -85,13 +85,15 @@ impl Mixer {
                 }
             }
             MixCommand::End { room } => self.end_room(room),
-            MixCommand::AddTrack { room, person, track } => match self.rooms.get_mut(&room) {
-                Some(known) => {
-                    known.add_track(track, person);
-                    self.tracks.insert(track, room);
+            MixCommand::AddTrack { room, person, track, music } => {
+                match self.rooms.get_mut(&room) {
+                    Some(known) => {
+                        known.add_track(track, person, music);
+                        self.tracks.insert(track, room);
+                    }
+                    None => self.stats.commands_unknown += 1,
                 }
-                None => self.stats.commands_unknown += 1,
-            },
+            }
             MixCommand::RemoveTrack { track } => {
                 let room = self.tracks.remove(&track).and_then(|room| self.rooms.get_mut(&room));
                 match room {

@@ -5,8 +5,8 @@
 //! 2. `room.rs`, first half: the rank for this tick takes effect; `rank.rs` smooths the levels that
 //!    came since the last tick. The home mixer fixes the rank for the next tick from them; the
 //!    others tell it their loudest.
-//! 3. `track.rs`: each heard track of this shard gives a frame from its jitter buffer; their sum goes
-//!    to the other shards that have listeners.
+//! 3. `track.rs`: each heard track of this shard gives a frame from its jitter buffer, at the level
+//!    that all voices have; who becomes heard begins with the onset of their speech; their sum goes to the other shards that have listeners.
 //! 4. `room.rs`, second half, as soon as the sums of the others are in, at the latest 10 ms into the
 //!    tick: the whole sum, and for each listener who is heard the sum without their own voice.
 //! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
@@ -29,4 +29,4 @@ pub use message::{
 };
 pub use mixer::{Mixer, SUM_WAIT, TICK};
 pub(crate) use rank::QUIETEST_DBOV;
-pub use stats::MixStats;
+pub use stats::{DELAY_BOUNDS_MS, DelayCounts, MixStats};

@@ -10,6 +10,8 @@ pub(crate) const QUIETEST_DBOV: u8 = 60;
 const GONE_TICKS: u64 = 10;
 /// By how many dB another must be louder to take the place of one who is heard.
 const HYSTERESIS_DB: u8 = 3;
+/// A frame that is so many dB louder than what came before begins speech.
+const ONSET_DB: u8 = 10;
 
 /// How far the level of somebody silent falls until a bar made of it is in force: 1 dB a tick.
 const FALLS_DB: u8 = 2;
@@ -46,6 +48,13 @@ impl Level {
     /// A frame of this level (−dBov) came.
     pub(crate) fn frame(&mut self, dbov: u8) {
         self.loudest_now = Some(self.loudest_now.map_or(dbov, |loudest| loudest.min(dbov)));
+    }
+
+    /// Whether speech begins with a frame of this level (−dBov): it is loud enough to be heard, and
+    /// much louder than all before it.
+    pub(crate) fn rises_with(&self, dbov: u8) -> bool {
+        let loudest = self.loudest_now.map_or(self.dbov, |loudest| loudest.min(self.dbov));
+        audible(dbov).is_some() && dbov + ONSET_DB <= loudest
     }
 
     /// All frames before `tick` have come.
@@ -183,6 +192,28 @@ mod tests {
         level.frame(61);
         level.tick(120);
         assert_eq!(audible(level.dbov()), None, "too quiet");
+    }
+
+    #[test]
+    fn speech_begins_with_what_is_much_louder_than_before() {
+        let mut level = Level::default();
+        assert!(!level.rises_with(61), "too quiet");
+        assert!(level.rises_with(60) && level.rises_with(30));
+        level.frame(30);
+        assert!(!level.rises_with(25), "in the same tick");
+        level.tick(1);
+        assert!(!level.rises_with(21) && level.rises_with(20));
+        // A pause of ten ticks with packets, and then noise.
+        for tick in 2..12 {
+            level.frame(127);
+            level.tick(tick);
+        }
+        assert!(level.rises_with(30));
+        for tick in 12..200 {
+            level.frame(55);
+            level.tick(tick);
+        }
+        assert!(!level.rises_with(50) && level.rises_with(45));
     }
 
     #[test]

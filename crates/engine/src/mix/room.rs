@@ -141,8 +141,8 @@ impl Room {
         self.remote.retain(|shard, _| layout.all() & bit(*shard) != 0);
     }
 
-    pub(crate) fn add_track(&mut self, track: TrackKey, person: PersonKey) {
-        self.tracks.entry(track).or_insert_with(|| Track::new(person));
+    pub(crate) fn add_track(&mut self, track: TrackKey, person: PersonKey, music: bool) {
+        self.tracks.entry(track).or_insert_with(|| Track::new(person, music));
     }
 
     pub(crate) fn track(&mut self, track: TrackKey) -> Option<&mut Track> {
@@ -518,3 +518,6 @@ impl Room {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

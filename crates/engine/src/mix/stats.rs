@@ -2,6 +2,26 @@
 
 use audio::JitterCounts;
 
+/// Upper bounds in ms by which [`DelayCounts`] counts.
+pub const DELAY_BOUNDS_MS: [u32; 8] = [20, 40, 60, 80, 120, 160, 240, 320];
+
+/// The delays in force of jitter buffers: one for each tick of each track that gave sound.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DelayCounts {
+    /// How many were over one of [`DELAY_BOUNDS_MS`] and at most the next one: first those up to
+    /// the lowest, last those over the highest.
+    pub counts: [u64; DELAY_BOUNDS_MS.len() + 1],
+    /// All of them together, in ms.
+    pub sum_ms: u64,
+}
+
+impl DelayCounts {
+    pub(crate) fn add(&mut self, delay_ms: u32) {
+        self.counts[DELAY_BOUNDS_MS.partition_point(|bound| *bound < delay_ms)] += 1;
+        self.sum_ms += u64::from(delay_ms);
+    }
+}
+
 /// Counters of one mixer, since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MixStats {
@@ -19,6 +39,8 @@ pub struct MixStats {
     pub silenced: u64,
     /// What the jitter buffers counted, over all tracks.
     pub jitter: JitterCounts,
+    /// How deep the jitter buffers were.
+    pub delays: DelayCounts,
     /// Encodes for all who are not heard.
     pub encodes_common: u64,
     /// Encodes for one who is heard.

@@ -6,7 +6,7 @@ use super::rank::{self, Level};
 use super::stats::MixStats;
 use crate::command::PersonKey;
 use audio::opus::Decoder;
-use audio::{Channels, JitterBuffer, Taken, level_dbov};
+use audio::{Channels, Gain, JitterBuffer, Taken, level_dbov};
 use std::time::Instant;
 
 /// Samples over which a track that becomes heard rises: 5 ms.
@@ -26,6 +26,7 @@ enum Part {
 #[derive(Debug)]
 struct Sound {
     decoder: Decoder,
+    gain: Gain,
     pcm: [f32; TICK_SAMPLES],
 }
 
@@ -46,11 +47,13 @@ pub(crate) struct Track {
     silenced: bool,
     /// Its sender tells no level: it is decoded to know it.
     measured: bool,
+    /// Its level stays as it is.
+    music: bool,
 }
 
 impl Track {
-    /// A track of `person`, silent so far.
-    pub(crate) fn new(person: PersonKey) -> Self {
+    /// A track of `person`, silent so far. If it is `music`, its level stays as it is.
+    pub(crate) fn new(person: PersonKey, music: bool) -> Self {
         Self {
             person,
             level: Level::default(),
@@ -61,6 +64,7 @@ impl Track {
             fade_in: false,
             silenced: false,
             measured: false,
+            music,
         }
     }
 
@@ -76,6 +80,9 @@ impl Track {
             return;
         }
         if let Some(dbov) = frame.level_dbov {
+            if self.level.rises_with(dbov) {
+                self.buffer.onset(timestamp);
+            }
             self.level.frame(dbov);
         }
         self.measured = frame.level_dbov.is_none();
@@ -150,17 +157,24 @@ impl Track {
         if self.sound.is_none() {
             match Decoder::new(Channels::Mono) {
                 Ok(decoder) => {
-                    self.sound = Some(Box::new(Sound { decoder, pcm: [0.0; TICK_SAMPLES] }));
+                    let (gain, pcm) = (Gain::new(), [0.0; TICK_SAMPLES]);
+                    self.sound = Some(Box::new(Sound { decoder, gain, pcm }));
                 }
                 Err(_) => stats.codec_failed += 1,
             }
         }
-        let Sound { decoder, pcm } = &mut **self.sound.as_mut()?;
+        let Sound { decoder, gain, pcm } = &mut **self.sound.as_mut()?;
         let taken = self.buffer.take(now, decoder, pcm, &mut stats.jitter);
+        if taken != Taken::Silence {
+            stats.delays.add(self.buffer.delay_ms());
+        }
         match taken {
             Taken::Silence => {}
             _ if self.measured => self.level.frame(level_dbov(pcm)),
             _ => self.claim.decoded(level_dbov(pcm)),
+        }
+        if self.part != Part::None && !self.music {
+            gain.run(pcm);
         }
         if self.fade_in && taken != Taken::Silence {
             self.fade_in = false;

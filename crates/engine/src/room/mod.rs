@@ -295,11 +295,12 @@ impl Room {
             let mixed = setup.topology(track.kind) == Topology::Mcu;
             let precedence = order::precedence(spoke, &track);
             let (track_key, mid, opaque) = (track.key, track.mid.clone(), track.opaque);
+            let music = track.music;
             let command =
                 Command::AddTrack { track: track_key, person: key, mid, mixed, opaque, precedence };
             effects.commands.push((shard, command));
             if mixed {
-                let add = MixCommand::AddTrack { room, person: key, track: track_key };
+                let add = MixCommand::AddTrack { room, person: key, track: track_key, music };
                 effects.mixers.push((shard, add));
             }
             self.lines.extend(line.map(|line| (track_key, line)));

@@ -17,6 +17,8 @@ pub struct Published {
     pub name: String,
     /// Its payloads are encrypted end to end: nothing in them may be read or changed.
     pub opaque: bool,
+    /// It is music: where it is mixed, its level stays as it is.
+    pub music: bool,
     /// With simulcast, its layers: the RTP stream id, and how many pixels the pictures have.
     pub layers: Vec<(String, u32)>,
     /// The key that it gets if it is new.
@@ -35,6 +37,7 @@ impl Published {
             paused: false,
             layer: None,
             opaque: self.opaque,
+            music: self.music,
         }
     }
 }

@@ -15,7 +15,14 @@ pub(super) fn line_with(layers: Vec<Layer>) -> Line {
 
 /// A track on a line.
 pub(super) fn published(mid: &str, key: TrackKey) -> Published {
-    Published { mid: mid.into(), name: String::new(), key, opaque: false, layers: Vec::new() }
+    Published {
+        mid: mid.into(),
+        name: String::new(),
+        key,
+        opaque: false,
+        music: false,
+        layers: Vec::new(),
+    }
 }
 
 fn line(mid: String, codec: Codec, direction: Direction) -> Line {
@@ -167,6 +174,22 @@ fn in_large_rooms_the_packets_of_a_mix_grow_longer() {
     room.leave(PersonKey(7), &mut effects).unwrap();
     note(effects);
     assert_eq!(told, [1, 2, 1]);
+}
+
+#[test]
+fn a_mixer_is_told_what_is_music() {
+    let mut room = hall(Topology::Sfu);
+    for (key, music) in [(1, false), (2, true)] {
+        let mut effects = Effects::default();
+        room.join(PersonKey(key), String::new(), ShardIndex(0), &mut effects).unwrap();
+        let track = Published { music, ..published("a", TrackKey(key * 10)) };
+        room.negotiated(PersonKey(key), &lines(1, 0), &[track], &mut effects).unwrap();
+        let told = effects.mixers.iter().find_map(|(_, command)| match command {
+            MixCommand::AddTrack { music, .. } => Some(*music),
+            _ => None,
+        });
+        assert_eq!(told, Some(music));
+    }
 }
 
 #[test]

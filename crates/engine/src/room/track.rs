@@ -24,6 +24,8 @@ pub struct Track {
     pub layer: Option<u8>,
     /// Its payloads are encrypted end to end: nothing in them is read or changed.
     pub opaque: bool,
+    /// It is music: where it is mixed, its level stays as it is.
+    pub music: bool,
 }
 
 impl Track {

@@ -23,7 +23,9 @@ pub struct Talker {
     pub claims: Option<u8>,
     /// Which of his frames are lost.
     pub loses: fn(u64) -> bool,
-    sine: Sine,
+    /// What becomes of each sample of the tone.
+    pub shape: fn(f32) -> f32,
+    pub sine: Sine,
     encoder: Encoder,
     index: u64,
     offset_us: u64,
@@ -83,6 +85,8 @@ pub struct World {
     pub loudest: u8,
     /// Ticks in a packet for those who are not heard.
     pub packet_ticks: u8,
+    /// Who comes next is a voice, whose level is made even; otherwise the mix is the plain sum.
+    pub speech: bool,
     /// Every packet as bytes, for comparing whole runs.
     pub log: Vec<u8>,
     /// Who got a mix of his own in each tick.
@@ -131,6 +135,7 @@ impl World {
             waiting: VecDeque::new(),
             loudest,
             packet_ticks: 1,
+            speech: false,
             log: Vec::new(),
             heard: BTreeMap::new(),
             mixing: None,
@@ -178,6 +183,7 @@ impl World {
             tells_level: true,
             claims: None,
             loses: |_| false,
+            shape: |x| x,
             sine: Sine::new(tone_hz(person), 1.0),
             encoder: Encoder::new(options).unwrap(),
             index: 1000 * person,
@@ -187,7 +193,8 @@ impl World {
         self.layout();
         let (room, track) = (ROOM, TrackKey(person));
         let person = PersonKey(person);
-        self.mixers[shard].command(MixCommand::AddTrack { room, person, track });
+        let music = !self.speech;
+        self.mixers[shard].command(MixCommand::AddTrack { room, person, track, music });
     }
 
     pub fn hush(&mut self, person: u64) {
@@ -245,7 +252,7 @@ impl World {
             }
             let (mut pcm, mut packet) = ([0.0; TICK_SAMPLES], [0; MAX_PACKET]);
             talker.sine.fill(&mut pcm);
-            pcm.iter_mut().for_each(|x| *x *= talker.amplitude as f32);
+            pcm.iter_mut().for_each(|x| *x = (talker.shape)(*x * talker.amplitude as f32));
             let len = talker.encoder.encode(&pcm, &mut packet).unwrap();
             let timestamp = (talker.index * TICK_SAMPLES as u64) as u32;
             talker.index += 1;
@@ -271,6 +278,18 @@ impl World {
         measured(&mut self.mixing, || {
             frames.for_each(|(shard, frame)| mixers[shard].frame(frame));
         });
+    }
+
+    /// Lets some speak, each as loud as is said, and be silent between: syllables of 160 ms and
+    /// pauses of 80 ms.
+    pub fn speak(&mut self, voices: &[(u64, f64)], ms: u64) {
+        for step in 0..ms / 20 {
+            for (person, amplitude) in voices {
+                let amplitude = if step % 12 < 8 { *amplitude } else { 0.0 };
+                self.talkers.get_mut(person).unwrap().amplitude = amplitude;
+            }
+            self.run_ms(20);
+        }
     }
 
     /// Lets every mixer do what is due.

@@ -74,6 +74,7 @@ impl BotHandle for FakeBot {
             kind,
             name: String::new(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         };
         let mut tracks = vec![track("0", MediaKind::Audio), track("1", MediaKind::Video)];

@@ -20,9 +20,9 @@ use std::time::Instant;
 use wire::console::Quality;
 use wire::event::LeaveReason;
 use wire::room::{
-    self, Answer, AnsweredTrack, AudioTopology, Hand, Join, Joined, MediaKind, Mute, Offer,
-    OfferedLayer, OfferedTrack, PEOPLE_A_PAGE, People, PeoplePage, Permissions, Preset, Resume,
-    Resumed, Slots, VideoTopology,
+    self, Answer, AnsweredTrack, AudioTopology, ContentHint, Hand, Join, Joined, MediaKind, Mute,
+    Offer, OfferedLayer, OfferedTrack, PEOPLE_A_PAGE, People, PeoplePage, Permissions, Preset,
+    Resume, Resumed, Slots, VideoTopology,
 };
 use wire::{ErrorCode, Event, RoomError};
 
@@ -398,6 +398,7 @@ impl Rooms {
                 name: track.name.chars().take(64).collect(),
                 key: TrackKey(self.key()),
                 opaque: track.opaque,
+                music: track.content_hint == ContentHint::Music,
                 layers: track.layers.iter().map(layer).collect(),
             })
             .collect();

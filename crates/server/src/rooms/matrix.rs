@@ -220,8 +220,14 @@ fn publish(rooms: &Rooms, socket: &Arc<Socket>) -> String {
         transport_cc: false,
     };
     let key = TrackKey(rooms.key());
-    let published =
-        Published { mid: "0".into(), name: String::new(), key, opaque: false, layers: Vec::new() };
+    let published = Published {
+        mid: "0".into(),
+        name: String::new(),
+        key,
+        opaque: false,
+        music: false,
+        layers: Vec::new(),
+    };
     let negotiated = Negotiated { lines: vec![line] };
     let mut effects = Effects::default();
     let mut state = locked(&seat.cell.state);

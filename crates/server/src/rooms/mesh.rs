@@ -37,6 +37,7 @@ impl Rooms {
                     key: TrackKey(self.key()),
                     layers: Vec::new(),
                     opaque: false,
+                    music: false,
                 };
                 (published, kind)
             })

@@ -175,7 +175,9 @@ impl Whole {
             let add = Command::AddTrack { track, person: key, mid, mixed, opaque, precedence };
             effects.commands.push((shard, add));
             if mixed {
-                effects.mixers.push((shard, MixCommand::AddTrack { room, person: key, track }));
+                let music = known.music;
+                let add = MixCommand::AddTrack { room, person: key, track, music };
+                effects.mixers.push((shard, add));
             }
             self.lines.insert(track, line.unwrap());
             if self.named.contains(&key) {

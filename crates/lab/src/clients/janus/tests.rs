@@ -130,6 +130,7 @@ async fn publishers_come_as_offers_and_go() {
         kind: MediaKind::Audio,
         name: String::new(),
         opaque: false,
+        content_hint: wire::room::ContentHint::Speech,
         layers: Vec::new(),
     };
     let offer = Offer { sdp: "v=0 mine".into(), tracks: vec![track], session: None };

@@ -42,6 +42,7 @@ async fn calls_events_and_heartbeats() {
         kind: wire::room::MediaKind::Audio,
         name: String::new(),
         opaque: false,
+        content_hint: wire::room::ContentHint::Speech,
         layers: Vec::new(),
     };
     let offer = Offer { sdp: "v=0".into(), tracks: vec![track], session: None };

@@ -70,6 +70,7 @@ impl<D: BotDriver> Mesh<D> {
             kind: *kind,
             name: (*name).to_owned(),
             opaque: false,
+            content_hint: wire::room::ContentHint::Speech,
             layers: Vec::new(),
         });
         let announced = signaling.announce(&Announce { tracks: tracks.collect() }).await?;

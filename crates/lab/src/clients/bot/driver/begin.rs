@@ -10,7 +10,7 @@ use rtp::negotiated::Kind;
 use std::sync::Arc;
 use std::time::Instant;
 use transport::OfferLine;
-use wire::room::{MediaKind, OfferedLayer, OfferedTrack};
+use wire::room::{ContentHint, MediaKind, OfferedLayer, OfferedTrack};
 
 /// Bots take turns to open all that comes: one in so many at a time.
 const TURNS: u32 = 10;
@@ -58,13 +58,18 @@ pub(super) fn rtp_kind(kind: MediaKind) -> Kind {
     }
 }
 
-/// What a line of a kind sends.
-pub(super) fn offered(kind: Kind, mid: String) -> OfferedTrack {
+/// What a line of a kind sends. Tones are no voices: a mix leaves their levels as the plan has them.
+pub(super) fn offered(media: Media, kind: Kind, mid: String) -> OfferedTrack {
+    let content_hint = match (kind, media.audio) {
+        (Kind::Audio, AudioSource::Tone) => ContentHint::Music,
+        _ => ContentHint::Speech,
+    };
     let (kind, name) = match kind {
         Kind::Audio => (MediaKind::Audio, "microphone"),
         Kind::Video => (MediaKind::Video, "camera"),
     };
-    OfferedTrack { mid, kind, name: name.into(), opaque: false, layers: Vec::new() }
+    let name = name.into();
+    OfferedTrack { mid, kind, name, opaque: false, content_hint, layers: Vec::new() }
 }
 
 /// The same with the layers of what is shown, by size, if it is sent in layers.

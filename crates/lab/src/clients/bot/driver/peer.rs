@@ -174,7 +174,7 @@ impl Peer {
         if own > 0 {
             let (common, media) = (&self.common, self.spec.media);
             let lines = lines[..own].iter().map(|line| line.kind).zip(offer.mids);
-            let track = |(kind, mid)| with_layers(offered(kind, mid), common, media);
+            let track = |(kind, mid)| with_layers(offered(media, kind, mid), common, media);
             self.tracks = lines.map(track).collect();
         }
         self.offered = Some(SlotPool {
@@ -232,7 +232,7 @@ impl Peer {
             .filter_map(|(kind, mid)| {
                 let at = own.iter().position(|other| *other == kind)?;
                 own.remove(at);
-                Some(offered(kind, mid))
+                Some(offered(self.spec.media, kind, mid))
             })
             .collect()
     }
