@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -98,6 +98,9 @@ bench-join: build ## what a join, a slot change and a voice cost a room of 20 an
 
 bench-sfu: build ## what forwarding costs the server, beside the floor of the machine
 	@scripts/bench-sfu.sh
+
+bench-mcu: build ## what a mixed room costs the server, beside the floor of the machine and Janus (28 min)
+	@scripts/bench-mcu.sh
 
 format:
 	@cargo fmt --all && cd web && npm run --silent format

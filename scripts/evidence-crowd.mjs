@@ -2,14 +2,11 @@
 // lab on another. `stays`: all send all the time for five minutes, the loudest five are heard. `comes-and-goes`: all
 // come at 100 a second, and all but ten leave at once. Takes 8 minutes. Writes target/evidence/crowd.json.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { finish, isWanted, load, percentile, serve, sum } from "./evidence.mjs";
+import { readFileSync } from "node:fs";
+import { play, roles } from "./crowd.mjs";
+import { finish, isWanted, percentile, sum } from "./evidence.mjs";
 
 const PEOPLE = 1350;
-/** So many speak, and are heard at once at most. */
-const LOUD = 5;
 const STAYS_S = Number(process.env.STAYS_S ?? 300);
 const JOINS_PER_SECOND = { stays: 50, "comes-and-goes": 100 };
 /** Most CPU of the server, in cores, and of its signaling thread in any 3 s; most memory, in KiB a person. */
@@ -17,38 +14,20 @@ const CORES = 0.8;
 const SIGNALING = 0.5;
 const KIB_A_PERSON = 100;
 
-const scratch = mkdtempSync(join(tmpdir(), "moim-crowd-"));
-process.once("exit", () => rmSync(scratch, { recursive: true }));
-const config = join(scratch, "moim.yaml");
-writeFileSync(
-  config,
-  `http: { bind: "127.0.0.1:7880" }
-admin: { bind: "127.0.0.1:7880" }
-media: { bind: ["127.0.0.1"] }
-guests: all
-limits: { participants_per_room: 2000, connections_per_address: 5000, loudest: ${LOUD} }
-`,
-);
-
 const memory_kib = (pid) => {
   const [, rss] = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
   return Number(rss);
 };
 
-/** Plays a scenario of one room against a server of its own; what it used before and at most. */
-async function play(rest) {
-  const server = await serve({ wrap: ["taskset", "-c", "0"], flags: ["--config", config] });
-  const empty_kib = memory_kib(server.pid);
+/** What the server uses at most more than when it is empty. */
+function watchMemory({ pid }) {
+  const empty_kib = memory_kib(pid);
   let most_kib = empty_kib;
-  const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(server.pid))), 1000);
-  try {
-    const scenario = `name: crowd\ntarget: { adapter: moim, url: "${server.url}" }\n${rest}`;
-    const run = await load(scenario, { wrap: ["taskset", "-c", "1"], flags: ["--plain"] });
-    return { ...run, kib_a_person: (most_kib - empty_kib) / PEOPLE };
-  } finally {
+  const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(pid))), 1000);
+  return () => {
     clearInterval(look);
-    await server.stop();
-  }
+    return { kib_a_person: (most_kib - empty_kib) / PEOPLE };
+  };
 }
 
 /** What both say of a run. */
@@ -77,12 +56,9 @@ async function stays() {
 rooms:
   - preset: audio_room
     people: { bot: ${PEOPLE} }
-    roles:
-      - { name: speaker, weight: ${LOUD}, speaks_pct: 40 }
-      - { name: silent, weight: ${PEOPLE - LOUD}, speaks_pct: 0 }
-media: { audio: speech, video: none }
+${roles(PEOPLE)}media: { audio: speech, video: none }
 join: { per_second: ${JOINS_PER_SECOND.stays} }
-`);
+`, { watch: watchMemory });
   const rows = run.samples.flatMap(({ sample }) => sample.received);
   const marks = sum(rows, ({ marks_expected }) => marks_expected ?? 0);
   const found = sum(rows, ({ marks_found }) => marks_found ?? 0);
@@ -123,7 +99,7 @@ rooms:
         - { duration: 0s, people: 10 }
         - { duration: 20s, people: 10 }
 media: { audio: speech, video: none }
-`);
+`, { watch: watchMemory });
   const made = figures(run);
   const least = percentile(
     run.machine.slice(-3).map((at) => at.server?.cpu_cores ?? 0),
