@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -71,7 +71,7 @@ evidence-verdicts: build ## a crowd too much for the lab, a slow link, a busy th
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh
 
-evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once; pages among 1000 (10 min)
+evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once; pages among 1000 (16 min)
 	@scripts/evidence-crowd.sh
 
 evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a healthy generator
@@ -98,6 +98,9 @@ bench-join: build ## what a join, a slot change and a voice cost a room of 20 an
 
 bench-sfu: build ## what forwarding costs the server, beside the floor of the machine
 	@scripts/bench-sfu.sh
+
+bench-mcu: build ## what a mixed room costs the server, beside the floor of the machine and Janus (28 min)
+	@scripts/bench-mcu.sh
 
 format:
 	@cargo fmt --all && cd web && npm run --silent format

@@ -7,6 +7,12 @@
 //! counts for so long; `floor load PORT SECONDS BURSTS_PER_SECOND SIZES` sends bursts of packets of these many
 //! bytes (`[[1168]]`: each burst of one; a list of lists is sent in turn) to it and takes the copies, at one address
 //! of 127.9.0.0/16 each. Each prints a line of JSON.
+//!
+//! `floor mix PORT PEOPLE SECONDS both|in|out` and `floor mix-load` with the same are the floor of a mixed room and its
+//! people: `floor/mix.rs`.
+
+#[path = "floor/mix.rs"]
+mod mix;
 
 use net::{Events, PollFd, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket};
 use rtp::RtpHeader;
@@ -202,8 +208,20 @@ fn main() {
             };
             load(port as u16, seconds, per_second as u32, &sizes);
         }
-        _ => eprintln!(
-            "floor serve PORT SUBSCRIBERS SECONDS | floor load PORT SECONDS BURSTS_PER_SECOND SIZES"
-        ),
+        (Some(what @ ("mix" | "mix-load")), &[port, people, seconds]) => {
+            let Some(ways) = arguments.get(4).and_then(|word| mix::Ways::named(word)) else {
+                eprintln!("say both, in or out");
+                std::process::exit(2);
+            };
+            let run = if what == "mix" { mix::serve } else { mix::load };
+            run(port as u16, people as u32, seconds, ways);
+        }
+        _ => {
+            eprintln!(
+                "floor serve PORT SUBSCRIBERS SECONDS | floor load PORT SECONDS BURSTS_PER_SECOND SIZES | \
+                 floor mix PORT PEOPLE SECONDS both|in|out | floor mix-load PORT PEOPLE SECONDS both|in|out"
+            );
+            std::process::exit(2);
+        }
     }
 }

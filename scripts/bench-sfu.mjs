@@ -10,10 +10,9 @@
 // many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn, without floor and
 // Janus, and a packet may cost at most 1.03 times what it did, or MOST times (median of the rounds' ratios).
 
-import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { bench, finish, healthy, isWanted, median, sum } from "./evidence.mjs";
-import { INSTALL, janus, version } from "./janus.mjs";
+import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidence.mjs";
+import { INSTALL, atJanus, version } from "./janus.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
 const SECONDS = 9;
@@ -78,24 +77,11 @@ const JUDGED = 200;
 
 const floorBinary = bench("floor");
 
-/** A process on a CPU, and the line of JSON that it prints. */
-async function pinned(cpu, ...args) {
-  const line = ["-c", cpu, floorBinary, ...args].map(String);
-  const child = spawn("taskset", line, {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  let text = "";
-  child.stdout.on("data", (data) => (text += data));
-  const code = await new Promise((done) => child.once("exit", done));
-  if (code !== 0) throw new Error(`${line.join(" ")} ended with ${code}`);
-  return JSON.parse(text);
-}
-
 async function floor({ rate, bursts }, subscribers) {
-  const server = pinned(0, "serve", PORT, subscribers, SECONDS);
+  const server = pinned(0, floorBinary, "serve", PORT, subscribers, SECONDS);
   await new Promise((done) => setTimeout(done, 300));
   const sizes = JSON.stringify(bursts);
-  const load = pinned(1, "load", PORT, SECONDS, rate, sizes);
+  const load = pinned(1, floorBinary, "load", PORT, SECONDS, rate, sizes);
   const [{ cpu_us, sent }, took] = await Promise.all([server, load]);
   return { us: cpu_us / sent, taken: took.taken / (took.sent * subscribers) };
 }
@@ -149,20 +135,6 @@ join: { per_second: ${JOINS_PER_SECOND} }
   };
 }
 
-/** The same bots at a Janus of its own. */
-async function atJanus(shape, size) {
-  const peer = await janus(0);
-  try {
-    return await run(
-      `target: { adapter: janus, url: "${peer.url}" }`,
-      shape,
-      size,
-    );
-  } finally {
-    await peer.stop();
-  }
-}
-
 const wholly = (runs) =>
   runs.every(
     ({ code, loss_pct_max }) =>
@@ -177,7 +149,7 @@ async function measure(name, shape, size) {
     ours.push(await run("serve: { cpus: [0] }", shape, size));
     if (shape.bursts)
       floors.push(await floor(shape, shape.subscribers_of_floor ?? size));
-    if (peer) peers.push(await atJanus(shape, size));
+    if (peer) peers.push(await atJanus((target) => run(target, shape, size)));
   }
   const row = { shape: name, size, us: us(ours), delivered: wholly(ours) };
   row.floor_us = floors.length ? us(floors) : null;

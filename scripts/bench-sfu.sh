@@ -1,11 +1,4 @@
 #!/usr/bin/env bash
 # See scripts/bench-sfu.mjs.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-cargo build --release --locked --bench floor
-# The peer, from Debian; without it the rows beside it are left out, and nothing can be said to hold.
-if [ "$(id -u)" = 0 ] && ! command -v janus >/dev/null; then
-  export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq && apt-get install -y -qq --no-install-recommends janus >/dev/null || true
-fi
-exec scripts/in-namespace.sh node scripts/bench-sfu.mjs "$@"
+exec "$(dirname "$0")/beside-janus.sh" bench-sfu "$@"

@@ -1,13 +1,14 @@
 // One mixed room as large as the study of the audio room had (1350 people), on this machine: the server on one CPU and the
-// lab on another. `stays`: all send all the time for five minutes, the loudest five are heard. `comes-and-goes`: all
+// lab on another. `stays`: all send all the time for five minutes, the loudest five are heard, in packets of 20 ms; `stays-auto`:
+// in packets of 60 ms for those who are not heard. `comes-and-goes`: all
 // come at 100 a second, and all but ten leave at once. `among`: two pages in Chromium among 1000 bots, on both CPUs: they hear
 // the mix and each other, not themselves, and the list of people scrolls smoothly. PICTURES names a directory for a
-// picture of it. Takes 10 minutes. Writes target/evidence/crowd.json.
+// picture of it. Takes 16 minutes. Writes target/evidence/crowd.json.
 
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { finish, isWanted, load, percentile, serve, sum, until } from "./evidence.mjs";
+import { audience, play } from "./crowd.mjs";
+import { finish, isWanted, percentile, sum, until } from "./evidence.mjs";
 
 const PEOPLE = 1350;
 /** Bots that browsers are among, and what those say, in Hz. */
@@ -16,61 +17,27 @@ const TONES = { Ada: 440, Min: 1000 };
 /** Least frames a second of a page that scrolls, for so many seconds. */
 const FPS = 50;
 const SCROLL_S = 10;
-/** So many speak, and are heard at once at most. */
-const LOUD = 5;
 const STAYS_S = Number(process.env.STAYS_S ?? 300);
 const JOINS_PER_SECOND = { stays: 50, "comes-and-goes": 100, among: 50 };
 /** Most CPU of the server, in cores, and of its signaling thread in any 3 s; most memory, in KiB a person. */
-const CORES = 0.8;
+const CORES = { "20ms": 0.8, auto: 0.5 };
 const SIGNALING = 0.5;
 const KIB_A_PERSON = 100;
-
-const scratch = mkdtempSync(join(tmpdir(), "moim-crowd-"));
-process.once("exit", () => rmSync(scratch, { recursive: true }));
-const config = join(scratch, "moim.yaml");
-writeFileSync(
-  config,
-  `http: { bind: "127.0.0.1:7880" }
-admin: { bind: "127.0.0.1:7880" }
-media: { bind: ["127.0.0.1"] }
-guests: all
-limits: { participants_per_room: 2000, connections_per_address: 5000, loudest: ${LOUD} }
-`,
-);
 
 const memory_kib = (pid) => {
   const [, rss] = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
   return Number(rss);
 };
 
-/** People who stay, of whom `LOUD` speak. */
-const audience = (people, joins_per_second, duration_s) => `duration: ${duration_s}s
-rooms:
-  - preset: audio_room
-    people: { bot: ${people} }
-    roles:
-      - { name: speaker, weight: ${LOUD}, speaks_pct: 40 }
-      - { name: silent, weight: ${people - LOUD}, speaks_pct: 0 }
-media: { audio: speech, video: none }
-join: { per_second: ${joins_per_second} }
-`;
-
-/** Plays a scenario of one room against a server of its own; what it used before and at most. */
-async function play(rest, meanwhile = async () => null) {
-  const server = await serve({ wrap: ["taskset", "-c", "0"], flags: ["--config", config] });
-  const empty_kib = memory_kib(server.pid);
+/** What the server uses at most more than when it is empty. */
+function watchMemory({ pid }) {
+  const empty_kib = memory_kib(pid);
   let most_kib = empty_kib;
-  const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(server.pid))), 1000);
-  try {
-    const scenario = `name: crowd\ntarget: { adapter: moim, url: "${server.url}" }\n${rest}`;
-    const playing = load(scenario, { wrap: ["taskset", "-c", "1"], flags: ["--plain"] });
-    const seen = await meanwhile(server.url).catch((error) => ({ error: String(error) }));
-    const run = await playing;
-    return { ...run, seen, kib_a_person: (most_kib - empty_kib) / PEOPLE };
-  } finally {
+  const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(pid))), 1000);
+  return () => {
     clearInterval(look);
-    await server.stop();
-  }
+    return { kib_a_person: (most_kib - empty_kib) / PEOPLE };
+  };
 }
 
 /** What both say of a run. */
@@ -94,9 +61,10 @@ function figures({ code, summary, machine, kib_a_person }) {
   };
 }
 
-async function stays() {
+async function stays(packet) {
   const joining = Math.ceil(PEOPLE / JOINS_PER_SECOND.stays);
-  const run = await play(audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S));
+  const rest = audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S);
+  const run = await play(rest, { watch: watchMemory, settings: `mix: { packet: ${packet} }` });
   const rows = run.samples.flatMap(({ sample }) => sample.received);
   const marks = sum(rows, ({ marks_expected }) => marks_expected ?? 0);
   const found = sum(rows, ({ marks_found }) => marks_found ?? 0);
@@ -114,11 +82,11 @@ async function stays() {
     delay: made.mouth_to_ear_ms_p95 <= 150,
     mos: made.mos_cq_user_p1 >= 4,
     ticks: ticks > 0 && made.ticks_late_pct < 0.1,
-    cores: made.server_cores <= CORES,
+    cores: made.server_cores <= CORES[packet],
     memory: made.kib_a_person <= KIB_A_PERSON,
   };
   return {
-    what: `${PEOPLE} people send for ${STAYS_S} s`,
+    what: `${PEOPLE} people send for ${STAYS_S} s, packets of ${packet}`,
     ...made,
     of_these: holds,
     holds: Object.values(holds).every(Boolean),
@@ -137,7 +105,7 @@ rooms:
         - { duration: 0s, people: 10 }
         - { duration: 20s, people: 10 }
 media: { audio: speech, video: none }
-`);
+`, { watch: watchMemory });
   const made = figures(run);
   const least = percentile(
     run.machine.slice(-3).map((at) => at.server?.cpu_cores ?? 0),
@@ -227,8 +195,8 @@ async function pages(url) {
 
 async function among() {
   const joining = Math.ceil(AMONG / JOINS_PER_SECOND.among);
-  const run = await play(audience(AMONG, JOINS_PER_SECOND.among, joining + 70), pages);
-  const { seen } = run;
+  const run = await play(audience(AMONG, JOINS_PER_SECOND.among, joining + 70), { meanwhile: pages });
+  const { found: seen } = run;
   const holds = {
     heard: seen.heard !== undefined && seen.errors.length === 0,
     counted: seen.people?.includes(`${AMONG + 2} people`) ?? false,
@@ -244,7 +212,13 @@ async function among() {
 }
 
 const rows = [];
-for (const [name, part] of Object.entries({ stays, "comes-and-goes": comesAndGoes, among })) {
+const parts = {
+  stays: () => stays("20ms"),
+  "stays-auto": () => stays("auto"),
+  "comes-and-goes": comesAndGoes,
+  among,
+};
+for (const [name, part] of Object.entries(parts)) {
   if (!isWanted(name)) continue;
   rows.push(await part());
   console.log(rows.at(-1));

@@ -69,6 +69,19 @@ export function bench(name) {
   return builds.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)[0];
 }
 
+/** A process on a CPU, and the line of JSON that it prints. */
+export async function pinned(cpu, ...command) {
+  const line = ["-c", cpu, ...command].map(String);
+  const child = spawn("taskset", line, {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let text = "";
+  child.stdout.on("data", (data) => (text += data));
+  const code = await new Promise((done) => child.once("exit", done));
+  if (code !== 0) throw new Error(`${line.join(" ")} ended with ${code}`);
+  return JSON.parse(text);
+}
+
 /**
  * Runs a scenario; its exit code, its summary (null if there is none), its samples and what was seen of the machine.
  * `wrap`: a command that runs the lab, `flags`: more of the lab's own, `binary`: another build of lab and server.
@@ -156,7 +169,12 @@ export function keeper(name) {
     ours.push(row);
     appendFileSync(path, `${JSON.stringify(row)}\n`);
   };
-  return { find: (what) => ours.find((row) => row.what === what), keep };
+  // Of rows that were made again, the last one.
+  return {
+    find: (what) => ours.findLast((row) => row.what === what),
+    keep,
+    all: () => ours.filter((row) => row === ours.findLast(({ what }) => what === row.what)),
+  };
 }
 
 /**

@@ -1,5 +1,5 @@
-// Debian's Janus beside ours: started for a run in a network namespace of its own, with its VideoRoom plugin and its
-// WebSocket and nothing else, and ended after it.
+// Debian's Janus beside ours: started for a run in a network namespace of its own, with its plugins VideoRoom and
+// AudioBridge, its WebSocket and nothing else, and ended after it.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -45,7 +45,7 @@ const config = (dir) => ({
 }
 media: { rtp_port_range = "20000-40000" }
 nat: { ice_enforce_list = "${ADDRESS}", ice_lite = false, full_trickle = false }
-plugins: { disable = "libjanus_audiobridge.so,libjanus_echotest.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so,libjanus_duktape.so,libjanus_lua.so" }
+plugins: { disable = "libjanus_echotest.so,libjanus_nosip.so,libjanus_recordplay.so,libjanus_sip.so,libjanus_streaming.so,libjanus_textroom.so,libjanus_videocall.so,libjanus_voicemail.so,libjanus_duktape.so,libjanus_lua.so" }
 transports: { disable = "libjanus_http.so,libjanus_pfunix.so,libjanus_rabbitmq.so,libjanus_mqtt.so,libjanus_nanomsg.so" }
 loggers: { }
 events: { broadcast = false }
@@ -54,6 +54,7 @@ events: { broadcast = false }
 admin: { admin_ws = false, admin_wss = false }
 `,
   "janus.plugin.videoroom.jcfg": "general: { }\n",
+  "janus.plugin.audiobridge.jcfg": "general: { }\n",
 });
 
 const listens = () =>
@@ -95,4 +96,14 @@ export async function janus(cpu) {
       rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** Calls `run` with a scenario's target, a Janus of its own on CPU 0. */
+export async function atJanus(run) {
+  const peer = await janus(0);
+  try {
+    return await run(`target: { adapter: janus, url: "${peer.url}" }`);
+  } finally {
+    await peer.stop();
+  }
 }

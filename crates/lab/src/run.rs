@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 use watch::{End, Watch};
+use wire::room::AudioTopology;
 
 /// How long people may take to leave at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,7 +83,8 @@ pub(crate) async fn run_scenario<D: BotDriver>(
         }
     }
     if let Target::Running(url) = &scenario.target {
-        reach(scenario.adapter, url).await?;
+        let audio = scenario.rooms.first().map(|room| room.audio).unwrap_or_default();
+        reach(scenario.adapter, url, audio).await?;
     }
     let started_at = SystemTime::now();
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
@@ -101,8 +103,8 @@ pub(crate) async fn run_scenario<D: BotDriver>(
 }
 
 /// Checks that the target speaks its adapter's protocol. The error says what is wrong and what helps.
-async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
-    let error = match timeout(REACH_TIMEOUT, clients::take_seat(adapter, url)).await {
+async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), NoRun> {
+    let error = match timeout(REACH_TIMEOUT, clients::take_seat(adapter, url, audio)).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
@@ -113,8 +115,9 @@ async fn reach(adapter: Adapter, url: &Url) -> Result<(), NoRun> {
              instead of `target`"
         }
         Adapter::Janus => {
-            "start Janus with its WebSocket transport and the VideoRoom plugin, and check that \
-             `target.url` is that WebSocket's (port 8188 by default)"
+            "start Janus with its WebSocket transport and its plugins VideoRoom (for rooms that \
+             forward) and AudioBridge (for those that mix), and check that `target.url` is \
+             that WebSocket's (port 8188 by default)"
         }
     };
     let text = format!("the target {url} does not answer ({error}); {cure}");

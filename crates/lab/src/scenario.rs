@@ -363,18 +363,26 @@ fn check_tcp(root: &mut Section<'_>, scenario: &Scenario) {
     }
 }
 
-/// What Janus' VideoRoom has not, or the adapter does not reach.
+/// What Janus' rooms have not, or the adapter does not reach.
 fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
     if scenario.adapter != Adapter::Janus {
         return;
     }
     let mut refuse = |key: &str, what: &str, cure: &str| root.fault(key, what, cure);
-    let forwards = |room: &RoomGroup| {
-        let video = matches!(room.video, VideoTopology::Sfu | VideoTopology::None);
-        room.audio == AudioTopology::Sfu && video
+    let has = |room: &RoomGroup| match room.audio {
+        AudioTopology::Sfu => room.video != VideoTopology::Mesh,
+        AudioTopology::Mcu => room.video == VideoTopology::None,
+        AudioTopology::Mesh => false,
     };
-    if !scenario.rooms.iter().all(forwards) {
-        refuse("rooms", "a VideoRoom of Janus forwards, and does nothing else", "write sfu");
+    if !scenario.rooms.iter().all(has) {
+        let cure = "write sfu, or `audio: mcu` with `video: none`";
+        refuse("rooms", "a room of Janus forwards sound and pictures, or mixes sound", cure);
+    }
+    let mixes = |room: &RoomGroup| room.audio == AudioTopology::Mcu;
+    if scenario.media.audio == AudioSource::Tone && scenario.rooms.iter().any(mixes) {
+        let what =
+            "an AudioBridge of Janus mixes everybody, and of tones only the loudest may be heard";
+        refuse("media", what, "write speech");
     }
     if scenario.chromium() > 0 {
         refuse("rooms", "browsers enter moim's rooms alone", "write bots alone for Janus");

@@ -11,8 +11,9 @@ use crate::base::Url;
 use seat::{Adapter, Incoming, Seat, SignalingError};
 use signaling::Signaling;
 use tokio::sync::mpsc;
+use wire::room::AudioTopology;
 
-/// Connects to a server. The receiver gives what comes without being asked for; when it ends, the
+/// Connects to a server, for a room that does with sound what `audio` says. The receiver gives what comes without being asked for; when it ends, the
 /// connection is gone.
 ///
 /// # Errors
@@ -20,15 +21,13 @@ use tokio::sync::mpsc;
 pub(crate) async fn take_seat(
     adapter: Adapter,
     target: &Url,
+    audio: AudioTopology,
 ) -> Result<(Box<dyn Seat>, mpsc::Receiver<Incoming>), SignalingError> {
     Ok(match adapter {
         Adapter::Moim => {
             let (signaling, incoming) = Signaling::connect(&target.socket()).await?;
             (Box::new(signaling), incoming)
         }
-        Adapter::Janus => {
-            let (room, incoming) = janus::VideoRoom::connect(target).await?;
-            (Box::new(room), incoming)
-        }
+        Adapter::Janus => janus::take_seat(target, audio).await?,
     })
 }

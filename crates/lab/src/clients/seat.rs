@@ -5,7 +5,8 @@ use futures_util::future::BoxFuture;
 use std::fmt;
 use std::time::Duration;
 use wire::room::{
-    Announce, Announced, Answer, Join, Joined, Offer, PeerDescription, Resume, Resumed,
+    Announce, Announced, Answer, AudioTopology, Join, Joined, Offer, PeerDescription, Resume,
+    Resumed,
 };
 use wire::{ErrorCode, EventEnvelope, QualitySample, RoomError};
 
@@ -20,7 +21,7 @@ pub enum Adapter {
     /// Our own realtime socket.
     #[default]
     Moim,
-    /// Janus' VideoRoom plugin, by its WebSocket.
+    /// Janus' VideoRoom and AudioBridge plugins, by its WebSocket.
     Janus,
 }
 
@@ -36,9 +37,14 @@ impl Adapter {
         }
     }
 
-    /// Whether the server has no slots, but offers each publisher's tracks by themselves.
-    pub fn offers_each(self) -> bool {
-        self == Self::Janus
+    /// Whether the server has no slots in such a room, but offers each publisher's tracks by themselves.
+    pub fn offers_each(self, audio: AudioTopology) -> bool {
+        self == Self::Janus && audio != AudioTopology::Mcu
+    }
+
+    /// Whether a person's voice goes and the mix comes on one and the same line in such a room.
+    pub fn one_line(self, audio: AudioTopology) -> bool {
+        self == Self::Janus && audio == AudioTopology::Mcu
     }
 }
 

@@ -59,6 +59,8 @@ pub struct BotSpec {
     pub protocol: Protocol,
     /// Its first slots.
     pub slots: SlotPool,
+    /// Whether its voice and what its audio slot receives share one line, both ways.
+    pub one_line: bool,
     /// Its part in the room's plan of tones, where it says [`AudioSource::Tone`].
     pub tones: Option<ToneRole>,
     /// Its part in the marks of its room, where the room mixes.

@@ -47,12 +47,15 @@ pub(super) enum Notice {
 pub(super) struct Session {
     commands: mpsc::Sender<(Value, Option<Pending>)>,
     id: u64,
+    /// Whose handles it makes, such as `janus.plugin.videoroom`.
+    plugin: &'static str,
 }
 
 impl Session {
-    /// Connects and begins a session.
+    /// Connects and begins a session, for handles of a plugin.
     pub(super) async fn open(
         address: &str,
+        plugin: &'static str,
     ) -> Result<(Self, mpsc::Receiver<Notice>), SignalingError> {
         let connect = |cause: String| SignalingError::Connect(cause);
         let mut request = address.into_client_request().map_err(|e| connect(e.to_string()))?;
@@ -71,16 +74,14 @@ impl Session {
         let (notices, to_user) = mpsc::channel(MAX_NOTICES);
         let connection = Connection { socket, pending: HashMap::new(), transactions: 0, notices };
         tokio::spawn(connection.run(from_commands));
-        let mut session = Self { commands, id: 0 };
+        let mut session = Self { commands, id: 0, plugin };
         session.id = id_of(&session.ask(json!({ "janus": "create" })).await?)?;
         Ok((session, to_user))
     }
 
-    /// A new handle of the VideoRoom plugin.
+    /// A new handle of the plugin.
     pub(super) async fn attach(&self) -> Result<u64, SignalingError> {
-        let request = json!({
-            "janus": "attach", "session_id": self.id, "plugin": "janus.plugin.videoroom",
-        });
+        let request = json!({ "janus": "attach", "session_id": self.id, "plugin": self.plugin });
         id_of(&self.ask(request).await?)
     }
 

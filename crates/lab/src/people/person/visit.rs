@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wire::event::{Event, EventEnvelope};
-use wire::room::{Answer, Join, Joined, MediaKind, Offer, Resume, Resumed};
+use wire::room::{Answer, AudioTopology, Join, Joined, MediaKind, Offer, Resume, Resumed};
 use wire::{ErrorCode, RoomError};
 
 /// How long ICE and DTLS of a bot may take.
@@ -101,8 +101,10 @@ impl<D: BotDriver> Visit<D> {
         let server = self.server_handle()?;
         let of_call = |error: &SignalingError| Failure::of_call("", error);
         let adapter = self.stage.adapter;
-        let (signaling, incoming) =
-            clients::take_seat(adapter, &self.stage.target).await.map_err(|e| of_call(&e))?;
+        let audio = self.place.group.audio;
+        let (signaling, incoming) = clients::take_seat(adapter, &self.stage.target, audio)
+            .await
+            .map_err(|e| of_call(&e))?;
         let joined = signaling.join(&self.join()).await.map_err(|e| of_call(&e))?;
         self.stage.joined(&self.spec.name, &joined.participant);
         let t_ms = self.stage.now_ms();
@@ -134,7 +136,7 @@ impl<D: BotDriver> Visit<D> {
         };
         if !by_mesh.is_empty() {
             bot.call_everyone(self.driver, &self.spec, by_mesh, asked).await?;
-        } else if adapter.offers_each() {
+        } else if adapter.offers_each(audio) {
             bot.awaited.extend(bot.joined.participants.iter().map(|other| other.id.clone()));
             bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, asked));
         }
@@ -144,7 +146,8 @@ impl<D: BotDriver> Visit<D> {
     /// The connection with the server, if there is something to send or receive by it.
     fn server_handle(&mut self) -> Result<Option<Arc<D::Handle>>, Failure> {
         let kinds = self.place.kinds();
-        let offers_each = self.stage.adapter.offers_each();
+        let (adapter, audio) = (self.stage.adapter, self.place.group.audio);
+        let offers_each = adapter.offers_each(audio);
         let media = mesh::only(self.spec.media, &kinds);
         if kinds.is_empty() || (offers_each && media == mesh::only(media, &[])) {
             return Ok(None);
@@ -154,6 +157,7 @@ impl<D: BotDriver> Visit<D> {
             false => self.place.slots(self.spec.slots),
         };
         self.spec.slots = slots;
+        self.spec.one_line = adapter.one_line(audio);
         let added = self.driver.add(BotSpec { media, slots, ..self.spec.clone() });
         let added = added.map_err(|error| Failure::new("bot", error.to_string()))?;
         Ok(Some(Arc::new(added)))
@@ -542,6 +546,7 @@ impl<D: BotDriver> Bot<D> {
     /// Connects again, with growing pauses, and resumes the seat.
     fn resume(&self) -> Resuming {
         let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
+        let audio = self.place.group.audio;
         let resume = Resume {
             room: self.place.room.clone(),
             participant: self.joined.participant.clone(),
@@ -553,7 +558,7 @@ impl<D: BotDriver> Bot<D> {
             let mut pause = Duration::from_millis(200);
             loop {
                 sleep(pause).await;
-                let cause = match try_resume(adapter, &target, &resume).await {
+                let cause = match try_resume(adapter, &target, audio, &resume).await {
                     Ok(reconnected) => return Ok(reconnected),
                     Err(SignalingError::Refused(RoomError {
                         code: ErrorCode::Gone,
@@ -576,9 +581,10 @@ impl<D: BotDriver> Bot<D> {
 async fn try_resume(
     adapter: Adapter,
     target: &Url,
+    audio: AudioTopology,
     resume: &Resume,
 ) -> Result<Reconnected, SignalingError> {
-    let (signaling, incoming) = clients::take_seat(adapter, target).await?;
+    let (signaling, incoming) = clients::take_seat(adapter, target, audio).await?;
     let missed = signaling.resume(resume).await?;
     Ok((signaling, incoming, missed))
 }

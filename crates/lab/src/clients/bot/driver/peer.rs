@@ -165,12 +165,19 @@ impl Peer {
         let own = lines.len();
         let more = |wanted: u32, have: u32| wanted.saturating_sub(have) as usize;
         let slot = |kind| OfferLine { kind, send: false, layers: &[] };
-        let audio = more(self.wanted.audio, self.pool.audio);
-        let video = more(self.wanted.video, self.pool.video);
-        lines.extend(std::iter::repeat_n(slot(Kind::Audio), audio));
-        lines.extend(std::iter::repeat_n(slot(Kind::Video), video));
+        let both_ways = self.spec.one_line && own > 0;
+        if !both_ways {
+            let audio = more(self.wanted.audio, self.pool.audio);
+            let video = more(self.wanted.video, self.pool.video);
+            lines.extend(std::iter::repeat_n(slot(Kind::Audio), audio));
+            lines.extend(std::iter::repeat_n(slot(Kind::Video), video));
+        }
         let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
-        let offer = ice.offer(&lines, false).map_err(|error| BotError::new(error.to_string()))?;
+        let offer = match both_ways {
+            true => ice.offer_both_ways(&[Kind::Audio]),
+            false => ice.offer(&lines, false),
+        };
+        let offer = offer.map_err(|error| BotError::new(error.to_string()))?;
         if own > 0 {
             let (common, media) = (&self.common, self.spec.media);
             let lines = lines[..own].iter().map(|line| line.kind).zip(offer.mids);

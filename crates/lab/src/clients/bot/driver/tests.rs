@@ -252,6 +252,42 @@ fn a_bot_offers_layers_and_sends_those_that_are_wanted() {
 }
 
 #[test]
+fn a_bot_speaks_and_hears_the_mix_on_one_line() {
+    runtime().block_on(async {
+        let driver = Driver::start(&Options::default()).unwrap();
+        let server = Server::start();
+        let media = |audio| Media { audio, video: VideoSource::None };
+        let slots = SlotPool { audio: 1, video: 0 };
+        let one_line = |audio| BotSpec { media: media(audio), slots, one_line: true, ..spec(1) };
+        let handle = driver.add(one_line(AudioSource::Speech)).unwrap();
+        let offer = handle.offer().await.unwrap();
+        let lines = |sdp: &str| sdp.matches("m=audio").count();
+        assert_eq!((lines(&offer.sdp), slots_of(&offer, "audio").len()), (1, 0), "{}", offer.sdp);
+        assert!(offer.sdp.contains("a=sendrecv"), "{}", offer.sdp);
+        let slot = offer.tracks[0].mid.clone();
+        handle.answer(server.negotiate(&offer)).await.unwrap();
+        handle.slots(vec![SlotChange {
+            slot,
+            participant: None,
+            track: None,
+            mix: true,
+            paused: None,
+            rtp_timestamp: None,
+        }]);
+        handle.connected().await.unwrap();
+        until(&handle, |sample| {
+            let mix = sample.received.iter().find(|row| row.track == crate::record::MIX);
+            mix.is_some_and(|row| row.packets_received > 3) && sample.sent[0].packets_sent > 3
+        })
+        .await;
+        assert!(server.end().counters().received > 3);
+        // Who says nothing takes the mix alone.
+        let listener = driver.add(one_line(AudioSource::None)).unwrap();
+        assert_eq!(slots_of(&listener.offer().await.unwrap(), "audio").len(), 1);
+    });
+}
+
+#[test]
 fn a_join_that_fails_tells_its_cause() {
     runtime().block_on(async {
         let connect_timeout = Duration::from_millis(300);
