@@ -200,6 +200,7 @@ async function among() {
   const holds = {
     heard: seen.heard !== undefined && seen.errors.length === 0,
     counted: seen.people?.includes(`${AMONG + 2} people`) ?? false,
+    sounds: seen.concealed_pct < 5,
     scrolls: seen.fps >= FPS && seen.pixels > 1000,
   };
   return {

@@ -128,8 +128,8 @@ async function backlog(flags) {
       (person) => 1 + scores(person).findIndex((mos) => mos !== null),
     ),
     mos_cq: [Math.min(...all("mos_cq")), Math.max(...all("mos_cq"))],
-    mos_sdk_min: Math.min(...all("mos_sdk")),
-    lost: all("packets_lost").reduce((a, b) => a + b, 0),
+    mos_sdk_min: all("mos_sdk").length ? Math.min(...all("mos_sdk")) : null,
+    lost: all("packets_lost").length ? all("packets_lost").reduce((a, b) => a + b, 0) : null,
     mouth_to_ear_ms: [
       Math.min(...all("mouth_to_ear_ms")),
       Math.max(...all("mouth_to_ear_ms")),

@@ -73,7 +73,7 @@ enum Command {
         #[arg(long)]
         plain: bool,
         /// A fault made on purpose, for tests of the lab itself: freeze_counter (bots count no
-        /// freezes), busy_thread=lab or busy_thread=bots (threads of that name have no time left).
+        /// freezes), busy_thread=lab (its threads have no time left) or busy_thread=bots (the first thread of bots has none).
         /// The record says so.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Option<lab::record::Fault>,

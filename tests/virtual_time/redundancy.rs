@@ -1,6 +1,6 @@
 //! Sound repeats itself where packets are lost (RED, RFC 2198): on the way to the server, and on the way from it.
 
-use super::hand::{Ears, Hand, LOUD, PACKET_TIME};
+use super::hand::{Ears, Hand, LOUD, PACKET_TIME, Packet};
 use super::world::{LAN, Link, Made, World};
 use engine::drops::OutDrop;
 use engine::room::Topology;
@@ -73,6 +73,31 @@ fn what_is_restored_and_then_comes_late_does_not_leave_twice() {
         let (heard, before) = (lost - recovered.min(lost), sound(&plain, 20_000).1);
         assert!(3 * heard < 2 * before, "seed {seed}: {heard} and {before} of {expected} lost");
     }
+}
+
+#[test]
+fn a_packet_that_stayed_closed_is_not_restored() {
+    let mixed = Made { audio: Topology::Mcu, video: Topology::None, shards: 1 };
+    let mut world = World::of(12, LAN, mixed);
+    (world.red, world.red_first) = (true, true);
+    let key = world.join_silent(false);
+    let mut hand = Hand::new(&mut world, key, Kind::Audio);
+    let red = hand.line.red_payload_type.expect("RED was agreed on");
+    // Each packet repeats the one before it: silence, and speech now and then.
+    for n in 0..400_u32 {
+        let level_dbov = Some(if n % 50 < 40 { 127 } else { 20 });
+        let opus = hand.line.payload_type;
+        let (before, now) = ([0xF8, n as u8], [0xF8, n as u8 + 1]);
+        let head = [0x80 | opus, (960_u32 >> 6) as u8, ((960_u32 & 0x3F) << 2) as u8, 2, opus];
+        let payload = [&head[..], &before, &now].concat();
+        let packet = Packet { payload_type: red, marker: false, level_dbov, payload: &payload };
+        hand.send(&mut world, packet);
+        hand.timestamp = hand.timestamp.wrapping_add(960);
+        world.run(PACKET_TIME);
+    }
+    let stats = world.stats();
+    assert!(stats.glanced > 150 && stats.mix_in > 80, "{stats:?}");
+    assert_eq!(stats.restored, 0, "nothing was lost");
 }
 
 #[test]

@@ -93,6 +93,15 @@ impl Gain {
         } else {
             self.speech_db.min((self.now_db - BACK_DB).max(0.0))
         };
+        self.apply(next_db, samples);
+    }
+
+    /// The next frame is not of the voice (it was lost, or nothing came): the gain stays, and learns nothing.
+    pub fn hold(&mut self, samples: &mut [f32; FRAME_SAMPLES]) {
+        self.apply(self.now_db, samples);
+    }
+
+    fn apply(&mut self, next_db: f32, samples: &mut [f32; FRAME_SAMPLES]) {
         let before_db = std::mem::replace(&mut self.now_db, next_db);
         if before_db == 0.0 && next_db == 0.0 {
             return;
@@ -222,6 +231,19 @@ mod tests {
                 gain.run(&mut samples);
                 assert_eq!(samples, before, "frame {frame} of a tone of {amplitude}");
             }
+        }
+        // Frames that are made up for lost ones tell nothing of the noise.
+        let (mut gain, mut sine) = (Gain::new(), Sine::new(440.0, 0.02));
+        for frame in 0..1_000 {
+            let mut samples = [0.0; FRAME_SAMPLES];
+            if frame % 50 == 49 {
+                gain.hold(&mut samples);
+                continue;
+            }
+            sine.fill(&mut samples);
+            let before = samples;
+            gain.run(&mut samples);
+            assert_eq!(samples, before, "frame {frame}");
         }
         // A quiet voice in a room with noise of −57 dBov, and then the noise alone.
         let (mut gain, mut voice) = (Gain::new(), Voice::new(0.03, 0.002));

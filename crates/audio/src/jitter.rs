@@ -43,6 +43,8 @@ const MAX_CONCEALED: u32 = 5;
 const MAX_GAP: i64 = 10 * FRAME;
 /// So far back a start reaches for the onset of speech.
 const ONSET_US: i64 = 300_000;
+/// After so long without a packet, the fastest of before tells nothing.
+const IDLE_US: i64 = 2_000_000;
 /// Mean square under which a frame is quiet: -50 dBov.
 const QUIET: f32 = 1e-5;
 /// Samples of 2.5 ms, of which every Opus duration is a multiple.
@@ -130,6 +132,11 @@ impl Transit {
         Self { base_us: (first_us, first_us), in_window: 0, bins }
     }
 
+    /// Nothing came for long: clocks drifted apart, or the way is another. How much packets vary stays known.
+    fn forget_base(&mut self, transit_us: i64) {
+        (self.base_us, self.in_window) = ((transit_us, transit_us), 0);
+    }
+
     fn base_us(&self) -> i64 {
         self.base_us.0.min(self.base_us.1)
     }
@@ -163,6 +170,8 @@ pub struct JitterBuffer {
     spare: Vec<Vec<u8>>,
     origin: Option<Instant>,
     transit: Option<Transit>,
+    /// When the last packet came.
+    came_us: Option<i64>,
     newest_at: i64,
     /// Highest index, and a bit for each of the 64 up to it.
     highest: Option<u64>,
@@ -294,7 +303,11 @@ impl JitterBuffer {
                 return Err(other);
             }
         }
+        let last_us = self.came_us.replace(arrival_us);
         if let Some(transit) = &mut self.transit {
+            if last_us.is_some_and(|last_us| arrival_us - last_us > IDLE_US) {
+                transit.forget_base(arrival_us - us(at));
+            }
             transit.add(arrival_us - us(at));
         }
         self.newest_at = self.newest_at.max(at);

@@ -330,6 +330,40 @@ fn a_stopped_buffer_keeps_only_the_newest_and_starts_at_once() {
 }
 
 #[test]
+fn after_a_long_silence_the_way_of_before_tells_nothing() {
+    // An hour without a packet, in which the sender's clock fell back by 400 ms.
+    let hour_us = 3_600_000_000;
+    let said: Vec<(u32, Vec<u8>)> = packets(speech(), 20, 100)
+        .into_iter()
+        .enumerate()
+        .map(|(n, (timestamp, packet))| {
+            let silence = if n < 50 { 0 } else { ((hour_us - 400_000) / 1000 * 48) as u32 };
+            (timestamp.wrapping_add(silence), packet)
+        })
+        .collect();
+    let mut listener = Listener::new();
+    listener.buffer.stop();
+    for (n, packet) in (0..50).zip(&said) {
+        listener.put(n, n * 20_000, packet).unwrap();
+    }
+    let unheard = listener.counts.unheard;
+    for (n, packet) in (50..).zip(&said[50..]) {
+        let at_us = hour_us + n * 20_000;
+        listener.put(n, at_us, packet).unwrap();
+        if n == 53 {
+            listener.buffer.start();
+        }
+        if n >= 53 {
+            let taken = listener.take(at_us + 1_000);
+            assert_eq!(taken, Taken::Sound, "packet {n}");
+        }
+    }
+    assert_eq!(listener.counts.concealed, 0);
+    assert!(unheard > 30 && listener.buffer.target_frames() <= 2, "{:?}", listener.counts);
+    listener.check_counts();
+}
+
+#[test]
 fn a_start_finds_the_onset_of_speech_and_takes_the_delay_back() {
     let stream = syllables(600);
     let onset = 100;

@@ -604,6 +604,23 @@ fn longer_packets_hold_the_same_sound_and_each_tick_once() {
 }
 
 #[test]
+fn who_listens_first_again_gets_nothing_of_before() {
+    let mut world = World::new(1, 3);
+    world.packet_ticks = 3;
+    world.talk(1, 0, 0.2);
+    world.layout();
+    for round in 0..6 {
+        world.listen(2, 0, true);
+        let from = world.tick();
+        // Packets end after three ticks: somebody leaves in the middle of one.
+        world.run_ms(200 + 20 * round);
+        let ear = world.unlisten(2);
+        assert!(ear.ticks[0] > from, "{round}: {} is of before {from}", ear.ticks[0]);
+        world.run_ms(500);
+    }
+}
+
+#[test]
 fn what_is_unknown_or_refused_is_counted_and_nothing_else_happens() {
     let mut world = World::new(1, 99);
     for person in 1..=12 {

@@ -17,7 +17,8 @@ pub struct Faults {
     pub stalled_signaling: Option<(Duration, Duration)>,
     /// `receive_buffer=4096`: bytes of each media socket's receive buffer.
     pub receive_buffer: Option<usize>,
-    /// `mixer_backlog=1s`: the mixing threads are behind by so long, and lose nothing.
+    /// `mixer_backlog=1s`: the mixing threads are behind by so long, and lose nothing of what they get. They also tell so late
+    /// who is heard, so that pauses of somebody who just began may stay closed. At most 10 s.
     pub mixer_backlog: Option<Duration>,
     /// `panic=media`: the first thread of that kind panics after a second.
     pub panic: Option<Part>,

@@ -59,6 +59,11 @@ impl Gather {
         self.waiting.push(encoded.payload);
     }
 
+    /// Nobody is left who would get what waits.
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
     /// What waits, as one packet. None if nothing does.
     pub(crate) fn take(&mut self) -> Option<Result<Longer, OpusError>> {
         let ticks = self.waiting.len() as u8;

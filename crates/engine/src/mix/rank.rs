@@ -129,7 +129,7 @@ impl Ranked {
     pub(crate) fn bar(&self, count: usize, levels: &[(TrackKey, u8)]) -> u8 {
         let count = count.clamp(1, MAX_LOUDEST);
         let mut loudest = [QUIETEST_DBOV; MAX_LOUDEST];
-        // Who falls silent until then holds no place.
+        // Who falls silent within these ticks holds no place.
         for (track, dbov) in levels.iter().filter(|(_, dbov)| dbov + FALLS_DB <= QUIETEST_DBOV) {
             let counts_as = dbov.saturating_sub(self.ahead_db(*track));
             let place = loudest.partition_point(|other| *other <= counts_as);

@@ -244,6 +244,7 @@ impl Room {
         let packets = !self.listeners.is_empty();
         self.open = Open { waiting, packets, rank: at_home && !alone };
         if !packets {
+            self.gather.clear();
             self.forget_sums(tick, turn.stats);
         }
     }

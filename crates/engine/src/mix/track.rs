@@ -174,7 +174,11 @@ impl Track {
             _ => self.claim.decoded(level_dbov(pcm)),
         }
         if self.part != Part::None && !self.music {
-            gain.run(pcm);
+            match taken {
+                Taken::Sound | Taken::Recovered => gain.run(pcm),
+                // What is made up tells nothing of the voice.
+                Taken::Concealed | Taken::Silence => gain.hold(pcm),
+            }
         }
         if self.fade_in && taken != Taken::Silence {
             self.fade_in = false;

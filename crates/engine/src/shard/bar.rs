@@ -3,6 +3,8 @@
 use crate::mix::QUIETEST_DBOV;
 use std::time::{Duration, Instant};
 
+/// How many numbers after the newest opened packet of a stream a packet may lie and stay closed.
+pub(super) const AHEAD: u64 = 15;
 /// Without an opened packet for so long the next one is opened: 25 packets, or some of comfort noise.
 const CLOSED_LONGEST: Duration = Duration::from_millis(500);
 /// After a packet that reaches the bar all are opened for so long: somebody who becomes heard is told with the next ticks.
@@ -13,7 +15,7 @@ const BAR_LASTS: Duration = Duration::from_millis(100);
 /// Which packets of a track of a mixed room are opened.
 #[derive(Debug, Default)]
 pub(super) struct Glances {
-    /// The index of the newest opened packet, and a bit for each number after it that was looked at.
+    /// The index of the newest opened packet, and a bit for each number after it that was noted.
     after: (u64, u16),
     opened: Option<Instant>,
     /// Until then all packets are opened and go to the mixer.
@@ -50,7 +52,13 @@ impl Glances {
         self.opened.is_some_and(|opened| at.saturating_duration_since(opened) < CLOSED_LONGEST)
     }
 
-    /// Takes note of the closed packet of an index, at most 16 after the newest opened one; says whether it is new.
+    /// Whether the packet of a number came lately and stayed closed. Numbers and indices differ by whole cycles.
+    pub(super) fn noted(&self, number: u64) -> bool {
+        let behind = (number as u16).wrapping_sub(self.after.0 as u16);
+        (1..=AHEAD as u16).contains(&behind) && self.after.1 & (1 << (behind - 1)) != 0
+    }
+
+    /// Takes note of the closed packet of an index, at most [`AHEAD`] after the newest opened one; says whether it is new.
     pub(super) fn note(&mut self, opened: u64, index: u64) -> bool {
         if self.after.0 != opened {
             self.after = (opened, 0);

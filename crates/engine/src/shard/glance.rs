@@ -1,12 +1,13 @@
-//! Sound that nobody will hear costs a look at its header. In a mixed room only the loudest are heard, and levels travel
+//! Of a packet of sound that nobody will hear, only the header is read. In a mixed room only the loudest are heard, and levels travel
 //! in the clear (RFC 6464). The mixer tells the bar that a level must reach ([`Bar`]) and who is heard. A packet below the
 //! bar, of somebody who is not heard, stays closed: what reports and feedback need of it stands in its header.
 //!
 //! Nothing in such a packet is authenticated, so what it can change is bounded. It must lie at most [`AHEAD`] numbers
-//! after the newest packet of its stream that was opened, and each number counts once. So one packet of sixteen is opened
-//! at least, and so is the first one after silence, after a change of address and after a rollover. What it changes is
-//! the reports to its sender alone, and a packet with the same number that is opened later counts as if it had not come.
-//! Replay windows, rollover counters, what was received, who speaks and who is connected follow opened packets alone.
+//! after the newest packet of its stream that was opened. Each number counts once until the next packet is opened. So one
+//! packet of sixteen is opened at least. The first packet is opened after silence, after a change of address and after a
+//! rollover. A closed packet changes only reports and feedback to its sender. A packet with the same number that is opened
+//! later counts again, and goes on. Replay windows, rollover counters, who speaks and who is connected follow opened
+//! packets alone.
 //!
 //! Whoever can send from a participant's address, or change their packets on the way, can
 //! - make reports and feedback to the participant wrong, by at most 15 packets for each that is opened: the loss of quiet
@@ -17,7 +18,7 @@
 //! as connected, or end their stream. A packet that claims to be loud is opened, and discarded if its tag does not fit. A participant who claims too much is found out by the mixer
 //! ([`crate::mix`]); one who claims too little is not heard.
 
-use super::bar::Told;
+use super::bar::{AHEAD, Told};
 use super::datagram::Datagram;
 use super::model::Model;
 use super::person::Source;
@@ -29,8 +30,6 @@ use rtp::header::{self, AudioLevel};
 use rtp::negotiated::Extensions;
 use std::time::Instant;
 
-/// How many numbers after the newest opened packet of a stream a packet may lie and stay closed.
-const AHEAD: u64 = 15;
 /// The mixer told who is heard in a room, and how loud others must be.
 pub(super) fn told(model: &mut Model, bar: &Bar, at: Instant) {
     for heard in bar.heard.iter().flatten() {

@@ -6,7 +6,6 @@ use super::forward::flush;
 use super::index::TrackIndex;
 use super::model::Model;
 use super::packet::Passed;
-use super::reception::Reception;
 use super::relay::pass_on;
 use super::track::Track;
 use super::turn::Turn;
@@ -29,11 +28,12 @@ pub(super) struct Carrier {
     packet: [u8; MAX_PACKET],
 }
 
-/// The number of the packet that a block of packet `number` repeats, if that did not come.
-fn repeats_missing(number: u64, block: &Block, reception: &Reception) -> Option<u64> {
+/// The number of the packet that a block of packet `number` repeats, if that did not come. A packet that stayed closed came.
+fn repeats_missing(number: u64, block: &Block, track: &Track) -> Option<u64> {
+    let reception = track.encoding.reception.as_ref()?;
     let fits = (1..=MOST_BYTES).contains(&block.bytes.len()) && block.offset > 0;
     let repeated = number.checked_sub(block.packets_back).filter(|_| fits)?;
-    reception.lacks(repeated).then_some(repeated)
+    (reception.lacks(repeated) && !track.glances.noted(repeated)).then_some(repeated)
 }
 
 /// Restores the packets that a packet of RED repeats, as far as they are missing.
@@ -46,9 +46,7 @@ pub(super) fn restore<S: Sink>(
     let payload = &carrier.packet[carrier.payload.clone()];
     for block in rtp::red::redundant(payload) {
         let track = model.tracks[index].as_ref();
-        let reception = track.and_then(|track| track.encoding.reception.as_ref());
-        let Some(number) = reception.and_then(|it| repeats_missing(carrier.number, &block, it))
-        else {
+        let Some(number) = track.and_then(|it| repeats_missing(carrier.number, &block, it)) else {
             continue;
         };
         if model.queue.is_full() {
@@ -89,10 +87,9 @@ impl Carrier {
         {
             return None;
         }
-        let reception = encoding.reception.as_ref()?;
         let payload = arrival.payload.clone();
         let mut blocks = rtp::red::redundant(plain.get(payload.clone())?);
-        if !blocks.any(|block| repeats_missing(number, &block, reception).is_some()) {
+        if !blocks.any(|block| repeats_missing(number, &block, track).is_some()) {
             return None;
         }
         let mut packet = [0; MAX_PACKET];

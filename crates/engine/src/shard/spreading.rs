@@ -1,5 +1,6 @@
 //! Mixed packets on their way to the listeners. A packet for many leaves in slices, so that what comes in meanwhile is read
-//! soon. All keep their order: what a listener who became heard gets of their own follows what they got with all.
+//! soon. All keep their order: a listener who becomes heard gets their own mix after the packets for all that came before it.
+//! A command waits for none of them: all leave before it.
 
 use crate::mix::MixedPacket;
 use std::collections::VecDeque;

@@ -24,7 +24,7 @@ impl FromStr for Fault {
             "busy_thread=lab" => Ok(Self::BusyLab),
             "busy_thread=bots" => Ok(Self::BusyBots),
             _ => Err("the lab knows these faults: freeze_counter (bots count no freezes), \
-                 busy_thread=lab and busy_thread=bots (threads of that name have no time left)"
+                 busy_thread=lab (its threads have no time left) and busy_thread=bots (the first thread of bots has none)"
                 .into()),
         }
     }

@@ -5,9 +5,10 @@
 //! still be on its way through network, jitter buffer and rank. Missing packets are concealed;
 //! a window that lacks too many is void.
 
+use super::marks::samples_of;
 use super::tones::{LOUD_AMPLITUDE, MAX_TONES, OnAir, PERIOD, TonePlan, frequency_hz};
 use crate::record::{MAX_EXAMPLES, MixWindows, Wrong};
-use audio::opus::{Decoder, OpusError};
+use audio::opus::{Decoder, MAX_PACKET_SAMPLES, OpusError};
 use audio::{Channels, FRAME_SAMPLES, SAMPLE_RATE};
 use std::f64::consts::TAU;
 use std::time::{Duration, Instant};
@@ -128,7 +129,9 @@ pub struct Hearing {
     /// Period of the window that is being taken; none between windows.
     period: Option<u64>,
     windows: Vec<Window>,
-    pcm: Box<[f32; FRAME_SAMPLES]>,
+    /// Frames of 20 ms in the last packet: a lost one had as many.
+    frames: u16,
+    pcm: Box<[f32; MAX_PACKET_SAMPLES]>,
 }
 
 impl Hearing {
@@ -145,11 +148,12 @@ impl Hearing {
             missing: 0,
             period: None,
             windows: Vec::new(),
-            pcm: Box::new([0.0; FRAME_SAMPLES]),
+            frames: 1,
+            pcm: Box::new([0.0; MAX_PACKET_SAMPLES]),
         })
     }
 
-    /// Takes a packet of the mix (20 ms). One that comes late was concealed and is left out.
+    /// Takes a packet of the mix: one or more frames of 20 ms. One that comes late was concealed and is left out.
     pub fn packet(&mut self, sequence: u16, timestamp: u32, payload: &[u8], arrival: Instant) {
         let since = arrival.saturating_duration_since(self.origin);
         let arrived = (since.as_nanos() * u128::from(SAMPLE_RATE) / 1_000_000_000) as i64;
@@ -158,12 +162,12 @@ impl Hearing {
             Some(32_768..) => return,
             Some(gap) if gap <= MAX_CONCEALED => {
                 for _ in 0..gap {
-                    self.frame(None);
+                    self.sound(None);
                 }
                 // What the sender left out (no packet lost) passes as silence.
                 if let Some((_, expected)) = self.next {
                     let skipped = timestamp.wrapping_sub(expected) as i32;
-                    let frames = skipped / FRAME_SAMPLES as i32 - i32::from(gap);
+                    let frames = skipped / FRAME_SAMPLES as i32 - i32::from(gap * self.frames);
                     self.position += i64::from(frames.max(0)) * FRAME_SAMPLES as i64;
                 }
             }
@@ -175,8 +179,9 @@ impl Hearing {
         }
         // The soonest packet knows best when the stream began.
         self.base = self.base.min(arrived - self.position);
-        self.frame(Some(payload));
-        let next = timestamp.wrapping_add(FRAME_SAMPLES as u32);
+        self.frames = (samples_of(payload) / FRAME_SAMPLES).max(1) as u16;
+        self.sound(Some(payload));
+        let next = timestamp.wrapping_add(u32::from(self.frames) * FRAME_SAMPLES as u32);
         self.next = Some((sequence.wrapping_add(1), next));
     }
 
@@ -191,15 +196,23 @@ impl Hearing {
         self.missing = 0;
     }
 
-    /// Decodes a frame, or conceals one, and hands it to the window that it lies in.
-    fn frame(&mut self, payload: Option<&[u8]>) {
-        let decoded = self.decoder.decode(payload, &mut *self.pcm);
+    /// Decodes a packet, or conceals a lost one.
+    fn sound(&mut self, payload: Option<&[u8]>) {
+        let samples = usize::from(self.frames) * FRAME_SAMPLES;
+        let pcm = &mut self.pcm[..samples];
+        let whole = self.decoder.decode(payload, pcm) == Ok(samples);
+        if !whole {
+            pcm.fill(0.0);
+        }
+        for at in (0..samples).step_by(FRAME_SAMPLES) {
+            self.frame(at, payload.is_some() && whole);
+        }
+    }
+
+    /// Hands the decoded frame from a sample on to the window that it lies in.
+    fn frame(&mut self, from: usize, whole: bool) {
         let at = self.base + self.position;
         self.position += FRAME_SAMPLES as i64;
-        let whole = decoded == Ok(FRAME_SAMPLES);
-        if !whole {
-            self.pcm.fill(0.0);
-        }
         let period_samples = PERIOD.as_secs() as i64 * i64::from(SAMPLE_RATE);
         let begin = AFTER_CHANGE.as_millis() as i64 * i64::from(SAMPLE_RATE) / 1000;
         let (period, within) = (at.div_euclid(period_samples), at.rem_euclid(period_samples));
@@ -209,8 +222,8 @@ impl Hearing {
             self.period = Some(period as u64);
         }
         let Some(period) = self.period else { return };
-        self.missing += u32::from(payload.is_none() || !whole);
-        for chunk in self.pcm.chunks_exact(DECIMATION) {
+        self.missing += u32::from(!whole);
+        for chunk in self.pcm[from..from + FRAME_SAMPLES].chunks_exact(DECIMATION) {
             let mean = chunk.iter().map(|x| f64::from(*x)).sum::<f64>() / DECIMATION as f64;
             self.spectrum.push(mean);
         }
@@ -254,7 +267,7 @@ pub fn judge(heard: &mut MixWindows, plan: &TonePlan, place: u32, window: &Windo
 mod tests {
     use super::super::tones::{LOUD, QUIET_AMPLITUDE};
     use super::*;
-    use audio::opus::{Application, Encoder, EncoderOptions, MAX_PACKET};
+    use audio::opus::{Application, Encoder, EncoderOptions, MAX_PACKET, Repacketizer};
     use audio::tone::Sine;
 
     const BOTS: u32 = 20;
@@ -277,6 +290,18 @@ mod tests {
         amplitude: impl Fn(u32, Duration) -> f64,
         lost: impl Fn(u64) -> bool,
     ) -> Vec<Window> {
+        hear_packets(1, seconds, delay, amplitude, lost)
+    }
+
+    /// The same in packets of so many frames.
+    fn hear_packets(
+        frames: u64,
+        seconds: u64,
+        delay: Duration,
+        amplitude: impl Fn(u32, Duration) -> f64,
+        lost: impl Fn(u64) -> bool,
+    ) -> Vec<Window> {
+        let (mut repacketizer, mut gathered) = (Repacketizer::new().unwrap(), Vec::new());
         let origin = Instant::now();
         let mut hearing = Hearing::new(origin).unwrap();
         let application = Application::Audio;
@@ -293,11 +318,20 @@ mod tests {
                 pcm.iter_mut().for_each(|sample| *sample += amplitude * sine.next_sample());
             }
             let len = encoder.encode(&pcm, &mut packet).unwrap();
+            gathered.push(packet[..len].to_vec());
+            if frame % frames + 1 < frames {
+                continue;
+            }
+            let all: Vec<&[u8]> = gathered.iter().map(Vec::as_slice).collect();
+            let mut joined = [0; 3 * MAX_PACKET];
+            let len = repacketizer.join(&all, &mut joined).unwrap();
+            gathered.clear();
             if !lost(frame) {
-                let (sequence, timestamp) = (60_000 + frame as u32, 960 * frame as u32);
+                let first = frame + 1 - frames;
+                let (sequence, timestamp) = (60_000 + (first / frames) as u32, 960 * first as u32);
                 let jitter = Duration::from_millis(frame % 4);
                 let arrival = origin + at + delay + jitter;
-                hearing.packet(sequence as u16, timestamp, &packet[..len], arrival);
+                hearing.packet(sequence as u16, timestamp, &joined[..len], arrival);
             }
         }
         hearing.take_windows()
@@ -325,6 +359,17 @@ mod tests {
             let heard = judged(&windows, place, &everyone());
             assert_eq!((heard.windows, heard.wrong, heard.void), (windows.len() as u64, 0, 0));
         }
+    }
+
+    #[test]
+    fn a_mix_in_packets_of_60_ms_is_heard_as_well() {
+        let (place, delay) = (plan().loud_in(1)[0], Duration::from_millis(90));
+        // Each fiftieth packet is lost: three frames of a window at most.
+        let lost = |frame: u64| frame % 150 == 149;
+        let windows = hear_packets(3, 12, delay, |other, at| loud(other, at, place), lost);
+        let heard = judged(&windows, place, &everyone());
+        assert_eq!((heard.windows, heard.wrong, heard.void), (6, 0, 0));
+        assert!(windows.iter().any(|window| window.missing == 3), "a lost packet is three frames");
     }
 
     #[test]

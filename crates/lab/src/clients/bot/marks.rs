@@ -6,7 +6,9 @@
 
 use super::fixtures::OpusPacket;
 use audio::mark::{MARK_SAMPLES, MarkFinder, mark};
-use audio::opus::{Decoder, Encoder, EncoderOptions, MAX_PACKET, OpusError};
+use audio::opus::{
+    Decoder, Encoder, EncoderOptions, MAX_PACKET, MAX_PACKET_SAMPLES, OpusError, packet_duration,
+};
 use audio::tone::Sine;
 use audio::{Channels, FRAME_MS, FRAME_SAMPLES, SAMPLE_RATE, level_dbov};
 use std::collections::{BTreeMap, VecDeque};
@@ -177,6 +179,12 @@ impl Marks {
     }
 }
 
+/// Samples of a packet of sound: packets of a mix last 20 to 60 ms. One that cannot be read counts as 20 ms.
+pub(super) fn samples_of(payload: &[u8]) -> usize {
+    let lasts = packet_duration(payload).map(|lasts| lasts.as_micros() as usize * 48 / 1000);
+    lasts.unwrap_or(FRAME_SAMPLES)
+}
+
 /// The ears of one who listens for marks in the mix.
 #[derive(Debug)]
 pub struct Ears {
@@ -189,7 +197,9 @@ pub struct Ears {
     /// Where each of the last packets begins, and when it came.
     arrivals: VecDeque<(u64, Instant)>,
     judge: Judge,
-    pcm: Box<[f32; FRAME_SAMPLES]>,
+    /// Samples of the last packet: a lost one was as long.
+    samples: usize,
+    pcm: Box<[f32; MAX_PACKET_SAMPLES]>,
 }
 
 impl Ears {
@@ -202,17 +212,21 @@ impl Ears {
             position: 0,
             arrivals: VecDeque::new(),
             judge: Judge::new(now),
-            pcm: Box::new([0.0; FRAME_SAMPLES]),
+            samples: FRAME_SAMPLES,
+            pcm: Box::new([0.0; MAX_PACKET_SAMPLES]),
         })
     }
 
-    /// Takes a packet of the mix (20 ms). One that comes late was concealed and is left out.
+    /// Takes a packet of the mix. One that comes late was concealed and is left out.
     pub fn packet(&mut self, sequence: u16, payload: &[u8], arrival: Instant) {
+        let lasts =
+            |samples: usize| Duration::from_secs_f64(samples as f64 / f64::from(SAMPLE_RATE));
         match self.next.map(|next| sequence.wrapping_sub(next)) {
             Some(32_768..) => return,
             Some(gap) if gap <= MAX_CONCEALED => {
                 for before in (1..=u32::from(gap)).rev() {
-                    self.frame(None, arrival.checked_sub(PACKET * before).unwrap_or(arrival));
+                    let came = arrival.checked_sub(lasts(self.samples) * before);
+                    self.sound(None, came.unwrap_or(arrival));
                 }
             }
             _ => {
@@ -222,17 +236,20 @@ impl Ears {
                 self.judge.since = arrival;
             }
         }
-        self.frame(Some(payload), arrival);
+        self.samples = samples_of(payload);
+        self.sound(Some(payload), arrival);
         self.next = Some(sequence.wrapping_add(1));
     }
 
-    fn frame(&mut self, payload: Option<&[u8]>, arrival: Instant) {
-        if self.decoder.decode(payload, &mut *self.pcm) != Ok(FRAME_SAMPLES) {
-            self.pcm.fill(0.0);
+    /// The sound of a packet, or what stands for a lost one.
+    fn sound(&mut self, payload: Option<&[u8]>, arrival: Instant) {
+        let pcm = &mut self.pcm[..self.samples];
+        if self.decoder.decode(payload, pcm) != Ok(pcm.len()) {
+            pcm.fill(0.0);
         }
         self.arrivals.push_back((self.position, arrival));
-        self.position += FRAME_SAMPLES as u64;
-        self.finder.push(&*self.pcm);
+        self.position += pcm.len() as u64;
+        self.finder.push(pcm);
         for found in self.finder.take_found() {
             let packet = self.arrivals.iter().rfind(|(start, _)| *start as f64 <= found.at);
             if let Some((start, arrival)) = packet {
@@ -415,16 +432,32 @@ mod tests {
         let (speaker, listener) = (marks(0, 1, &said, origin), marks(1, 1, &said, origin));
         let voice = super::super::fixtures::Fixtures::embedded().unwrap().voice(0);
         // Marks come 1 to 1.88 s late, and meet the finder's blocks in all ways.
-        for way in (0..12).map(|step| 1_000 * MS + 80 * MS * step) {
+        let ways = (0..12).map(|step| 1_000 * MS + 80 * MS * step);
+        for (way, frames) in ways.flat_map(|way| [(way, 1), (way, 3)]) {
+            let mut gathered: Vec<&[u8]> = Vec::new();
+            let mut joined = [0; 3 * MAX_PACKET];
+            let mut repacketizer = audio::opus::Repacketizer::new().unwrap();
             let (mut ears, mut outcomes) = (Ears::new(origin).unwrap(), Vec::new());
             said.0.lock().unwrap().clear();
             for n in 0..400u32 {
                 let due = origin + 3 * MS + PACKET * n;
                 let speech = &voice.packets[n as usize % voice.packets.len()];
                 let packet = speaker.packet(due).unwrap_or(speech);
-                ears.packet(n as u16, &packet.data, due + way);
+                gathered.push(&packet.data);
+                if gathered.len() < frames {
+                    continue;
+                }
+                // A mark and what is said beside it may not be of one configuration.
+                let Ok(len) = repacketizer.join(&gathered, &mut joined) else {
+                    gathered.clear();
+                    continue;
+                };
+                gathered.clear();
+                ears.packet((n as usize / frames) as u16, &joined[..len], due + way);
                 outcomes.extend(ears.judge(&listener, due + way));
             }
+            // A packet of three frames leaves when the last of them is said.
+            let way = way + PACKET * (frames as u32 - 1);
             assert!(outcomes.len() >= 2, "{outcomes:?}");
             for Outcome { way: found, .. } in outcomes {
                 assert!(found.is_some_and(|found| found.abs_diff(way) < 10 * MS), "{found:?}");
