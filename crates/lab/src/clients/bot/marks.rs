@@ -433,9 +433,9 @@ mod tests {
         let voice = super::super::fixtures::Fixtures::embedded().unwrap().voice(0);
         // Marks come 1 to 1.88 s late, and meet the finder's blocks in all ways.
         let ways = (0..12).map(|step| 1_000 * MS + 80 * MS * step);
-        for (way, frames) in ways.flat_map(|way| [(way, 1), (way, 3)]) {
+        for (way, frames) in ways.flat_map(|way| [(way, 1), (way - 100 * MS, 3)]) {
             let mut gathered: Vec<&[u8]> = Vec::new();
-            let mut joined = [0; 3 * MAX_PACKET];
+            let (mut joined, mut sequence) = ([0; 3 * MAX_PACKET], 0);
             let mut repacketizer = audio::opus::Repacketizer::new().unwrap();
             let (mut ears, mut outcomes) = (Ears::new(origin).unwrap(), Vec::new());
             said.0.lock().unwrap().clear();
@@ -447,13 +447,17 @@ mod tests {
                 if gathered.len() < frames {
                     continue;
                 }
-                // A mark and what is said beside it may not be of one configuration.
-                let Ok(len) = repacketizer.join(&gathered, &mut joined) else {
-                    gathered.clear();
-                    continue;
+                let together = repacketizer.join(&gathered, &mut joined);
+                let packets = match &together {
+                    Ok(len) => vec![&joined[..*len]],
+                    // A mark and what is said before it are of two configurations.
+                    Err(_) => gathered.clone(),
                 };
+                for packet in packets {
+                    ears.packet(sequence, packet, due + way);
+                    sequence += 1;
+                }
                 gathered.clear();
-                ears.packet((n as usize / frames) as u16, &joined[..len], due + way);
                 outcomes.extend(ears.judge(&listener, due + way));
             }
             // A packet of three frames leaves when the last of them is said.
