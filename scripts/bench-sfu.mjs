@@ -10,7 +10,7 @@
 // many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn, without floor and
 // Janus, and a packet may cost at most 1.03 times what it did, or MOST times (median of the rounds' ratios).
 
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidence.mjs";
 import { INSTALL, atJanus, version } from "./janus.mjs";
 
@@ -201,6 +201,8 @@ function print(row) {
 }
 
 const peer = BEFORE ? null : version();
+if (BEFORE && !statSync(BEFORE, { throwIfNoEntry: false })?.isFile())
+  throw new Error(`BEFORE=${BEFORE} is no file: name the older binary, such as /older/target/release/moim`);
 if (BEFORE) console.log(`beside ${BEFORE}`);
 else
   console.log(

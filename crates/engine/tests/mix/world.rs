@@ -23,8 +23,6 @@ pub struct Talker {
     pub claims: Option<u8>,
     /// Which of his frames are lost.
     pub loses: fn(u64) -> bool,
-    /// What becomes of each sample of the tone.
-    pub shape: fn(f32) -> f32,
     pub sine: Sine,
     encoder: Encoder,
     index: u64,
@@ -183,7 +181,6 @@ impl World {
             tells_level: true,
             claims: None,
             loses: |_| false,
-            shape: |x| x,
             sine: Sine::new(tone_hz(person), 1.0),
             encoder: Encoder::new(options).unwrap(),
             index: 1000 * person,
@@ -252,7 +249,7 @@ impl World {
             }
             let (mut pcm, mut packet) = ([0.0; TICK_SAMPLES], [0; MAX_PACKET]);
             talker.sine.fill(&mut pcm);
-            pcm.iter_mut().for_each(|x| *x = (talker.shape)(*x * talker.amplitude as f32));
+            pcm.iter_mut().for_each(|x| *x *= talker.amplitude as f32);
             let len = talker.encoder.encode(&pcm, &mut packet).unwrap();
             let timestamp = (talker.index * TICK_SAMPLES as u64) as u32;
             talker.index += 1;
