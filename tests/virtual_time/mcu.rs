@@ -6,7 +6,7 @@ use super::sinks::Outbox;
 use super::world::{LAN, Link, Made, World};
 use engine::drops::OutDrop;
 use engine::limits::MIX_COPIES_AT_ONCE;
-use engine::mix::{MAX_LOUDEST, MixFor, MixedPacket, Payload};
+use engine::mix::{Hear, MAX_LOUDEST, MixFor, MixedPacket, Payload};
 use engine::room::Topology;
 use engine::{Command, PersonKey, RoomKey};
 use lab::bot::hearing::Window;
@@ -33,8 +33,13 @@ type Wire = Rc<RefCell<BTreeMap<SocketAddr, Vec<Sent>>>>;
 
 /// A room that is mixed, and what leaves it.
 fn mixed(seed: u64, link: Link, shards: u16) -> (World, Wire) {
+    hearing(seed, link, shards, Hear::Loudest(3))
+}
+
+/// The same in which these people are heard.
+fn hearing(seed: u64, link: Link, shards: u16, hear: Hear) -> (World, Wire) {
     let made = Made { audio: Topology::Mcu, video: Topology::None, shards };
-    let mut world = World::of(seed, link, made);
+    let mut world = World::hearing(seed, link, made, hear);
     // Tones keep their levels.
     world.music = true;
     let wire = Wire::default();
@@ -148,6 +153,41 @@ fn a_hundred_hear_the_three_loudest_and_not_themselves() {
 fn a_hundred_over_two_shards_with_all_who_are_loud_on_one() {
     let (listeners, windows) = hundred(2, 50, 20);
     assert!(listeners >= 40 && windows >= 100, "{listeners} listeners, {windows} windows");
+}
+
+#[test]
+fn where_everyone_is_heard_a_dozen_hear_each_other_and_not_themselves() {
+    for shards in [1, 2] {
+        let (mut world, wire) = hearing(5, LAN, shards, Hear::Everyone);
+        // All are loud all the time.
+        let plan = TonePlan { seed: 5, bots: 12, loud: 12, alternate: false };
+        let origin = world.now.at;
+        let people: Vec<(u32, PersonKey)> =
+            (0..12).map(|place| (place, join(&mut world, plan, place, origin))).collect();
+        let mut windows = 0;
+        for _ in 0..14 {
+            world.run(Duration::from_secs(1));
+            for (place, key) in &people {
+                let took = world.person(*key).media.take_windows();
+                for window in took.iter().filter(|window| window.from >= Duration::from_secs(4)) {
+                    // All are there, though together they are so loud that the limiter works.
+                    let full = LOUD_AMPLITUDE * LOUD_AMPLITUDE / 2.0;
+                    let heard: Vec<u32> = (0..MAX_TONES)
+                        .filter(|other| window.powers[*other as usize] > full * 0.06)
+                        .collect();
+                    let others: Vec<u32> = (0..12).filter(|other| other != place).collect();
+                    assert_eq!((window.missing, heard), (0, others), "{place}, {shards} shards");
+                    windows += 1;
+                }
+            }
+        }
+        assert!(windows >= 40, "{windows} windows");
+        world.assert_invariants(5);
+        check_wire(&wire, 12, 14 * 50 - 2);
+        for shard in &world.shards {
+            assert_eq!(shard.stats().out_drops.get(OutDrop::SameTick), 0);
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub use people::Person;
 
 use super::sinks::{Kept, Outbox, Within};
 use engine::drops::OutDrop;
-use engine::mix::Mixer;
+use engine::mix::{Hear, Mixer};
 use engine::room::{Effects, MixPacket, Notice, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey};
@@ -181,12 +181,21 @@ impl World {
 
     /// A room of this kind, where nobody has more slots of audio and video than these.
     pub fn with_slots(seed: u64, link: Link, kind: Made, most: (u32, u32)) -> Self {
+        Self::made(seed, link, kind, most, Hear::Loudest(3))
+    }
+
+    /// A room of this kind in which these people are heard, if its sound is mixed.
+    pub fn hearing(seed: u64, link: Link, kind: Made, hear: Hear) -> Self {
+        Self::made(seed, link, kind, (32, 64), hear)
+    }
+
+    fn made(seed: u64, link: Link, kind: Made, most: (u32, u32), hear: Hear) -> Self {
         let origin = Instant::now();
         let Made { audio, video, shards } = kind;
         let limits =
             RoomLimits { people: 200, roster: 200, audio_slots: most.0, video_slots: most.1 };
-        let setup =
-            RoomSetup { audio, video, loudest: 3, mix_packet: MixPacket::Auto, shards, limits };
+        let mix_packet = MixPacket::Auto;
+        let setup = RoomSetup { audio, video, hear, mix_packet, shards, limits };
         let indices = || (0..shards).map(ShardIndex);
         Self {
             origin,

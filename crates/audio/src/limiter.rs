@@ -3,7 +3,7 @@
 use crate::frame::FRAME_SAMPLES;
 
 /// What the limiter lets through, as peak: -3.1 dB, since peaks of what Opus decodes to are higher: of
-/// twenty tones of full scale by 11 %.
+/// twenty tones of full scale 0.78, of twenty that their microphones clipped 0.95.
 pub const THRESHOLD: f32 = 0.7;
 /// Samples between two points of the gain curve: 1 ms.
 const STEP: usize = 48;

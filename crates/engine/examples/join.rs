@@ -4,6 +4,7 @@
 //! It runs the room's state machine alone: no shard, no socket. A new voice changes a slot of everybody who follows
 //! speakers, so it is told for each of these changes.
 
+use engine::mix::Hear;
 use engine::room::{Effects, MixPacket, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
@@ -100,7 +101,14 @@ fn room(people: u64) -> Room {
     let (audio, video) = (Topology::Sfu, Topology::Sfu);
     let mut room = Room::new(
         RoomKey(1),
-        RoomSetup { audio, video, loudest: 3, mix_packet: MixPacket::Auto, shards: 1, limits },
+        RoomSetup {
+            audio,
+            video,
+            hear: Hear::Loudest(3),
+            mix_packet: MixPacket::Auto,
+            shards: 1,
+            limits,
+        },
     );
     (1..=people).for_each(|number| come(&mut room, number, &mut Effects::default()));
     room

@@ -6,7 +6,7 @@ mod longer;
 mod world;
 
 use audio::tone::{Sine, goertzel};
-use engine::mix::{MixCommand, TICK_SAMPLES};
+use engine::mix::{Hear, MixCommand, MixFor, TICK_SAMPLES};
 use engine::{PersonKey, TrackKey};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -230,25 +230,35 @@ fn the_first_syllable_of_who_begins_is_in_the_mix() {
 
 #[test]
 fn twenty_who_shout_never_clip() {
-    for (shards, speech) in [(1, true), (1, false), (3, false)] {
-        let mut world = World::new(shards, 8);
-        world.speech = speech;
-        for person in 1..=20 {
-            world.talk(person, person as usize % shards, 1.0);
-            world.listen(person, person as usize % shards, person <= 8);
+    type Wave = (&'static str, fn(f32) -> f32);
+    // As loud as can be, and beyond: their own microphones clip.
+    let waves: [Wave; 3] = [
+        ("tones", |x| x),
+        ("half clipped tones", |x| (1.5 * x).clamp(-1.0, 1.0)),
+        ("clipped tones", |x| (4.0 * x).clamp(-1.0, 1.0)),
+    ];
+    for (name, shape) in waves {
+        for (shards, speech) in [(1, true), (1, false), (3, false)] {
+            let mut world = World::new(shards, 8);
+            world.speech = speech;
+            for person in 1..=20 {
+                world.talk(person, person as usize % shards, 1.0);
+                world.talkers.get_mut(&person).unwrap().shape = shape;
+                world.listen(person, person as usize % shards, person <= 8);
+            }
+            (0..shards).for_each(|shard| world.listen(30 + shard as u64, shard, true));
+            let voices: Vec<_> = (1..=20).map(|person| (person, 1.0)).collect();
+            world.run_ms(1_000);
+            world.speak(&voices, 2_000);
+            let decoded = world.ears.values().filter(|ear| !ear.sound.is_empty());
+            let peaks: Vec<f32> = decoded
+                .map(|ear| ear.sound.iter().fold(0.0_f32, |peak, x| peak.max(x.abs())))
+                .collect();
+            let highest = peaks.iter().copied().fold(0.0, f32::max);
+            println!("peaks of {name}, {shards} shards, speech {speech}: {highest}");
+            assert!(highest <= 1.0, "{name}, {shards} shards, speech {speech}: {peaks:?}");
+            assert!(peaks.iter().all(|peak| *peak > 0.4), "{name}: they are heard: {peaks:?}");
         }
-        (0..shards).for_each(|shard| world.listen(30 + shard as u64, shard, true));
-        let voices: Vec<_> = (1..=20).map(|person| (person, 1.0)).collect();
-        world.run_ms(1_000);
-        world.speak(&voices, 2_000);
-        let decoded = world.ears.values().filter(|ear| !ear.sound.is_empty());
-        let peaks: Vec<f32> = decoded
-            .map(|ear| ear.sound.iter().fold(0.0_f32, |peak, x| peak.max(x.abs())))
-            .collect();
-        let highest = peaks.iter().copied().fold(0.0, f32::max);
-        println!("peaks with {shards} shards, speech {speech}: {highest}");
-        assert!(highest <= 1.0, "{shards} shards, speech {speech}: {peaks:?}");
-        assert!(peaks.iter().all(|peak| *peak > 0.4), "they are heard: {peaks:?}");
     }
 }
 
@@ -557,6 +567,66 @@ fn people_who_come_and_go_get_one_packet_a_tick_while_they_are_there() {
         // Nothing is held any more: every frame was decoded or dropped for a counted reason.
         assert_eq!(stats.frames_in, stats.jitter.decoded + drops, "{stats:?}");
         assert_eq!(stats.commands_unknown, 0);
+    }
+}
+
+#[test]
+fn where_everyone_is_heard_each_hears_all_the_others_and_not_himself() {
+    for shards in [1, 3] {
+        let mut world = World::hearing(shards, Hear::Everyone);
+        let shard_of = |person: u64| person as usize % shards;
+        for person in 1..=12 {
+            world.talk(person, shard_of(person), 0.05);
+        }
+        // 12 is silent; 13 to 15 only listen.
+        world.talkers.get_mut(&12).unwrap().amplitude = 0.0;
+        (1..=15).for_each(|person| world.listen(person, shard_of(person), true));
+        world.run_ms(2_000);
+        for person in 1..=15 {
+            let heard = world.hears(person, 500, &set(1..=12));
+            assert_eq!(heard, set((1..=11).filter(|other| *other != person)), "{person}");
+        }
+        assert_eq!(world.heard[&(world.tick() - 1)], set(1..=11));
+        // Who begins is heard, and who ends is not.
+        world.talkers.get_mut(&12).unwrap().amplitude = 0.05;
+        world.talkers.get_mut(&1).unwrap().amplitude = 0.0;
+        world.run_ms(3_000);
+        for person in [1, 7, 12, 14] {
+            let heard = world.hears(person, 500, &set(1..=12));
+            assert_eq!(heard, set((2..=12).filter(|other| *other != person)), "{person}");
+        }
+        world.check_ticks(1);
+        let stats = (0..shards).map(|shard| world.stats(shard).clone()).collect::<Vec<_>>();
+        let decoded: u64 = stats.iter().map(|stats| stats.jitter.decoded).sum();
+        assert!(decoded > 11 * 240, "{decoded}");
+        for stats in stats {
+            assert_eq!((stats.sums_late, stats.sums_unused, stats.ranks), (0, 0, 0), "{stats:?}");
+            assert!(stats.jitter.decoded < decoded / shards as u64 + 300, "spread over all");
+        }
+    }
+}
+
+#[test]
+fn where_everyone_is_heard_nobody_hears_himself_though_packets_find_no_room() {
+    for (refuses, common) in [(8, true), (9, false)] {
+        let mut world = World::hearing(1, Hear::Everyone);
+        for person in 1..=12 {
+            world.talk(person, 0, 0.05);
+            world.listen(person, 0, false);
+        }
+        world.listen(13, 0, false);
+        world.run_ms(1_000);
+        let mut sink = Sink::default();
+        sink.refuses_first = refuses;
+        let due = world.mixers[0].next_deadline().unwrap();
+        world.mixers[0].handle_timeout(due, &mut sink);
+        let own = sink.packets.iter().filter(|packet| matches!(packet.to, MixFor::One(_)));
+        assert_eq!(own.count(), 12);
+        let except = sink.packets.iter().find_map(|packet| match packet.to {
+            MixFor::Everyone { except } => Some(except.into_iter().flatten().count()),
+            MixFor::One(_) => None,
+        });
+        assert_eq!(except, common.then_some(refuses), "those who lack theirs, if they fit");
     }
 }
 

@@ -103,6 +103,8 @@ pub struct TlsConfig {
 /// `mix`: rooms whose sound is mixed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MixConfig {
+    /// `hear`: the `limits.loudest` loudest, or `everyone` who is loud enough to be heard.
+    pub everyone: bool,
     /// `packet`: how long the packets are for listeners who are not heard: `20ms`, `40ms`, `60ms` or `auto` (20 ms up to 200
     /// people, 40 ms up to 999, then 60 ms). Fewer packets cost less, and are as much later.
     pub packet: MixPacket,
@@ -129,7 +131,7 @@ pub enum LogFormat {
 
 impl Default for MixConfig {
     fn default() -> Self {
-        Self { packet: MixPacket::Auto }
+        Self { everyone: false, packet: MixPacket::Auto }
     }
 }
 
@@ -213,6 +215,9 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
     let run_as = root.read("run_as", run_as()).optional();
     let limits = root.section("limits", decode_limits);
     let mix = root.section("mix", |mix| MixConfig {
+        everyone: mix
+            .read("hear", one_of(&[("loudest", false), ("everyone", true)]))
+            .or(default.mix.everyone),
         packet: mix.read("packet", one_of(MIX_PACKETS)).or(default.mix.packet),
     });
     let log = root.section("log", |log| LogConfig {
@@ -438,7 +443,7 @@ admin: { bind: "127.0.0.1:9100", token: "0123456789abcdef0123456789abcdef" }
 audience: call.example.org
 run_as: "moim:ssl-cert"
 log: { format: json, level: "info,server=debug" }
-mix: { packet: 60ms }
+mix: { hear: everyone, packet: 60ms }
 "#,
         )
         .unwrap();
@@ -467,7 +472,7 @@ mix: { packet: 60ms }
                 message_bytes: 2048,
             }
         );
-        assert_eq!(config.mix, MixConfig { packet: MixPacket::Ms60 });
+        assert_eq!(config.mix, MixConfig { everyone: true, packet: MixPacket::Ms60 });
         let names: Vec<&str> = config.keys.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, config.guests), (vec!["ours", "theirs"], Guests::None));
         assert_eq!(config.hosts, ["call.example.org", "sfu-1"]);

@@ -9,8 +9,17 @@ pub const MAX_PAYLOAD: usize = 512;
 pub const TICK_SAMPLES: usize = 960;
 /// Most ticks in one packet: 60 ms.
 pub const MAX_PACKET_TICKS: usize = 3;
-/// Most people heard at once in a room.
+/// Most people heard at once in a room where the loudest are heard.
 pub const MAX_LOUDEST: usize = 8;
+
+/// Who is heard in a mixed room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hear {
+    /// So many of the loudest, at most [`MAX_LOUDEST`].
+    Loudest(u8),
+    /// All who are loud enough to be heard.
+    Everyone,
+}
 
 /// A payload in memory of its own: it crosses threads without an allocation.
 #[derive(Clone, Copy)]
@@ -52,8 +61,8 @@ pub enum MixCommand {
         talking: u64,
         /// Bit N: shard N has listeners.
         listening: u64,
-        /// How many are heard at once, at most [`MAX_LOUDEST`].
-        loudest: u8,
+        /// Who is heard.
+        hear: Hear,
         /// Ticks of 20 ms in a packet for listeners who are not heard, at most [`MAX_PACKET_TICKS`].
         packet_ticks: u8,
     },
@@ -119,9 +128,9 @@ pub struct MixFrame {
 /// For whom a mixed packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MixFor {
-    /// Every listener of the room on this shard, but those who are heard.
+    /// Every listener of the room on this shard who got no packet of their own for its first tick or a later one.
     Everyone {
-        /// Who is heard and gets a packet of their own, padded with none.
+        /// Who gets it neither: they are heard, but there was no room for their own packet. Padded with none.
         except: [Option<PersonKey>; MAX_LOUDEST],
     },
     /// One who is heard: the mix without their own voice.

@@ -77,8 +77,8 @@ impl Mixer {
     /// The room tells something.
     pub fn command(&mut self, command: MixCommand) {
         match command {
-            MixCommand::Room { room, home, talking, listening, loudest, packet_ticks } => {
-                let layout = Layout { home, talking, listening, loudest, packet_ticks };
+            MixCommand::Room { room, home, talking, listening, hear, packet_ticks } => {
+                let layout = Layout { home, talking, listening, hear, packet_ticks };
                 match self.rooms.get_mut(&room) {
                     Some(room) => room.set_layout(layout),
                     None => drop(self.rooms.insert(room, Room::new(room, layout))),

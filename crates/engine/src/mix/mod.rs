@@ -11,6 +11,7 @@
 //!    to the other shards that have listeners.
 //! 4. `room.rs`, second half, as soon as the sums of the others are in, at the latest 10 ms into the
 //!    tick: the whole sum, and for each listener who is heard the sum without their own voice.
+//!    In a room where everybody is heard nobody ranks: each mixer lets those be heard who are loud enough.
 //! 5. `stream.rs`: limited and encoded, once for all who are not heard and once for each who is. In
 //!    silence the last packet is repeated instead. In large rooms the packets of two or three
 //!    ticks leave as one (`gather.rs`) to those who are not heard. When who is heard changes, what
@@ -27,7 +28,7 @@ mod stream;
 mod track;
 
 pub use message::{
-    Bar, MAX_LOUDEST, MAX_PACKET_TICKS, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer,
+    Bar, Hear, MAX_LOUDEST, MAX_PACKET_TICKS, MAX_PAYLOAD, MixCommand, MixFor, MixFrame, MixPeer,
     MixSink, MixedPacket, Payload, TICK_SAMPLES,
 };
 pub use mixer::{Mixer, SUM_WAIT, TICK};

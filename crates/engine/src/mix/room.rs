@@ -1,8 +1,8 @@
 //! One room's mix on one shard: both halves of a tick.
 
 use super::gather::{Gather, Longer};
-use super::message::{Bar, MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
-use super::rank::{Ranked, Top, bit, shards, top};
+use super::message::{Bar, Hear, MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
+use super::rank::{QUIETEST_DBOV, Ranked, Top, bit, shards, top};
 use super::stats::MixStats;
 use super::stream::{Encoded, Stream};
 use super::track::Track;
@@ -34,13 +34,34 @@ pub(crate) struct Layout {
     pub(crate) home: ShardIndex,
     pub(crate) talking: u64,
     pub(crate) listening: u64,
-    pub(crate) loudest: u8,
+    pub(crate) hear: Hear,
     pub(crate) packet_ticks: u8,
 }
 
 impl Layout {
     fn all(&self) -> u64 {
         self.talking | self.listening | bit(self.home)
+    }
+}
+
+/// Listeners who are heard, but got no packet of their own in the last tick.
+#[derive(Debug, Default)]
+struct Lacking {
+    people: [Option<PersonKey>; MAX_LOUDEST],
+    count: usize,
+}
+
+impl Lacking {
+    fn add(&mut self, person: PersonKey) {
+        if let Some(place) = self.people.get_mut(self.count) {
+            *place = Some(person);
+        }
+        self.count += 1;
+    }
+
+    /// All of them, if there is place for all.
+    fn all(&self) -> Option<[Option<PersonKey>; MAX_LOUDEST]> {
+        (self.count <= MAX_LOUDEST).then_some(self.people)
     }
 }
 
@@ -79,8 +100,8 @@ pub(crate) struct Room {
     open: Open,
     /// People of this shard in this tick's sum, ascending.
     heard: Vec<PersonKey>,
-    /// Tracks of this shard in this tick's sum.
-    sounding: Vec<TrackKey>,
+    /// Tracks of this shard in this tick's sum, by person.
+    sounding: Vec<(PersonKey, TrackKey)>,
     sum: Samples,
     scratch: Samples,
     sums: BTreeMap<(u64, ShardIndex), Samples>,
@@ -91,6 +112,7 @@ pub(crate) struct Room {
     /// The common stream made a packet in the last tick.
     common_live: bool,
     own: BTreeMap<PersonKey, Stream>,
+    lacking: Lacking,
     spare: Vec<Stream>,
     candidates: Vec<(TrackKey, u8, ShardIndex)>,
     /// Who is loud enough to be heard in this tick, with their level in −dBov.
@@ -122,6 +144,7 @@ impl Room {
             gather: Gather::new(),
             common_live: false,
             own: BTreeMap::new(),
+            lacking: Lacking::default(),
             spare: Vec::new(),
             candidates: Vec::new(),
             levels: Vec::new(),
@@ -216,18 +239,23 @@ impl Room {
     /// The first half of a tick.
     pub(crate) fn begin(&mut self, tick: u64, now: Instant, turn: &mut Turn<'_>) {
         let here = bit(turn.shard);
-        let involved = self.apply_rank(tick);
+        let at_home = self.layout.home == turn.shard;
+        let alone = self.layout.all() & !here == 0;
+        let ranks = self.layout.hear != Hear::Everyone;
+        let involved = if ranks { self.apply_rank(tick) } else { self.layout.talking };
         self.levels.clear();
         for (key, track) in &mut self.tracks {
             track.tick(tick);
-            self.levels.extend(track.audible().map(|dbov| (*key, dbov)));
+            let audible = track.audible();
+            self.levels.extend(audible.map(|dbov| (*key, dbov)));
+            if !ranks {
+                track.rank(audible.is_some(), true);
+            }
         }
-        let at_home = self.layout.home == turn.shard;
-        let alone = self.layout.all() & !here == 0;
-        if at_home && alone {
-            self.fix_rank(tick, turn);
-        } else if !at_home {
-            self.tell_levels(tick, turn);
+        match (ranks, at_home) {
+            (true, true) if alone => self.fix_rank(tick, turn),
+            (true, false) => self.tell_levels(tick, turn),
+            _ => {}
         }
         self.tell_bar(turn);
         self.sum_up(now, turn.stats);
@@ -242,7 +270,7 @@ impl Room {
         // Who left the room's shards since the rank was fixed sends nothing more.
         let waiting = involved & self.layout.talking & !here;
         let packets = !self.listeners.is_empty();
-        self.open = Open { waiting, packets, rank: at_home && !alone };
+        self.open = Open { waiting, packets, rank: ranks && at_home && !alone };
         if !packets {
             self.gather.clear();
             self.forget_sums(tick, turn.stats);
@@ -287,7 +315,8 @@ impl Room {
         for (shard, top) in self.remote.iter().filter(|(shard, _)| talking & bit(**shard) != 0) {
             self.candidates.extend(top.iter().flatten().map(|(key, dbov)| (*key, *dbov, *shard)));
         }
-        let count = usize::from(self.layout.loudest).min(MAX_LOUDEST);
+        let Hear::Loudest(count) = self.layout.hear else { return };
+        let count = usize::from(count).min(MAX_LOUDEST);
         let rank = self.fixed.choose(count, &mut self.candidates);
         let others = self.layout.all() & !bit(turn.shard);
         if !rank.same(&self.fixed) {
@@ -311,7 +340,10 @@ impl Room {
             return;
         }
         let rank = self.next_rank.map_or(self.rank, |(_, rank)| rank);
-        let dbov = rank.bar(usize::from(self.layout.loudest), &self.levels);
+        let dbov = match self.layout.hear {
+            Hear::Loudest(count) => rank.bar(count.into(), &self.levels),
+            Hear::Everyone => QUIETEST_DBOV,
+        };
         let bar = Bar { room: self.key, dbov, heard: rank.tracks };
         turn.stats.packets_refused += u64::from(!turn.sink.bar(bar));
     }
@@ -338,10 +370,11 @@ impl Room {
             let person = track.person;
             if let Some(pcm) = track.play(now, stats) {
                 self.sum.iter_mut().zip(pcm).for_each(|(sum, x)| *sum += x);
-                self.sounding.push(*key);
+                self.sounding.push((person, *key));
                 self.heard.push(person);
             }
         }
+        self.sounding.sort_unstable();
         self.heard.sort_unstable();
         self.heard.dedup();
     }
@@ -394,29 +427,34 @@ impl Room {
     fn give_own(&mut self, tick: u64, turn: &mut Turn<'_>) -> bool {
         let mut fresh = false;
         let mut own = std::mem::take(&mut self.own);
+        self.lacking = Lacking::default();
         for (person, stream) in &mut own {
-            self.scratch.copy_from_slice(&*self.sum);
-            for key in &self.sounding {
-                let Some(track) = self.tracks.get(key).filter(|track| track.person == *person)
-                else {
-                    continue;
-                };
-                if let Some(pcm) = track.pcm() {
-                    self.scratch.iter_mut().zip(pcm).for_each(|(mix, x)| *mix -= x);
-                }
-            }
+            self.sum_without(*person);
             let Ok(encoded) = stream.next(&mut self.scratch) else {
                 turn.stats.codec_failed += 1;
+                self.lacking.add(*person);
                 continue;
             };
             let Encoded { level_dbov, payload, .. } = encoded;
             let longer = Longer { from_tick: tick, ticks: 1, level_dbov, payload };
-            self.give(MixFor::One(*person), longer, turn);
+            if !self.give(MixFor::One(*person), longer, turn) {
+                self.lacking.add(*person);
+            }
             turn.stats.encodes_own += u64::from(encoded.fresh);
             fresh |= encoded.fresh;
         }
         self.own = own;
         fresh
+    }
+
+    /// The sum of a tick without what one of the people said, into `scratch`.
+    fn sum_without(&mut self, person: PersonKey) {
+        self.scratch.copy_from_slice(&*self.sum);
+        let from = self.sounding.partition_point(|(other, _)| *other < person);
+        let theirs = self.sounding[from..].iter().take_while(|(other, _)| *other == person);
+        for pcm in theirs.filter_map(|(_, key)| self.tracks.get(key)?.pcm()) {
+            self.scratch.iter_mut().zip(pcm).for_each(|(mix, x)| *mix -= x);
+        }
     }
 
     /// Encodes the whole sum for all who are not heard, and gives it to them, or gathers it; says whether it was encoded
@@ -451,22 +489,25 @@ impl Room {
         match self.gather.take() {
             None => {}
             Some(Err(_)) => turn.stats.codec_failed += 1,
-            Some(Ok(longer)) => {
-                let mut except = [None; MAX_LOUDEST];
-                for (place, person) in except.iter_mut().zip(self.own.keys()) {
-                    *place = Some(*person);
+            Some(Ok(longer)) => match self.lacking.all() {
+                Some(except) => _ = self.give(MixFor::Everyone { except }, longer, turn),
+                // Somebody would hear themselves: nobody hears this.
+                None => {
+                    turn.stats.packets += 1;
+                    turn.stats.packets_refused += 1;
                 }
-                self.give(MixFor::Everyone { except }, longer, turn);
-            }
+            },
         }
     }
 
-    /// Hands a packet to the sink.
-    fn give(&self, to: MixFor, longer: Longer, turn: &mut Turn<'_>) {
+    /// Hands a packet to the sink; says whether there was room.
+    fn give(&self, to: MixFor, longer: Longer, turn: &mut Turn<'_>) -> bool {
         let Longer { from_tick: tick, ticks, level_dbov, payload } = longer;
         turn.stats.packets += 1;
         let packet = MixedPacket { room: self.key, to, tick, ticks, level_dbov, payload };
-        turn.stats.packets_refused += u64::from(!turn.sink.packet(packet));
+        let given = turn.sink.packet(packet);
+        turn.stats.packets_refused += u64::from(!given);
+        given
     }
 
     /// Gives listeners who became heard a stream of their own, which goes on as the common one did

@@ -26,7 +26,7 @@ mod tests;
 mod track;
 
 use crate::command::{Command, PersonKey, Report, RoomKey, ShardIndex, Shown, TrackKey};
-use crate::mix::MixCommand;
+use crate::mix::{Hear, MixCommand};
 use names::Names;
 use order::Lately;
 use people::People;
@@ -253,8 +253,11 @@ impl Room {
                 }
                 self.tell_order(&speakers, effects);
                 self.people.prefer_speakers(&self.setup, &speakers, effects);
-                let heard = usize::from(self.setup.loudest);
-                let told = self.told.choose(&speakers, heard);
+                let always_told = match self.setup.hear {
+                    Hear::Loudest(count) => count.into(),
+                    Hear::Everyone => 0,
+                };
+                let told = self.told.choose(&speakers, always_told);
                 effects.notices.extend(told.map(Notice::Speakers));
             }
         }

@@ -1,6 +1,7 @@
 //! What a room is made as, and why it refuses a call.
 
 use crate::command::{RoomKey, ShardIndex};
+use crate::mix::Hear;
 use rtp::negotiated::Kind;
 
 /// The way of a kind of media through a room.
@@ -79,8 +80,8 @@ pub struct RoomSetup {
     pub audio: Topology,
     /// The way of pictures.
     pub video: Topology,
-    /// How many are heard at once where sound is mixed.
-    pub loudest: u8,
+    /// Who is heard where sound is mixed.
+    pub hear: Hear,
     /// How long the packets of a mix are for listeners who are not heard.
     pub mix_packet: MixPacket,
     /// How many shards there are.

@@ -163,8 +163,8 @@ impl Spread {
             return;
         }
         self.told = all;
-        let loudest = setup.loudest;
-        let told = MixCommand::Room { room, home, talking, listening, loudest, packet_ticks };
+        let hear = setup.hear;
+        let told = MixCommand::Room { room, home, talking, listening, hear, packet_ticks };
         let first: Vec<_> = shards_of(all).map(|shard| (shard, told)).collect();
         effects.mixers.splice(mark.mixers..mark.mixers, first);
     }

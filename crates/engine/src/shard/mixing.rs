@@ -72,7 +72,10 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
                 let end = listeners.len().min(from + left);
                 for listener in listeners.get(from..end).unwrap_or_default() {
                     let Some(person) = people[listener.person].as_mut() else { continue };
-                    if !except.contains(&Some(person.key)) {
+                    let own = person.slots[listener.slot].mix_tick;
+                    if own.is_none_or(|last| last < packet.tick)
+                        && !except.contains(&Some(person.key))
+                    {
                         send(turn, person, listener.slot, &packet);
                     }
                 }
@@ -113,7 +116,6 @@ fn send<S: Sink>(
     }
     let Some(secure) = person.secure.as_ref() else { return };
     let slot = &mut person.slots[slot_index];
-    // When a listener begins or ceases to be heard, both mixes may come: they get each tick once.
     if slot.mix_tick.is_some_and(|last| packet.tick <= last) {
         return turn.drop_copy(OutDrop::SameTick);
     }
@@ -126,6 +128,8 @@ fn send<S: Sink>(
     if slot.mix_tick.is_none() {
         slot.rewrite.switch(counters, None, turn.now.at);
     }
+    // If it is not sent, no other packet of these ticks takes its place: they would hear themselves.
+    slot.mix_tick = Some(packet.tick + u64::from(packet.ticks.max(1)) - 1);
     if secure.remote.is_tcp() && !turn.sink.has_room(secure.remote, Priority::High) {
         return turn.drop_copy(OutDrop::ConnectionBehind);
     }
@@ -140,8 +144,5 @@ fn send<S: Sink>(
         frame: None,
         repeats: true,
     };
-    if deliver(turn, &outgoing, person, slot_index).is_ok() {
-        let last = packet.tick + u64::from(packet.ticks.max(1)) - 1;
-        person.slots[slot_index].mix_tick = Some(last);
-    }
+    _ = deliver(turn, &outgoing, person, slot_index);
 }

@@ -4,8 +4,8 @@ use audio::opus::{Application, Decoder, Encoder, EncoderOptions, MAX_PACKET};
 use audio::tone::{Sine, goertzel};
 use audio::{Channels, level_dbov};
 use engine::mix::{
-    Bar, MAX_LOUDEST, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer,
-    Payload, TICK_SAMPLES,
+    Bar, Hear, MAX_LOUDEST, MixCommand, MixFor, MixFrame, MixPeer, MixSink, MixStats, MixedPacket,
+    Mixer, Payload, TICK_SAMPLES,
 };
 use engine::{PersonKey, RoomKey, ShardIndex, TrackKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,6 +17,8 @@ pub const ROOM: RoomKey = RoomKey(7);
 pub struct Talker {
     pub shard: usize,
     pub amplitude: f64,
+    /// What their microphone makes of each sample.
+    pub shape: fn(f32) -> f32,
     pub sends: bool,
     pub tells_level: bool,
     /// The level that it tells, whatever it says.
@@ -47,12 +49,14 @@ pub struct Sink {
     pub bars: Vec<Bar>,
     peers: Vec<(ShardIndex, MixPeer)>,
     pub refuses: bool,
+    /// So many packets are refused, and then no more.
+    pub refuses_first: usize,
 }
 
 impl MixSink for Sink {
     fn packet(&mut self, packet: MixedPacket) -> bool {
         self.packets.push(packet);
-        !self.refuses
+        !self.refuses && self.packets.len() > self.refuses_first
     }
 
     fn bar(&mut self, bar: Bar) -> bool {
@@ -80,7 +84,7 @@ pub struct World {
     /// How far the mixers are behind, and what waits for them: for which shard, since when.
     backlog: Duration,
     waiting: VecDeque<(usize, MixFrame)>,
-    pub loudest: u8,
+    pub hear: Hear,
     /// Ticks in a packet for those who are not heard.
     pub packet_ticks: u8,
     /// Who comes next is a voice, whose level is made even; otherwise the mix is the plain sum.
@@ -118,6 +122,10 @@ fn measured(total: &mut Option<Duration>, work: impl FnOnce()) {
 
 impl World {
     pub fn new(shards: usize, loudest: u8) -> Self {
+        Self::hearing(shards, Hear::Loudest(loudest))
+    }
+
+    pub fn hearing(shards: usize, hear: Hear) -> Self {
         let epoch = Instant::now();
         let mixer = |shard| Mixer::new(ShardIndex(shard as u16), epoch);
         let mut world = Self {
@@ -131,7 +139,7 @@ impl World {
             mail: VecDeque::new(),
             backlog: Duration::ZERO,
             waiting: VecDeque::new(),
-            loudest,
+            hear,
             packet_ticks: 1,
             speech: false,
             log: Vec::new(),
@@ -153,14 +161,14 @@ impl World {
         let mask = |shards: &mut dyn Iterator<Item = usize>| shards.fold(0, |m, s| m | 1 << s);
         let talking = mask(&mut self.talkers.values().map(|talker| talker.shard));
         let listening = mask(&mut self.ears.values().map(|ear| ear.shard));
-        let (home, loudest, packet_ticks) = (ShardIndex(0), self.loudest, self.packet_ticks);
+        let (home, hear, packet_ticks) = (ShardIndex(0), self.hear, self.packet_ticks);
         for mixer in &mut self.mixers {
             mixer.command(MixCommand::Room {
                 room: ROOM,
                 home,
                 talking,
                 listening,
-                loudest,
+                hear,
                 packet_ticks,
             });
         }
@@ -177,6 +185,7 @@ impl World {
         let talker = Talker {
             shard,
             amplitude,
+            shape: |x| x,
             sends: true,
             tells_level: true,
             claims: None,
@@ -249,7 +258,7 @@ impl World {
             }
             let (mut pcm, mut packet) = ([0.0; TICK_SAMPLES], [0; MAX_PACKET]);
             talker.sine.fill(&mut pcm);
-            pcm.iter_mut().for_each(|x| *x *= talker.amplitude as f32);
+            pcm.iter_mut().for_each(|x| *x = (talker.shape)(*x * talker.amplitude as f32));
             let len = talker.encoder.encode(&pcm, &mut packet).unwrap();
             let timestamp = (talker.index * TICK_SAMPLES as u64) as u32;
             talker.index += 1;
@@ -331,8 +340,10 @@ impl World {
         }
         for (key, ear) in self.ears.iter_mut().filter(|(_, ear)| ear.shard == shard) {
             let own = packet.to == MixFor::One(PersonKey(*key));
+            // As the shard does: who got a packet of his own in this tick gets no other.
             let common = matches!(packet.to, MixFor::Everyone { except }
-                if !except.contains(&Some(PersonKey(*key))));
+                if !except.contains(&Some(PersonKey(*key))))
+                && ear.ticks.last().is_none_or(|last| *last < packet.tick);
             if !own && !common {
                 continue;
             }

@@ -30,6 +30,7 @@ use crate::media::MediaHandle;
 use crate::metrics::Metrics;
 use crate::mix::MixHandle;
 use crate::socket::Socket;
+use engine::mix::Hear;
 use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex};
 use notices::Log;
@@ -338,7 +339,10 @@ impl Rooms {
                 VideoTopology::Mesh => Topology::Mesh,
                 VideoTopology::Sfu => Topology::Sfu,
             },
-            loudest: self.limits.loudest,
+            hear: match self.mix.everyone {
+                true => Hear::Everyone,
+                false => Hear::Loudest(self.limits.loudest),
+            },
             mix_packet: self.mix.packet,
             shards: self.shards.len() as u16,
             limits,

@@ -65,7 +65,8 @@ struct Bench {
 impl Bench {
     /// A room of `voices` with this amplitude, of whom the first listens, and one who only listens.
     fn new(voices: u64, amplitude: f32, loudest: u8) -> Self {
-        let layout = Layout { home: HERE, talking: 1, listening: 1, loudest, packet_ticks: 1 };
+        let hear = Hear::Loudest(loudest);
+        let layout = Layout { home: HERE, talking: 1, listening: 1, hear, packet_ticks: 1 };
         let mut room = Room::new(RoomKey(1), layout);
         for voice in 0..voices {
             room.add_track(TrackKey(voice), PersonKey(voice), false);

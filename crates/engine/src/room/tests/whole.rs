@@ -426,8 +426,8 @@ impl Whole {
         let [talking, listening] =
             mix.each_ref().map(|shards| shards.iter().fold(0, |mask, shard| mask | 1 << shard.0));
         self.mix = mix;
-        let loudest = self.setup.loudest;
-        let told = MixCommand::Room { room, home, talking, listening, loudest, packet_ticks };
+        let hear = self.setup.hear;
+        let told = MixCommand::Room { room, home, talking, listening, hear, packet_ticks };
         let told = if nobody { MixCommand::End { room } } else { told };
         effects.mixers.extend(self.told.iter().map(|shard| (*shard, told)));
         if nobody {
