@@ -7,6 +7,7 @@
 //            sizes that it may carry beside Janus (Debian's, its AudioBridge, which mixes everybody): same bots, same CPUs.
 //   talk     everybody speaks all the time; the loudest five are heard. Beside Janus, in whose sum of all voices no mark is
 //            found.
+//   everyone everybody speaks all the time, and everybody is heard (`mix.hear: everyone`), as at an AudioBridge.
 //   silence  what the packets of silent people cost: the room of `loudest` against the same room in which the silent
 //            listen and send nothing. The difference, for each of them, beside what the floor pays for as many packets
 //            that it receives and opens.
@@ -44,6 +45,7 @@ const JOINS_PER_SECOND = { moim: 50, janus: 25 };
 const PARTS = {
   loudest: { sizes: [50, 100, 200, 500, 1350], janus: [50, 100, 200] },
   talk: { sizes: [50, 100, 200, 500], janus: [50, 100] },
+  everyone: { sizes: [50, 100], janus: [50, 100] },
   silence: { sizes: [500, 1350] },
   shards: { sizes: [200, 500] },
 };
@@ -51,7 +53,7 @@ const SIZES = PARTS.loudest.sizes;
 /** At most so many times the floor, at these sizes; silence of the floor's cost of it; and at least by two shards. */
 const MOST = { floor: 2, silence: 0.6 };
 const JUDGED = [500, 1350];
-const LEAST = { shards: 1.8 };
+const LEAST = { shards: 1.8, everyone_a_core: 100 };
 
 const floorBinary = bench("floor");
 
@@ -109,10 +111,10 @@ ${who}media: { audio: speech, video: none }
 join: { per_second: ${joins} }
 `;
 
-async function ours(people, who, options = {}) {
+async function ours(people, who, { mix = MIX, ...options } = {}) {
   const joins = JOINS_PER_SECOND.moim;
   const joining_s = Math.ceil(people / joins) + 2;
-  const settings = MIX && `mix: { ${MIX} }\n`;
+  const settings = mix && `mix: { ${mix} }\n`;
   const text = scenario(people, who, joins, joining_s);
   const run = await play(text, { by: healthy, settings, ...options });
   return figures(run, people, joining_s);
@@ -171,6 +173,11 @@ const ROWS = {
     const row = cost(talk, people);
     return { ...row, janus: talk_janus, holds: row.carried };
   },
+  everyone(people, { everyone, talk_janus }) {
+    const row = cost(everyone, people);
+    const holds = row.carried && row.people_a_core >= LEAST.everyone_a_core;
+    return { ...row, janus: talk_janus, holds };
+  },
   silence(people, { ours, quiet, floors }) {
     const share = people / (people - LOUD);
     const us = ours.map((run, round) => (run.us - quiet[round].us) * share);
@@ -198,6 +205,7 @@ async function measure(people, parts) {
   const has = (...names) => names.some((name) => parts.includes(name));
   const besides = (part) => peer && has(part) && PARTS[part].janus.includes(people);
   const five = roles(people);
+  const everyone = ["hear: everyone", MIX].filter(Boolean).join(", ");
   const steps = {
     ours: has("loudest", "silence", "shards") && (() => ours(people, five)),
     floors: has("loudest", "silence") && (() => floors(people)),
@@ -206,7 +214,8 @@ async function measure(people, parts) {
       has("shards") && (() => ours(people, five, { cpus: "0,1", flags: ["--shards", "2"] })),
     janus: besides("loudest") && (() => theirs(people, five)),
     talk: has("talk") && (() => ours(people, "")),
-    talk_janus: besides("talk") && (() => theirs(people, "")),
+    everyone: has("everyone") && (() => ours(people, "", { mix: everyone })),
+    talk_janus: (besides("talk") || besides("everyone")) && (() => theirs(people, "")),
   };
   const made = {};
   for (let round = 0; round < ROUNDS; round++)

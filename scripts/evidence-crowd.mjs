@@ -3,12 +3,13 @@
 // in packets of 60 ms for those who are not heard. `comes-and-goes`: all
 // come at 100 a second, and all but ten leave at once. `among`: two pages in Chromium among 1000 bots, on both CPUs: they hear
 // the mix and each other, not themselves, and the list of people scrolls smoothly. PICTURES names a directory for a
-// picture of it. Takes 16 minutes. Writes target/evidence/crowd.json.
+// picture of it. `grows`: more and more people, until the room breaks, by what; `listens`: 2500 people who send nothing and 20 who
+// speak. Takes 25 minutes. Writes target/evidence/crowd.json.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { audience, play } from "./crowd.mjs";
-import { finish, isWanted, percentile, sum, until } from "./evidence.mjs";
+import { finish, isWanted, percentile, sleep, sum, until } from "./evidence.mjs";
 
 const PEOPLE = 1350;
 /** Bots that browsers are among, and what those say, in Hz. */
@@ -23,11 +24,21 @@ const JOINS_PER_SECOND = { stays: 50, "comes-and-goes": 100, among: 50 };
 const CORES = { "20ms": 0.8, auto: 0.5 };
 const SIGNALING = 0.5;
 const KIB_A_PERSON = 100;
+/** How long sound may be in the server, of 99 in 100 packets (of 20 ms); and the longest gap in anybody's sound, if people go. */
+const RESIDENCE_MS = 40;
+const GAP_MS = 60;
+/** A room that grows has at first so many people, then so many times as many, and stays for so long. */
+const GROWS = { from: 1350, times: 1.25, most: 6000, stays_s: 30 };
+const LISTENERS = 2500;
+const SPEAKERS = 20;
 
 const memory_kib = (pid) => {
   const [, rss] = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
   return Number(rss);
 };
+
+/** The server's own figure of how long sound of mixed rooms is in it. */
+const RESIDENCE = "moim_mix_residence_seconds";
 
 /** What the server uses at most more than when it is empty. */
 function watchMemory({ pid }) {
@@ -40,14 +51,24 @@ function watchMemory({ pid }) {
   };
 }
 
-/** What both say of a run. */
+/** The bound in ms that so many percent of a histogram's values are under, as /metrics tells it; Infinity: none is. */
+async function under(url, name, percent) {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const buckets = [...text.matchAll(new RegExp(`^${name}_bucket\\{.*le="(.*)"\\} (\\d+)$`, "gm"))];
+  const all = Number(buckets.at(-1)[2]);
+  const bound = buckets.find(([, , count]) => Number(count) >= (percent / 100) * all)[1];
+  return bound === "+Inf" ? Number.POSITIVE_INFINITY : 1000 * Number(bound);
+}
+
+/** What all say of a run. */
 function figures({ code, summary, machine, kib_a_person }) {
-  const { metrics, server, generator } = summary;
+  const { metrics, server, generator, bottleneck } = summary;
   const signaling = machine.map((at) => at.server?.threads?.signaling ?? 0);
   return {
     exit_code: code,
     people: summary.people,
     loss_pct_max: metrics.loss_pct?.max,
+    gap_ms_max: metrics.gap_ms?.max,
     mouth_to_ear_ms_p95: metrics.mouth_to_ear_ms?.p95,
     mos_cq_user_p1: metrics.mos_cq?.user_p1,
     server_cores: server?.cpu_cores,
@@ -57,6 +78,7 @@ function figures({ code, summary, machine, kib_a_person }) {
     generator_healthy: generator.healthy,
     generator_reasons: generator.reasons,
     generator_threads: generator.threads,
+    bottleneck,
     failures: summary.failures?.slice(0, 3),
   };
 }
@@ -64,7 +86,12 @@ function figures({ code, summary, machine, kib_a_person }) {
 async function stays(packet) {
   const joining = Math.ceil(PEOPLE / JOINS_PER_SECOND.stays);
   const rest = audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S);
-  const run = await play(rest, { watch: watchMemory, settings: `mix: { packet: ${packet} }` });
+  const residence = async (url) => {
+    await sleep(1000 * (joining + STAYS_S - 5));
+    return { p50: await under(url, RESIDENCE, 50), p99: await under(url, RESIDENCE, 99) };
+  };
+  const settings = `mix: { packet: ${packet} }`;
+  const run = await play(rest, { watch: watchMemory, settings, meanwhile: residence });
   const rows = run.samples.flatMap(({ sample }) => sample.received);
   const marks = sum(rows, ({ marks_expected }) => marks_expected ?? 0);
   const found = sum(rows, ({ marks_found }) => marks_found ?? 0);
@@ -73,6 +100,7 @@ async function stays(packet) {
     ...figures(run),
     marks,
     marks_found_pct: (100 * found) / marks,
+    residence_ms_at_most: run.found,
     ticks,
     ticks_late_pct: (100 * late) / ticks,
   };
@@ -81,6 +109,7 @@ async function stays(packet) {
     marks: marks > 0 && made.marks_found_pct >= 99,
     delay: made.mouth_to_ear_ms_p95 <= 150,
     mos: made.mos_cq_user_p1 >= 4,
+    residence: packet !== "20ms" || run.found.p99 <= RESIDENCE_MS,
     ticks: ticks > 0 && made.ticks_late_pct < 0.1,
     cores: made.server_cores <= CORES[packet],
     memory: made.kib_a_person <= KIB_A_PERSON,
@@ -114,12 +143,63 @@ media: { audio: speech, video: none }
   const holds = {
     passed: run.code === 0 && made.generator_healthy,
     nothing_lost: made.loss_pct_max === 0,
+    gaps: made.gap_ms_max <= GAP_MS,
     signaling: made.signaling_most < SIGNALING,
   };
   return {
     what: `${PEOPLE} people come at 100 a second and leave at once`,
     ...made,
     server_cores_after: least,
+    of_these: holds,
+    holds: Object.values(holds).every(Boolean),
+  };
+}
+
+/** More and more people, until the run does not pass; it holds if what broke is named then. */
+async function grows() {
+  const steps = [];
+  for (let people = GROWS.from; people <= GROWS.most; people = Math.round(people * GROWS.times)) {
+    const joining = Math.ceil(people / JOINS_PER_SECOND["comes-and-goes"]);
+    const rest = audience(people, JOINS_PER_SECOND["comes-and-goes"], joining + GROWS.stays_s);
+    const run = await play(rest);
+    steps.push(figures(run));
+    console.log(people, steps.at(-1));
+    if (run.code !== 0) break;
+  }
+  const { exit_code, bottleneck, generator_healthy } = steps.at(-1);
+  const passed = steps.filter((step) => step.exit_code === 0);
+  const holds = {
+    starts: passed.length > 0,
+    breaks: exit_code !== 0,
+    named: !generator_healthy || (bottleneck?.first ?? "unexplained") !== "unexplained",
+  };
+  const most = passed.at(-1)?.people;
+  return {
+    what: `a room that grows carries ${generator_healthy ? "" : "at least "}${most} people`,
+    steps,
+    of_these: holds,
+    holds: Object.values(holds).every(Boolean),
+  };
+}
+
+async function listens() {
+  const joining = Math.ceil((LISTENERS + SPEAKERS) / JOINS_PER_SECOND["comes-and-goes"]);
+  const run = await play(`duration: ${joining + 60}s
+rooms:
+  - preset: audio_room
+    people: { bot: ${LISTENERS + SPEAKERS} }
+    roles:
+      - { name: speaker, weight: ${SPEAKERS}, speaks_pct: 40 }
+      - { name: listener, weight: ${LISTENERS}, audio: false }
+media: { audio: speech, video: none }
+join: { per_second: ${JOINS_PER_SECOND["comes-and-goes"]} }
+`);
+  const made = figures(run);
+  const named = (made.bottleneck?.first ?? "unexplained") !== "unexplained";
+  const holds = { healthy_or_named: run.code === 0 || !made.generator_healthy || named };
+  return {
+    what: `${LISTENERS} people who send nothing, and ${SPEAKERS} who speak`,
+    ...made,
     of_these: holds,
     holds: Object.values(holds).every(Boolean),
   };
@@ -217,6 +297,8 @@ const parts = {
   stays: () => stays("20ms"),
   "stays-auto": () => stays("auto"),
   "comes-and-goes": comesAndGoes,
+  grows,
+  listens,
   among,
 };
 for (const [name, part] of Object.entries(parts)) {

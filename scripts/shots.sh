@@ -11,6 +11,7 @@ command -v tmux >/dev/null || {
 }
 scripts/in-namespace.sh node web/e2e/terminal-shot.mjs docs/img
 scripts/in-namespace.sh node web/e2e/shots.mjs docs/img
+scripts/in-namespace.sh node web/e2e/mix-shot.mjs docs/img
 scripts/in-namespace.sh node web/e2e/study-shots.mjs "${1:-runs}" docs/img
 for picture in docs/img/*.png; do
   size=$(stat -c %s "$picture")

@@ -164,6 +164,8 @@ fn where_everyone_is_heard_a_dozen_hear_each_other_and_not_themselves() {
         let origin = world.now.at;
         let people: Vec<(u32, PersonKey)> =
             (0..12).map(|place| (place, join(&mut world, plan, place, origin))).collect();
+        // Who listens gets the common mix, which is for nobody else.
+        (0..shards).for_each(|_| _ = world.join_listening());
         let mut windows = 0;
         for _ in 0..14 {
             world.run(Duration::from_secs(1));
@@ -183,7 +185,7 @@ fn where_everyone_is_heard_a_dozen_hear_each_other_and_not_themselves() {
         }
         assert!(windows >= 40, "{windows} windows");
         world.assert_invariants(5);
-        check_wire(&wire, 12, 14 * 50 - 2);
+        check_wire(&wire, 12 + usize::from(shards), 14 * 50 - 2);
         for shard in &world.shards {
             assert_eq!(shard.stats().out_drops.get(OutDrop::SameTick), 0);
         }
@@ -198,15 +200,17 @@ fn a_packet_for_many_leaves_in_slices_and_everybody_gets_it_once() {
     let got = wire.borrow().values().map(Vec::len).min();
     assert!(wire.borrow().len() == 150 && got > Some(40), "{got:?}");
     let silence = Payload::new(&[0xF8, 0xFF, 0xFE]).expect("short");
+    let now = world.now;
     let mut packet = MixedPacket {
         room: RoomKey(1),
         to: MixFor::Everyone { except: [None; MAX_LOUDEST] },
         tick: 1_000,
         ticks: 2,
         level_dbov: 127,
+        since: now.at.checked_sub(Duration::from_millis(70)),
         payload: silence,
     };
-    let (now, mut out) = (world.now, Outbox::new(BTreeMap::new()));
+    let mut out = Outbox::new(BTreeMap::new());
     let shard = &mut world.shards[0];
     shard.handle_mixed(now, &packet, &mut out);
     assert_eq!(out.out.len(), MIX_COPIES_AT_ONCE);
@@ -215,6 +219,7 @@ fn a_packet_for_many_leaves_in_slices_and_everybody_gets_it_once() {
     shard.command(Command::Remove { person: listeners[0] }, now, &mut out);
     let to: BTreeSet<_> = out.out.drain(..).map(|(address, _)| address).collect();
     assert_eq!(to.len(), 150, "everybody got it");
+    assert_eq!(shard.stats().mix_residence.counts[3], 150, "70 ms after what is in it came");
     // Somebody's own packet of the next tick comes after what waits for them.
     packet.tick = 1_002;
     shard.handle_mixed(now, &packet, &mut out);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Microseconds of one tick of a receive delta.
 const TICK_US: i64 = 250;
 /// Ticks of one unit of the reference time, 64 ms.
-const REFERENCE_TICKS: i64 = 64_000 / TICK_US;
+const REFERENCE_TICKS: i32 = 64_000 / TICK_US as i32;
 /// Most sequence numbers that are kept, reported or not.
 const MAX_SPAN: usize = 8192;
 /// Most numbers that may be missing in a row: after a longer gap, counting begins anew. Each missing one costs as much
@@ -23,7 +23,7 @@ const HISTORY: u64 = 480;
 /// A number that nobody authenticated counts if it is at most so far ahead of those that came.
 const NEAR: i16 = 16;
 /// In place of arrival ticks: nothing arrived.
-const NOTHING: i64 = i64::MIN;
+const NOTHING: i32 = i32::MIN;
 /// Most received packets in one feedback: with its worst chunks it stays below 1300 bytes.
 const MAX_RECEIVED: usize = 200;
 /// Most packets that one chunk of the run-length form counts.
@@ -44,8 +44,9 @@ const LARGE: u8 = 2;
 pub struct FeedbackBuilder {
     unwrapper: SequenceUnwrapper,
     origin: Option<Instant>,
-    /// Arrival ticks from `front` on, or [`NOTHING`].
-    arrivals: VecDeque<i64>,
+    /// Arrival ticks from `front` on, or [`NOTHING`]. They wrap as what feedback tells does: a reference time of 24 bits, in
+    /// units of 256 ticks.
+    arrivals: VecDeque<i32>,
     front: u64,
     /// The first sequence number that the next feedback tells of.
     next: u64,
@@ -67,7 +68,7 @@ impl FeedbackBuilder {
             Some(after) => after.as_micros() as i64,
             None => -(origin.duration_since(arrival).as_micros() as i64),
         };
-        let ticks = micros.div_euclid(TICK_US);
+        let ticks = (micros.div_euclid(TICK_US) as i32).max(NOTHING + 1);
         if self.arrivals.is_empty() {
             (self.front, self.next) = (sequence, sequence);
         }
@@ -170,7 +171,7 @@ impl FeedbackBuilder {
                 statuses.symbols.push(MISSING);
                 continue;
             }
-            let Ok(delta) = i16::try_from(ticks - last) else { break };
+            let Ok(delta) = i16::try_from(ticks.wrapping_sub(last)) else { break };
             if statuses.deltas.len() == MAX_RECEIVED {
                 break;
             }
@@ -185,8 +186,8 @@ impl FeedbackBuilder {
 struct Statuses {
     symbols: Vec<u8>,
     deltas: Vec<i16>,
-    /// In units of 64 ms.
-    reference: i64,
+    /// In units of 64 ms, 24 bits.
+    reference: i32,
 }
 
 /// Packet status chunks (§3.1.1 to §3.1.4).
@@ -258,7 +259,7 @@ impl<'a> Feedback<'a> {
 
     /// The reference time in µs on the receiver's own clock.
     pub fn reference_us(&self) -> i64 {
-        i64::from(self.reference_time) * REFERENCE_TICKS * TICK_US
+        i64::from(self.reference_time) * i64::from(REFERENCE_TICKS) * TICK_US
     }
 
     /// Each packet's transport-wide sequence number and its arrival in µs on the receiver's own

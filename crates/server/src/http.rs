@@ -32,7 +32,7 @@ const BACKLOG: i32 = 4096;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Bytes that a socket's read buffer starts with: the default of 128 KiB would be what an idle
 /// socket costs.
-const READ_BUFFER_BYTES: usize = 4 << 10;
+const READ_BUFFER_BYTES: usize = 2 << 10;
 /// A write is begun at the latest when this many bytes are joined.
 const WRITE_BUFFER_BYTES: usize = 32 << 10;
 

@@ -12,6 +12,7 @@ pub mod auth;
 mod commands;
 pub mod config;
 mod control;
+mod delays;
 pub mod faults;
 mod gate;
 pub mod health;

@@ -4,13 +4,12 @@
 //! of other shards are reached by bounded queues. Rooms tell it who talks and listens.
 
 use crate::commands;
+use crate::delays::Delays;
 use crate::health::{Beat, Health, ThreadFault};
-use crate::metrics::{Counter, Histogram, Metrics};
+use crate::metrics::{Counter, Metrics};
 use crate::relay::{FromMixer, MixEnds};
 use engine::ShardIndex;
-use engine::mix::{
-    Bar, DELAY_BOUNDS_MS, MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer,
-};
+use engine::mix::{Bar, MixCommand, MixFrame, MixPeer, MixSink, MixStats, MixedPacket, Mixer};
 use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,16 +211,6 @@ impl MixThread {
     }
 }
 
-/// The bounds of [`DELAY_BOUNDS_MS`], in seconds.
-const DELAY_SECONDS: [f64; DELAY_BOUNDS_MS.len()] = {
-    let (mut seconds, mut at) = ([0.0; DELAY_BOUNDS_MS.len()], 0);
-    while at < seconds.len() {
-        seconds[at] = DELAY_BOUNDS_MS[at] as f64 / 1e3;
-        at += 1;
-    }
-    seconds
-};
-
 /// One of the mixer's counters.
 type Read = fn(&MixStats) -> u64;
 
@@ -229,7 +218,7 @@ type Read = fn(&MixStats) -> u64;
 struct Counts {
     counters: Vec<(Counter, Read)>,
     drops: Vec<Counter>,
-    delays: Histogram,
+    delays: Delays,
     told: MixStats,
 }
 
@@ -260,11 +249,11 @@ impl Counts {
             faults(&MixStats::default()).map(|(reason, _)| metrics.drops("mix", reason)).collect();
         drops.push(metrics.drops("mix", "media_queue_full"));
         drops.push(metrics.drops("mix", "peer_queue_full"));
-        let delays = metrics.registry.histogram(
+        let delays = Delays::new(
             "moim_mix_jitter_delay_seconds",
             "Delay in force of the jitter buffers of those who are heard, once a tick.",
-            &[("thread", thread)],
-            &DELAY_SECONDS,
+            thread,
+            metrics,
         );
         Self { counters, drops, delays, told: MixStats::default() }
     }
@@ -277,9 +266,7 @@ impl Counts {
         {
             counter.add(now - told);
         }
-        let (now, told) = (&stats.delays, &self.told.delays);
-        let counts = now.counts.iter().zip(&told.counts).map(|(now, told)| now - told);
-        self.delays.add(counts, (now.sum_ms - told.sum_ms) as f64 / 1e3);
+        self.delays.publish(&stats.delays);
         self.told.clone_from(stats);
     }
 }

@@ -108,6 +108,10 @@ pub struct ReceivedTrack {
     /// Interarrival jitter (RFC 3550 A.8), in milliseconds.
     #[serde(default)]
     pub jitter_ms: Option<f64>,
+    /// The longest that a packet of sound came later after the one before than it follows it in the sound, in milliseconds: so
+    /// long there is a gap if each is played as it comes. What was lost is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<f64>,
     /// Mean time in the jitter buffer, in milliseconds.
     #[serde(default)]
     pub jitter_buffer_ms: Option<f64>,

@@ -1,6 +1,10 @@
 import { type Layer, layersOf, shape, toldLayers, type Wanted } from "./layers.ts";
 import type { MediaKind, OfferedTrack } from "./wire.ts";
 
+/** A change of what is sent that the browser refuses is tried so often, at this interval. */
+const MOST_TRIES = 5;
+const AGAIN_MS = 500;
+
 /** A line that sends an own track, and which of its layers. A stopped line is kept for the next track of its kind. */
 export class SendingLine {
   readonly transceiver: RTCRtpTransceiver;
@@ -19,6 +23,8 @@ export class SendingLine {
   #told = "";
   /** The last change of the encodings. */
   #work: Promise<void> = Promise.resolve();
+  /** Changes that the browser refused in a row. */
+  #refused = 0;
   readonly #wanted: (id: string) => Wanted;
 
   /**
@@ -79,9 +85,11 @@ export class SendingLine {
         const rests = wanted.rests || (this.kind === "video" && !this.#track.enabled);
         const changed = shape(parameters.encodings, layers, { ...wanted, rests }, this.#within);
         if (changed) await sender.setParameters(parameters);
+        this.#refused = 0;
       } catch (error) {
-        // The connection was closed meanwhile, or the browser cannot: what is sent stays as it was.
+        // The connection was closed meanwhile, or the browser cannot, or not while it negotiates: what is sent stays as it was.
         console.warn("change of what is sent left out", error);
+        if (++this.#refused < MOST_TRIES) setTimeout(() => void this.update(), AGAIN_MS);
       }
     });
     return this.#work;

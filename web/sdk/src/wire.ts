@@ -351,6 +351,8 @@ export const receivedTrack = object({
   total_packets_received: nullable(count),
   total_packets_lost: nullable(count),
   jitter_ms: nullable(number),
+  /** The longest that sound came later than it follows what came before. */
+  gap_ms: optional(number),
   jitter_buffer_ms: nullable(number),
   transit_ms: nullable(number),
   transit_p95_ms: nullable(number),

@@ -24,9 +24,10 @@ export class FakeTransceiver {
   sent: unknown = null;
   /** What of it is encoded. */
   encodings: FakeEncoding[];
-  /** How often the encodings were changed, and whether the next change fails. */
+  /** How often the encodings were changed, and whether the next change fails, or each. */
   changes = 0;
   failsNext = false;
+  failsAlways = false;
 
   constructor(
     readonly kind: string,
@@ -58,7 +59,7 @@ export class FakeTransceiver {
         if (read !== parameters) throw new Error("parameters are not those that were read last");
         read = null;
         await Promise.resolve();
-        if (this.failsNext) {
+        if (this.failsNext || this.failsAlways) {
           this.failsNext = false;
           throw new Error("the encoder refuses");
         }

@@ -145,6 +145,22 @@ describe("a camera in several sizes", () => {
     warned.mockRestore();
   });
 
+  it("tries a change again that the browser refused, and no more than a few times", async () => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+    const line = await sending(camera());
+    vi.useFakeTimers();
+    line.failsNext = true;
+    peer.setLayer("id-0", 1);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([line.rids, warned.mock.calls.length]).toEqual(["qh", 1]);
+    line.failsAlways = true;
+    peer.setLayer("id-0", 0);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([line.rids, warned.mock.calls.length]).toEqual(["qh", 6]);
+    vi.useRealTimers();
+    warned.mockRestore();
+  });
+
   it("is exchanged for a smaller camera: fewer layers, told by an offer; one of equal size needs none", async () => {
     const line = await sending(camera());
     await peer.replace("camera", camera());

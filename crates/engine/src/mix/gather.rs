@@ -4,6 +4,7 @@ use super::message::{MAX_PACKET_TICKS, MAX_PAYLOAD, Payload};
 use super::stream::Encoded;
 use audio::level::SILENCE_DBOV;
 use audio::opus::{OpusError, Repacketizer};
+use std::time::Instant;
 
 /// Bytes that joining adds at most: a count, and the length of each frame but the last (RFC 6716, section 3.2.5).
 const JOINING: usize = 2 * MAX_PACKET_TICKS;
@@ -16,6 +17,7 @@ pub(crate) struct Gather {
     from_tick: u64,
     waiting: Vec<Payload>,
     level_dbov: u8,
+    since: Option<Instant>,
     repacketizer: Option<Repacketizer>,
 }
 
@@ -24,13 +26,14 @@ pub(crate) struct Longer {
     pub(crate) from_tick: u64,
     pub(crate) ticks: u8,
     pub(crate) level_dbov: u8,
+    pub(crate) since: Option<Instant>,
     pub(crate) payload: Payload,
 }
 
 impl Gather {
     pub(crate) fn new() -> Self {
         let waiting = Vec::with_capacity(MAX_PACKET_TICKS);
-        Self { from_tick: 0, waiting, level_dbov: SILENCE_DBOV, repacketizer: None }
+        Self { from_tick: 0, waiting, level_dbov: SILENCE_DBOV, since: None, repacketizer: None }
     }
 
     /// How many ticks wait.
@@ -50,11 +53,12 @@ impl Gather {
             && bytes + encoded.payload.bytes().len() + JOINING <= MAX_PAYLOAD
     }
 
-    /// The packet of a tick waits; it must fit.
-    pub(crate) fn add(&mut self, tick: u64, encoded: &Encoded) {
+    /// The packet of a tick waits; it must fit. What is in it had been here `since` then.
+    pub(crate) fn add(&mut self, tick: u64, encoded: &Encoded, since: Option<Instant>) {
         if self.waiting.is_empty() {
-            (self.from_tick, self.level_dbov) = (tick, SILENCE_DBOV);
+            (self.from_tick, self.level_dbov, self.since) = (tick, SILENCE_DBOV, None);
         }
+        self.since = self.since.or(since);
         self.level_dbov = self.level_dbov.min(encoded.level_dbov);
         self.waiting.push(encoded.payload);
     }
@@ -73,8 +77,8 @@ impl Gather {
             several => join(&mut self.repacketizer, several),
         };
         self.waiting.clear();
-        let (from_tick, level_dbov) = (self.from_tick, self.level_dbov);
-        Some(payload.map(|payload| Longer { from_tick, ticks, level_dbov, payload }))
+        let Self { from_tick, level_dbov, since, .. } = *self;
+        Some(payload.map(|payload| Longer { from_tick, ticks, level_dbov, since, payload }))
     }
 }
 
@@ -114,10 +118,10 @@ mod tests {
         assert!(gather.take().is_none());
         for (tick, packet) in (7..).zip(&packets[..3]) {
             assert!(gather.fits(tick, packet) && !(tick > 7 && gather.fits(tick + 1, packet)));
-            gather.add(tick, packet);
+            gather.add(tick, packet, None);
         }
         assert!(!gather.fits(10, &packets[3]), "60 ms is the most");
-        let Longer { from_tick, ticks, level_dbov, payload } = gather.take().unwrap().unwrap();
+        let Longer { from_tick, ticks, level_dbov, payload, .. } = gather.take().unwrap().unwrap();
         assert_eq!((from_tick, ticks), (7, 3));
         assert!((20..30).contains(&level_dbov), "{level_dbov}");
         let lasts = audio::opus::packet_duration(payload.bytes());
@@ -127,7 +131,7 @@ mod tests {
         let mut bytes = other.payload.bytes().to_vec();
         bytes[0] ^= 0x08;
         other.payload = Payload::new(&bytes).unwrap();
-        gather.add(20, &packets[0]);
+        gather.add(20, &packets[0], None);
         assert!(!gather.fits(21, &other) && gather.fits(21, &packets[1]));
         // Nor what would become too long.
         let mut long = encoded(&mut stream, 0.1);

@@ -150,6 +150,8 @@ pub struct MixedPacket {
     pub ticks: u8,
     /// Level of what is in it, in −dBov.
     pub level_dbov: u8,
+    /// Since when the first of what people of this shard say in it had been here, jitter buffers included. None: they say nothing.
+    pub since: Option<Instant>,
     /// The Opus packet, 20 ms for each tick.
     pub payload: Payload,
 }

@@ -102,6 +102,8 @@ pub(crate) struct Room {
     heard: Vec<PersonKey>,
     /// Tracks of this shard in this tick's sum, by person.
     sounding: Vec<(PersonKey, TrackKey)>,
+    /// Since when the first of them had been here; None where nobody of this shard is in it.
+    since: Option<Instant>,
     sum: Samples,
     scratch: Samples,
     sums: BTreeMap<(u64, ShardIndex), Samples>,
@@ -137,6 +139,7 @@ impl Room {
             open: Open::default(),
             heard: Vec::new(),
             sounding: Vec::new(),
+            since: None,
             sum: silence(),
             scratch: silence(),
             sums: BTreeMap::new(),
@@ -364,6 +367,7 @@ impl Room {
     /// The sum of the heard tracks of this shard.
     fn sum_up(&mut self, now: Instant, stats: &mut MixStats) {
         self.sum.fill(0.0);
+        self.since = None;
         self.heard.clear();
         self.sounding.clear();
         for (key, track) in &mut self.tracks {
@@ -372,6 +376,8 @@ impl Room {
                 self.sum.iter_mut().zip(pcm).for_each(|(sum, x)| *sum += x);
                 self.sounding.push((person, *key));
                 self.heard.push(person);
+                let since = now.checked_sub(track.delay());
+                self.since = self.since.map_or(since, |first| Some(first.min(since?)));
             }
         }
         self.sounding.sort_unstable();
@@ -436,7 +442,8 @@ impl Room {
                 continue;
             };
             let Encoded { level_dbov, payload, .. } = encoded;
-            let longer = Longer { from_tick: tick, ticks: 1, level_dbov, payload };
+            let since = self.since;
+            let longer = Longer { from_tick: tick, ticks: 1, level_dbov, since, payload };
             if !self.give(MixFor::One(*person), longer, turn) {
                 self.lacking.add(*person);
             }
@@ -476,7 +483,7 @@ impl Room {
         if !self.gather.fits(tick, &encoded) {
             self.give_gathered(turn);
         }
-        self.gather.add(tick, &encoded);
+        self.gather.add(tick, &encoded, self.since);
         if self.gather.ticks() >= usize::from(self.layout.packet_ticks) {
             self.give_gathered(turn);
         }
@@ -502,9 +509,9 @@ impl Room {
 
     /// Hands a packet to the sink; says whether there was room.
     fn give(&self, to: MixFor, longer: Longer, turn: &mut Turn<'_>) -> bool {
-        let Longer { from_tick: tick, ticks, level_dbov, payload } = longer;
+        let Longer { from_tick: tick, ticks, level_dbov, since, payload } = longer;
         turn.stats.packets += 1;
-        let packet = MixedPacket { room: self.key, to, tick, ticks, level_dbov, payload };
+        let packet = MixedPacket { room: self.key, to, tick, ticks, level_dbov, since, payload };
         let given = turn.sink.packet(packet);
         turn.stats.packets_refused += u64::from(!given);
         given

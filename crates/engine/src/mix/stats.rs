@@ -5,7 +5,7 @@ use audio::JitterCounts;
 /// Upper bounds in ms by which [`DelayCounts`] counts.
 pub const DELAY_BOUNDS_MS: [u32; 8] = [20, 40, 60, 80, 120, 160, 240, 320];
 
-/// The delays in force of jitter buffers: one for each tick of each track that gave sound.
+/// Delays, counted by how long they were.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelayCounts {
     /// How many were over one of [`DELAY_BOUNDS_MS`] and at most the next one: first those up to
@@ -16,9 +16,9 @@ pub struct DelayCounts {
 }
 
 impl DelayCounts {
-    pub(crate) fn add(&mut self, delay_ms: u32) {
-        self.counts[DELAY_BOUNDS_MS.partition_point(|bound| *bound < delay_ms)] += 1;
-        self.sum_ms += u64::from(delay_ms);
+    pub(crate) fn add(&mut self, delay_ms: u32, times: u64) {
+        self.counts[DELAY_BOUNDS_MS.partition_point(|bound| *bound < delay_ms)] += times;
+        self.sum_ms += times * u64::from(delay_ms);
     }
 }
 
@@ -39,7 +39,7 @@ pub struct MixStats {
     pub silenced: u64,
     /// What the jitter buffers counted, over all tracks.
     pub jitter: JitterCounts,
-    /// How deep the jitter buffers were.
+    /// The delays in force of jitter buffers: one for each tick of each track that gave sound.
     pub delays: DelayCounts,
     /// Encodes for all who are not heard.
     pub encodes_common: u64,

@@ -7,7 +7,7 @@ use super::stats::MixStats;
 use crate::command::PersonKey;
 use audio::opus::Decoder;
 use audio::{Channels, Gain, JitterBuffer, Taken, level_dbov};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Samples over which a track that becomes heard rises: 5 ms.
 const FADE_IN: usize = 240;
@@ -166,7 +166,7 @@ impl Track {
         let Sound { decoder, gain, pcm } = &mut **self.sound.as_mut()?;
         let taken = self.buffer.take(now, decoder, pcm, &mut stats.jitter);
         if taken != Taken::Silence {
-            stats.delays.add(self.buffer.delay_ms());
+            stats.delays.add(self.buffer.delay_ms(), 1);
         }
         match taken {
             Taken::Silence => {}
@@ -196,6 +196,11 @@ impl Track {
             }
         }
         self.sound.as_ref().map(|sound| &sound.pcm)
+    }
+
+    /// How long what it last gave had been here, at most.
+    pub(crate) fn delay(&self) -> Duration {
+        Duration::from_millis(self.buffer.delay_ms().into())
     }
 
     /// The frame that [`play`](Self::play) last gave.

@@ -70,6 +70,7 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
         match &packet.to {
             MixFor::Everyone { except } => {
                 let end = listeners.len().min(from + left);
+                let copies = turn.stats.copies;
                 for listener in listeners.get(from..end).unwrap_or_default() {
                     let Some(person) = people[listener.person].as_mut() else { continue };
                     let own = person.slots[listener.slot].mix_tick;
@@ -79,6 +80,7 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
                         send(turn, person, listener.slot, &packet);
                     }
                 }
+                stayed(turn, &packet, turn.stats.copies - copies);
                 left = left.saturating_sub(end.saturating_sub(from).max(1));
                 if end < listeners.len() {
                     model.spreading.put_back(packet, end);
@@ -91,9 +93,17 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
                 let Some(listener) = listener else { continue };
                 let Some(person) = people[*index].as_mut() else { continue };
                 send(turn, person, listener.slot, &packet);
+                stayed(turn, &packet, 1);
             }
         }
     }
+}
+
+/// Counts how long what is in the packet had been here when these copies of it left.
+fn stayed<S: Sink>(turn: &mut Turn<'_, S>, packet: &MixedPacket, copies: u64) {
+    let Some(since) = packet.since else { return };
+    let stayed = turn.now.at.saturating_duration_since(since);
+    turn.stats.mix_residence.add(u32::try_from(stayed.as_millis()).unwrap_or(u32::MAX), copies);
 }
 
 /// All that waits leaves.

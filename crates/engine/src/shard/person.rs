@@ -136,6 +136,9 @@ impl Person {
                 _ => {}
             }
         }
+        // Most have one slot of sound, and a vector's first place is four.
+        self.slots.shrink_to_fit();
+        self.sending.shrink_to_fit();
         if let Some(secure) = &mut self.secure {
             self.slots.iter_mut().for_each(|slot| slot.connect(&mut secure.sealer));
         }

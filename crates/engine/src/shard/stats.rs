@@ -1,6 +1,7 @@
 //! A shard's counters: plain numbers of the thread that owns it, read out by the shell.
 
 use crate::drops::{InDrops, OutDrops};
+use crate::mix::DelayCounts;
 
 /// Totals since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct Stats {
     pub unheard: u64,
     /// Packets of sound for a mix that nobody would hear: their headers were read alone.
     pub glanced: u64,
+    /// How long sound of mixed rooms was here, jitter buffers included: the longest in each mixed packet, for each copy.
+    pub mix_residence: DelayCounts,
     /// Keyframes asked of publishers.
     pub keyframes_asked: u64,
     /// Keyframe requests of receivers that came too soon after the one before.

@@ -27,9 +27,10 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "loss_pct",
     "jitter_ms",
+    "gap_ms",
     "rtt_ms",
     "transit_ms",
     "mouth_to_ear_ms",
@@ -160,12 +161,13 @@ fn retransmitted(row: &ReceivedTrack) -> Option<(u64, u64)> {
 }
 
 /// The values of a row of a sample's interval of this length, in milliseconds.
-fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f64>); 15] {
+fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f64>); 16] {
     let minutes = interval_ms as f64 / 60_000.0;
     let switches = row.resolution_switches.filter(|_| interval_ms > 0);
     [
         ("loss_pct", row.loss_pct),
         ("jitter_ms", row.jitter_ms),
+        ("gap_ms", row.gap_ms),
         ("mos_lq", row.mos_lq),
         ("mos_cq", row.mos_cq),
         ("mos_sdk", row.mos_sdk),

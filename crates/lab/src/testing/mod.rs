@@ -21,6 +21,7 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         total_packets_received: None,
         total_packets_lost: None,
         jitter_ms: None,
+        gap_ms: None,
         jitter_buffer_ms: None,
         transit_ms: None,
         transit_p95_ms: None,

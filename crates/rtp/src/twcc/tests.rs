@@ -91,6 +91,23 @@ fn nothing_is_told_twice_but_late_packets_are() {
 }
 
 #[test]
+fn the_clock_wraps_after_six_days_and_nothing_else_happens() {
+    let origin = Instant::now();
+    let wraps = Duration::from_micros((1_u64 << 31) * TICK_US as u64);
+    let mut builder = FeedbackBuilder::new();
+    builder.record(1, origin);
+    assert_eq!(flush(&mut builder), [(1, Some(0))]);
+    for (sequence, before_us) in [(2, 1_000), (3, 500), (4, 0)] {
+        builder.record(sequence, origin + wraps - Duration::from_micros(before_us));
+    }
+    builder.record(5, origin + wraps + Duration::from_micros(500));
+    let told: Vec<_> = flush(&mut builder).iter().map(|(_, arrival)| arrival.unwrap()).collect();
+    let after: Vec<_> = told.iter().map(|arrival| arrival - told[0]).collect();
+    // The tick of the wrap itself stands for nothing: that arrival is told one tick later.
+    assert_eq!(after, [0, 500, 1_250, 1_500]);
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
     let now = Instant::now();
     let mut builder = FeedbackBuilder::new();

@@ -1,5 +1,6 @@
 //! What a media thread counts, in the metrics.
 
+use crate::delays::Delays;
 use crate::metrics::{Counter, Gauge, Histogram, MediaCounters, Metrics};
 use engine::drops::{InDrop, OutDrop};
 use engine::shard::Stats;
@@ -52,6 +53,7 @@ pub(super) struct Counts {
     without_pictures: Gauge,
     gso: Counter,
     pub residence: Histogram,
+    mix_residence: Delays,
     pub reports_dropped: Counter,
 }
 
@@ -139,6 +141,12 @@ impl Counts {
                 &[("thread", thread)],
                 RESIDENCE_SECONDS,
             ),
+            mix_residence: Delays::new(
+                "moim_mix_residence_seconds",
+                "Time of sound from its arrival until a mixed packet with it is sent: the longest in each packet, for each copy.",
+                thread,
+                metrics,
+            ),
             reports_dropped: metrics.drops("media", "report_queue_full"),
         }
     }
@@ -162,6 +170,7 @@ impl Counts {
         self.unheard[0].add(stats.unheard - old.unheard);
         self.unheard[1].add(stats.glanced - old.glanced);
         self.copies.add(stats.copies - old.copies);
+        self.mix_residence.publish(&stats.mix_residence);
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
         self.resent.add(stats.resent - old.resent);

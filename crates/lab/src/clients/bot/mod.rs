@@ -8,6 +8,7 @@
 pub mod driver;
 pub mod fixtures;
 mod frames;
+mod gaps;
 pub mod hearing;
 pub mod marks;
 pub mod media;

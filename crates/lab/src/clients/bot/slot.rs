@@ -2,6 +2,7 @@
 //! the statistics of each of them.
 
 use super::frames::{Assembler, Frame, FrameStats, Part};
+use super::gaps::Gaps;
 use super::marks::Outcome;
 use crate::record::MIX;
 use rtp::extended::{SequenceUnwrapper, timestamp_diff};
@@ -47,6 +48,7 @@ struct Row {
     total: (u64, u64),
     frames: FrameStats,
     last_packet: Option<Instant>,
+    gaps: Gaps,
     /// Since when its picture is paused, and how long it was before in this interval.
     paused: Option<Instant>,
     paused_for: Duration,
@@ -77,6 +79,7 @@ impl Row {
             total: (0, 0),
             frames: FrameStats::default(),
             last_packet: None,
+            gaps: Gaps::default(),
             paused: None,
             paused_for: Duration::ZERO,
             keyframe_requests: 0,
@@ -342,8 +345,11 @@ impl Slot {
         }
         let mut heard = Heard { unmapped: self.row.is_none(), ..Heard::default() };
         if let Some(row) = &mut self.row {
-            row.last_packet = Some(now);
             heard.audio = self.line.codec.kind() == Kind::Audio;
+            row.last_packet = Some(now);
+            if heard.audio {
+                row.gaps.came(header.timestamp, now);
+            }
         }
         if let Some(part) = part {
             heard.frame = self.on_part(header.sequence, part, now);
@@ -563,6 +569,7 @@ fn finish(
     let until = row.until.unwrap_or(now);
     let seconds = until.saturating_duration_since(begin.max(row.since)).as_secs_f64().max(1e-3);
     let interval = std::mem::take(&mut row.interval);
+    let gap = row.gaps.take();
     let paused = row.take_paused(until).as_secs_f64() / seconds;
     let shown = (seconds * (1.0 - paused)).max(0.0);
     let video = line.codec.kind() == Kind::Video;
@@ -588,6 +595,7 @@ fn finish(
         total_packets_received: Some(row.total.0),
         total_packets_lost: Some(row.total.1),
         jitter_ms: interval.jitter_ms,
+        gap_ms: (!video && interval.received > 0).then_some(1e3 * gap.as_secs_f64()),
         jitter_buffer_ms: None,
         transit_ms: transit(50.0),
         transit_p95_ms: transit(95.0),

@@ -50,13 +50,14 @@ fn a_clean_network_gives_clean_samples() {
     let audio = row(&sample.received, "A");
     assert_eq!(audio.participant, "of-A");
     assert_eq!((audio.packets_received, audio.packets_lost, audio.loss_pct), (150, 0, Some(0.0)));
-    assert_eq!(audio.jitter_ms, Some(0.0));
+    assert_eq!((audio.jitter_ms, audio.gap_ms), (Some(0.0), Some(0.0)));
     assert!(audio.since_last_ms.unwrap() <= 20.0 && audio.frames_per_second.is_none());
     assert_eq!((audio.transit_ms, audio.transit_p95_ms), (Some(10.0), Some(10.0)));
     assert_eq!((audio.marks_found, audio.marks_expected), (Some(150), Some(150)));
     assert_eq!(audio.mouth_to_ear_ms, Some(36.5), "packet time, look-ahead, the way");
     assert!((audio.mos_lq.unwrap() - 4.30).abs() < 0.01 && audio.mos_cq == audio.mos_lq);
     let video = row(&sample.received, "V");
+    assert_eq!(video.gap_ms, None);
     assert_eq!((video.packets_lost, video.freezes, video.freeze_ratio), (0, Some(0), Some(0.0)));
     assert!((video.frames_per_second.unwrap() - 20.0).abs() < 0.4);
     assert_eq!((video.frame_width, video.frame_height), (Some(640), Some(360)));
