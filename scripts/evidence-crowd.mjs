@@ -51,13 +51,18 @@ function watchMemory({ pid }) {
   };
 }
 
-/** The bound in ms that so many percent of a histogram's values are under, as /metrics tells it; Infinity: none is. */
-async function under(url, name, percent) {
+/** A histogram as /metrics tells it: bounds in ms, the last of which is Infinity, and how many values are under each. */
+async function histogram(url, name) {
   const text = await (await fetch(`${url}/metrics`)).text();
-  const buckets = [...text.matchAll(new RegExp(`^${name}_bucket\\{.*le="(.*)"\\} (\\d+)$`, "gm"))];
-  const all = Number(buckets.at(-1)[2]);
-  const bound = buckets.find(([, , count]) => Number(count) >= (percent / 100) * all)[1];
-  return bound === "+Inf" ? Number.POSITIVE_INFINITY : 1000 * Number(bound);
+  const buckets = text.matchAll(new RegExp(`^${name}_bucket\\{.*le="(.*)"\\} (\\d+)$`, "gm"));
+  const ms = (bound) => (bound === "+Inf" ? Number.POSITIVE_INFINITY : 1000 * Number(bound));
+  return [...buckets].map(([, bound, count]) => [ms(bound), Number(count)]);
+}
+
+/** The bound that so many percent are under of what came to a histogram. */
+function under(before, after, percent) {
+  const counts = after.map(([bound, count], nth) => [bound, count - before[nth][1]]);
+  return counts.find(([, count]) => count >= (percent / 100) * counts.at(-1)[1])[0];
 }
 
 /** What all say of a run. */
@@ -87,8 +92,11 @@ async function stays(packet) {
   const joining = Math.ceil(PEOPLE / JOINS_PER_SECOND.stays);
   const rest = audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S);
   const residence = async (url) => {
-    await sleep(1000 * (joining + STAYS_S - 5));
-    return { p50: await under(url, RESIDENCE, 50), p99: await under(url, RESIDENCE, 99) };
+    await sleep(1000 * (joining + 5));
+    const before = await histogram(url, RESIDENCE);
+    await sleep(1000 * (STAYS_S - 10));
+    const after = await histogram(url, RESIDENCE);
+    return { p50: under(before, after, 50), p99: under(before, after, 99) };
   };
   const settings = `mix: { packet: ${packet} }`;
   const run = await play(rest, { watch: watchMemory, settings, meanwhile: residence });

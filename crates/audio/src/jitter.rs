@@ -5,15 +5,17 @@
 //! the base; how much later than it the others come makes the wanted delay (97 of 100 are in time).
 //! The delay in force is how long after the fastest possible arrival a sample is played; it may lie
 //! up to a frame and a bit over the wanted one. Where it leaves this range for long, by jitter or
-//! by a sender's clock that runs at another speed, a frame is repeated or dropped, soon in silence,
-//! else after a second.
+//! by a sender's clock that runs at another speed, a frame is made up, or some periods of the sound are left out, soon in silence,
+//! else after a second. After a beginning with an onset of before, they are left out at once.
 
+mod shorten;
 mod transit;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::frame::FRAME_SAMPLES;
+use shorten::shorten;
 use transit::Transit;
 
 use crate::opus::{Decoder, is_dtx, packet_duration};
@@ -25,10 +27,12 @@ pub const MAX_TARGET_FRAMES: u32 = 10;
 
 const FRAME: i64 = FRAME_SAMPLES as i64;
 const FRAME_US: i64 = 20_000;
-/// Over the wanted delay and one frame more than this is too long.
+/// Over the wanted delay and one frame more than this is too long, or than half of the wanted delay.
 const SLACK_US: i64 = 10_000;
 /// Ticks out of range after which the delay changes: in silence, and in sound.
 const PATIENCE: (u32, u32) = (5, 50);
+/// Between two cuts while an onset of before is caught up with.
+const CATCH_UP: u32 = 2;
 /// A transit that changes by more than this is another stream.
 const RESTART_US: i64 = 2_000_000;
 /// Frames made up in a row before a stream that stopped is silent.
@@ -94,8 +98,8 @@ pub struct JitterCounts {
     pub silent: u64,
     /// Frames added to lengthen the delay.
     pub repeated: u64,
-    /// Frames left out to shorten the delay.
-    pub dropped: u64,
+    /// Times that a part of the sound was left out to shorten the delay.
+    pub shortened: u64,
     /// Streams that began anew.
     pub restarts: u64,
 }
@@ -131,6 +135,8 @@ pub struct JitterBuffer {
     paused: bool,
     /// Began after a stop: the decoder knows nothing yet.
     fresh: bool,
+    /// Began with an onset of before: the delay is longer than any other beginning would make it.
+    catches_up: bool,
     concealed_in_row: u32,
     out_of_range: (u32, u32),
     quiet: bool,
@@ -358,15 +364,11 @@ impl JitterBuffer {
                     self.give(frame);
                     Taken::Sound
                 }
-                Adapt::Shorter => {
-                    counts.dropped += 1;
-                    let mut second = [0.0; FRAME_SAMPLES];
-                    let first = self.fill(now_us, decoder, frame, counts);
-                    let taken = self.fill(now_us, decoder, &mut second, counts);
-                    for (i, (sample, next)) in frame.iter_mut().zip(second).enumerate() {
-                        *sample += (next - *sample) * (i as f32 / FRAME_SAMPLES as f32);
-                    }
-                    if taken == Taken::Silence { first } else { taken }
+                Adapt::Shorter(most) => {
+                    let taken = self.gather(FRAME_SAMPLES + most, now_us, decoder, counts);
+                    let most = most.min(self.ready.len().saturating_sub(FRAME_SAMPLES));
+                    counts.shortened += u64::from(shorten(&mut self.ready, most).is_some());
+                    self.give_gathered(taken, frame)
                 }
             }
         };
@@ -390,7 +392,9 @@ impl JitterBuffer {
         };
         let onset = self.onset.filter(|_| self.fresh);
         let onset = onset.and_then(|at| self.packets.iter().position(|packet| packet.at == at));
-        let place = onset.map_or(place, |onset| onset.min(place));
+        let begins = onset.map_or(place, |onset| onset.min(place));
+        self.catches_up = begins < place;
+        let place = begins;
         for left in (0..place).rev() {
             let Some(packet) = self.packets.pop_front() else { break };
             if left == 0 && self.fresh {
@@ -420,7 +424,10 @@ impl JitterBuffer {
         let delay_us = self.delay_us(now_us, next - self.ready.len() as i64);
         self.delay_us = delay_us;
         let wanted_us = self.wanted_us();
-        let longest_us = wanted_us + FRAME_US + SLACK_US;
+        self.catches_up &= delay_us >= wanted_us + FRAME_US;
+        // Where packets hardly vary, what is wanted hardly does.
+        let slack_us = if self.catches_up { 0 } else { SLACK_US.min(wanted_us / 2) };
+        let longest_us = wanted_us + FRAME_US + slack_us;
         let (short, long) = &mut self.out_of_range;
         *short = if delay_us < wanted_us { *short + 1 } else { 0 };
         *long = if delay_us >= longest_us { *long + 1 } else { 0 };
@@ -434,12 +441,19 @@ impl JitterBuffer {
             self.out_of_range = (0, 0);
             return Adapt::Longer;
         }
-        let end = self.packets.back().map_or(next, |packet| packet.at + packet.samples);
-        if *long > patience && end - next + self.ready.len() as i64 >= 2 * FRAME {
-            self.out_of_range = (0, 0);
-            return Adapt::Shorter;
+        let patience = if self.catches_up { CATCH_UP } else { patience };
+        if *long <= patience {
+            return Adapt::No;
         }
-        Adapt::No
+        let end = self.packets.back().map_or(next, |packet| packet.at + packet.samples);
+        let held = end - next + self.ready.len() as i64 - FRAME;
+        let most =
+            held.min((delay_us - wanted_us) * 6 / 125).clamp(0, shorten::MOST as i64) as usize;
+        if most < shorten::LEAST {
+            return Adapt::No;
+        }
+        self.out_of_range = (0, 0);
+        Adapt::Shorter(most)
     }
 
     /// Makes up `samples` samples at the end of what is ready.
@@ -466,8 +480,20 @@ impl JitterBuffer {
         frame: &mut [f32; FRAME_SAMPLES],
         counts: &mut JitterCounts,
     ) -> Taken {
+        let taken = self.gather(FRAME_SAMPLES, now_us, decoder, counts);
+        self.give_gathered(taken, frame)
+    }
+
+    /// Gets so many samples ready, if they are there.
+    fn gather(
+        &mut self,
+        samples: usize,
+        now_us: i64,
+        decoder: &mut Decoder,
+        counts: &mut JitterCounts,
+    ) -> Taken {
         let mut taken = Taken::Sound;
-        while self.ready.len() < FRAME_SAMPLES {
+        while self.ready.len() < samples {
             let Some(next) = self.next_at else { break };
             let missing = match self.packets.front() {
                 Some(front) => front.at - next,
@@ -497,11 +523,15 @@ impl JitterBuffer {
                 self.bridge(missing, next, decoder, counts, &mut taken);
             }
         }
+        taken
+    }
+
+    /// Moves a frame of what was gathered into `frame`.
+    fn give_gathered(&mut self, taken: Taken, frame: &mut [f32; FRAME_SAMPLES]) -> Taken {
         self.give(frame);
-        if taken == Taken::Silence || self.next_at.is_some() {
-            return taken;
+        if taken != Taken::Silence && self.next_at.is_none() {
+            self.ready.clear();
         }
-        self.ready.clear();
         taken
     }
 
@@ -579,7 +609,8 @@ impl JitterBuffer {
 enum Adapt {
     No,
     Longer,
-    Shorter,
+    /// By at most so many samples.
+    Shorter(usize),
 }
 
 /// Whether `packet` carries a coarse copy of the one before it: the LBRR flag of its first SILK

@@ -156,7 +156,7 @@ fn jitter_makes_the_delay_and_its_end_takes_it_back() {
     assert!(c.late <= 10, "2 % of 500 at most, mostly at first: {c:?}");
     assert!((4..=5).contains(&listener.buffer.target_frames()), "70 ms of jitter");
     let late = c.late;
-    let before = listener.counts.dropped;
+    let before = listener.counts.shortened;
     let mut rest = Listener { sound: Vec::new(), taken: Vec::new(), ..listener };
     for (number, tick_us) in (9_907_000..29_900_000).step_by(20_000).enumerate() {
         for (at_us, index, packet) in &arrivals[500..] {
@@ -169,7 +169,8 @@ fn jitter_makes_the_delay_and_its_end_takes_it_back() {
     }
     assert_eq!(rest.buffer.target_frames(), 1, "the jitter is over");
     assert_eq!(rest.counts.late, late);
-    assert!((2..=5).contains(&(rest.counts.dropped - before)), "{:?}", rest.counts);
+    // 70 ms, up to 15 at a time.
+    assert!((4..=14).contains(&(rest.counts.shortened - before)), "{:?}", rest.counts);
     rest.check_counts();
 }
 
@@ -253,7 +254,7 @@ fn a_pause_is_silence_and_not_loss() {
 #[test]
 fn a_clock_that_runs_at_another_speed_is_followed() {
     let stream = packets(speech(), 20, 6000);
-    // 0.5 % fast and slow: 600 ms in two minutes, 30 frames.
+    // 0.5 % fast and slow: 600 ms in two minutes, 30 frames, or 40 times 15 ms and more if the sound is cut at its own periods.
     for (spacing_us, fast) in [(19_900, true), (20_100, false)] {
         let arrivals = stream.iter().zip(0..).map(|(p, i)| (i * spacing_us, i, p));
         let mut listener = Listener::new();
@@ -261,8 +262,9 @@ fn a_clock_that_runs_at_another_speed_is_followed() {
         let c = &listener.counts;
         assert!(listener.buffer.held() <= 5, "{c:?}");
         assert!(c.late <= 3 && c.overflow == 0, "{c:?}");
-        let changes = if fast { c.dropped } else { c.repeated + c.concealed };
-        assert!((25..=36).contains(&changes), "{spacing_us}: {c:?}");
+        let changes = if fast { c.shortened } else { c.repeated + c.concealed };
+        let meant = if fast { 40..=100 } else { 25..=36 };
+        assert!(meant.contains(&changes), "{spacing_us}: {c:?}");
         listener.check_counts();
     }
 }

@@ -222,7 +222,8 @@ fn the_first_syllable_of_who_begins_is_in_the_mix() {
         let (first, again) = (say(), say());
         let kept: Vec<f64> = first.iter().zip(again).map(|(first, again)| first / again).collect();
         println!("{shards} shards, somebody else {other}: kept {kept:.2?}");
-        assert!(kept.iter().all(|kept| (0.75..1.4).contains(kept)), "{shards}, {other}: {kept:?}");
+        // Up to 15 ms of a tone are left out at a time, to catch up.
+        assert!(kept.iter().all(|kept| (0.6..1.4).contains(kept)), "{shards}, {other}: {kept:?}");
         assert_eq!(world.stats(shards - 1).jitter.late, 0);
         world.check_ticks(1);
     }

@@ -1,9 +1,9 @@
 //! How late the packets of a stream come.
 
 /// Width of a bin of the histogram of lateness.
-const BIN_US: i64 = 5_000;
+const BIN_US: i64 = 2_500;
 /// As many bins as the longest wanted delay, 9 frames after the first, needs.
-const BINS: usize = 36;
+const BINS: usize = 72;
 /// Weight that the histogram keeps at each packet: half of it is 40 packets old or older.
 const MEMORY: f32 = 0.983;
 /// Share of packets that come in time.
@@ -24,7 +24,7 @@ impl Transit {
     pub(super) fn new(first_us: i64) -> Self {
         let mut bins = [0.0; BINS];
         // Nothing is known yet: a frame to be sure, until some hundred packets have come.
-        bins[3] = 1.0;
+        bins[7] = 1.0;
         Self { base_us: (first_us, first_us), in_window: 0, bins }
     }
 

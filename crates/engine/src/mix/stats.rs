@@ -3,7 +3,7 @@
 use audio::JitterCounts;
 
 /// Upper bounds in ms by which [`DelayCounts`] counts.
-pub const DELAY_BOUNDS_MS: [u32; 8] = [20, 40, 60, 80, 120, 160, 240, 320];
+pub const DELAY_BOUNDS_MS: [u32; 12] = [10, 20, 30, 40, 50, 60, 80, 100, 120, 160, 240, 320];
 
 /// Delays, counted by how long they were.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -112,7 +112,8 @@ impl Bench {
                 track: TrackKey(key as u64),
                 index: self.tick,
                 timestamp: self.tick as u32 * TICK_SAMPLES as u32,
-                arrival: now - Duration::from_millis(5),
+                // Who becomes heard a tick later is within the range of delays then: nothing is left out to catch up.
+                arrival: now - Duration::from_millis(1),
                 level_dbov: (!voice.steady).then(|| level_dbov(&pcm)),
                 payload: Payload::new(&packet[..len]).unwrap(),
             };
@@ -158,7 +159,7 @@ fn where_gain_and_limiter_rest_the_mix_is_the_sum_and_each_mix_the_sum_without_h
         common.push(*bench.room.sum);
         own.push(*bench.room.scratch);
     }
-    assert_eq!(bench.stats.jitter.concealed + bench.stats.jitter.dropped, 0);
+    assert_eq!(bench.stats.jitter.concealed + bench.stats.jitter.shortened, 0);
     let (all, others) = (bench.error_db(&common, 0..4), bench.error_db(&own, 1..4));
     println!("error {all:.1} dB, of the first one's mix {others:.1} dB");
     assert!(all < -50.0 && others < -50.0, "{all} dB, {others} dB");
