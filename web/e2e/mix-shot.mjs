@@ -13,7 +13,7 @@ const SCENES = [
   [0.5, "one voice"],
   [2, "a second one"],
   [3.5, "the first ends"],
-  [5, "twenty shout, eight are heard"],
+  [5, "twenty shout"],
   [6.5, "silence"],
 ];
 
@@ -21,17 +21,17 @@ const samples = execFileSync("cargo", CARGO, { cwd: ROOT, maxBuffer: 1 << 26 });
 const ends = [];
 try {
   const launched = await browser({ after: (end) => ends.push(end) });
-  const page = await (await launched.newContext({ viewport: { width: 1000, height: 480 } })).newPage();
-  await page.setContent('<body style="margin:0"><canvas width="1000" height="480"></canvas>');
+  const page = await (await launched.newContext({ viewport: { width: 1000, height: 380 } })).newPage();
+  await page.setContent('<body style="margin:0"><canvas width="1000" height="380"></canvas>');
   await page.evaluate(
     ([base64, scenes]) => {
       const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
       const pcm = new Float32Array(bytes.buffer);
       const [RATE, SIZE, TOP_HZ] = [48_000, 1024, 8_000];
-      const [left, top, width, height] = [50, 34, 930, 400];
+      const [left, top, width, height] = [50, 34, 930, 300];
       const context = document.querySelector("canvas").getContext("2d");
       context.fillStyle = "#fff";
-      context.fillRect(0, 0, 1000, 480);
+      context.fillRect(0, 0, 1000, 380);
 
       /** Power of each frequency around a sample, in dB of a sine of full scale (radix 2, Hann window). */
       const spectrum = (at) => {
@@ -63,7 +63,7 @@ try {
         const db = spectrum(Math.round((x / width) * pcm.length));
         for (let y = 0; y < height; y++) {
           const value = db[Math.round((((height - y) / height) * TOP_HZ * SIZE) / RATE)];
-          const share = Math.min(1, Math.max(0, (value + 100) / 95));
+          const share = Math.min(1, Math.max(0, (value + 75) / 70));
           const pixel = 4 * (y * width + x);
           image.data[pixel] = 255 * Math.min(1, 2.2 * share ** 1.5);
           image.data[pixel + 1] = 255 * share ** 2;
