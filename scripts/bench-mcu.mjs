@@ -50,7 +50,7 @@ const PARTS = {
   shards: { sizes: [200, 500] },
 };
 const SIZES = PARTS.loudest.sizes;
-/** At most so many times the floor, at these sizes; silence of the floor's cost of it; and at least by two shards. */
+/** At most so many times the floor, at these sizes; silence of the floor's cost of it; at least by two shards; and people a core. */
 const MOST = { floor: 2, silence: 0.6 };
 const JUDGED = [500, 1350];
 const LEAST = { shards: 1.8, everyone_a_core: 100 };

@@ -47,7 +47,7 @@ media: { bind: ["${address(t)}"] }
   for (const person of [ada, min])
     for (const kind of ["video", "audio"]) {
       await until(`${kind} for ${person.name}`, () => flows(person, kind)).catch(async (error) => {
-        for (const one of [ada, min]) console.log(`# ${one.name}: ${await told(one)}`);
+        for (const one of [ada, min]) console.log(`# ${one.name}: ${await told(one).catch(String)}`);
         console.log(`# ${log()}`);
         throw error;
       });

@@ -6,7 +6,7 @@
 //! The delay in force is how long after the fastest possible arrival a sample is played; it may lie
 //! up to a frame and a bit over the wanted one. Where it leaves this range for long, by jitter or
 //! by a sender's clock that runs at another speed, a frame is made up, or some periods of the sound are left out, soon in silence,
-//! else after a second. After a beginning with an onset of before, they are left out at once.
+//! else after a second. After a beginning with an onset that came before the start, up to 15 ms are left out every third tick.
 
 mod shorten;
 mod transit;
@@ -18,7 +18,7 @@ use crate::frame::FRAME_SAMPLES;
 use shorten::shorten;
 use transit::Transit;
 
-use crate::opus::{Decoder, is_dtx, packet_duration};
+use crate::opus::{Decoder, has_fec, is_dtx, packet_duration};
 
 /// Most packets held.
 pub const MAX_PACKETS: usize = 32;
@@ -27,11 +27,11 @@ pub const MAX_TARGET_FRAMES: u32 = 10;
 
 const FRAME: i64 = FRAME_SAMPLES as i64;
 const FRAME_US: i64 = 20_000;
-/// Over the wanted delay and one frame more than this is too long, or than half of the wanted delay.
+/// The delay may exceed the wanted one by a frame and this, or by a frame and half of the wanted delay, if that is less.
 const SLACK_US: i64 = 10_000;
 /// Ticks out of range after which the delay changes: in silence, and in sound.
 const PATIENCE: (u32, u32) = (5, 50);
-/// Between two cuts while an onset of before is caught up with.
+/// Ticks between two cuts after a beginning with an onset that came before the start.
 const CATCH_UP: u32 = 2;
 /// A transit that changes by more than this is another stream.
 const RESTART_US: i64 = 2_000_000;
@@ -135,7 +135,7 @@ pub struct JitterBuffer {
     paused: bool,
     /// Began after a stop: the decoder knows nothing yet.
     fresh: bool,
-    /// Began with an onset of before: the delay is longer than any other beginning would make it.
+    /// Began with an onset that came before the start: the delay is longer than any other beginning would make it.
     catches_up: bool,
     concealed_in_row: u32,
     out_of_range: (u32, u32),
@@ -157,7 +157,7 @@ impl JitterBuffer {
 
     /// Somebody listens from now on: sound begins at the next [`take`](Self::take) with the packet
     /// whose time it is, or with the onset of speech ([`onset`](Self::onset)) up to 300 ms before
-    /// it: the delay is longer then until it is shortened as usual. The decoder given there should be new or reset.
+    /// it: the delay is longer then, and is taken back within about a second. The decoder given there should be new or reset.
     pub fn start(&mut self) {
         (self.playing, self.fresh, self.next_at) = (true, true, None);
         self.ready.clear();
@@ -445,7 +445,10 @@ impl JitterBuffer {
         if *long <= patience {
             return Adapt::No;
         }
-        let end = self.packets.back().map_or(next, |packet| packet.at + packet.samples);
+        // What came just now is the reserve for the next ones that come late.
+        let in_time = |packet: &&Packet| self.delay_us(now_us, packet.at) >= wanted_us;
+        let newest = self.packets.iter().rfind(in_time);
+        let end = newest.map_or(next, |packet| packet.at + packet.samples);
         let held = end - next + self.ready.len() as i64 - FRAME;
         let most =
             held.min((delay_us - wanted_us) * 6 / 125).clamp(0, shorten::MOST as i64) as usize;
@@ -495,6 +498,11 @@ impl JitterBuffer {
         let mut taken = Taken::Sound;
         while self.ready.len() < samples {
             let Some(next) = self.next_at else { break };
+            let follows = |front: &Packet| front.at - next < UNIT;
+            if self.ready.len() >= FRAME_SAMPLES && !self.packets.front().is_some_and(follows) {
+                // A frame is there: nothing is made up beyond it.
+                break;
+            }
             let missing = match self.packets.front() {
                 Some(front) => front.at - next,
                 None if self.paused || self.concealed_in_row >= MAX_CONCEALED => MAX_GAP + 1,
@@ -611,19 +619,4 @@ enum Adapt {
     Longer,
     /// By at most so many samples.
     Shorter(usize),
-}
-
-/// Whether `packet` carries a coarse copy of the one before it: the LBRR flag of its first SILK
-/// frame (RFC 6716, section 4.2.3: after the VAD flags of each 20 ms), for packets of one frame.
-/// Others count as without.
-pub fn has_fec(packet: &[u8]) -> bool {
-    let [toc, first, ..] = packet else { return false };
-    // Configurations 16 and up are CELT alone; 0 to 11 are SILK, of 10, 20, 40 and 60 ms.
-    let (config, one_frame) = (toc >> 3, toc & 3 == 0);
-    let vad_flags = match config {
-        0..12 => [1, 1, 2, 3][usize::from(config & 3)],
-        12..16 => 1,
-        _ => return false,
-    };
-    one_frame && first << vad_flags & 0x80 != 0
 }

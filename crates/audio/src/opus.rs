@@ -405,3 +405,18 @@ pub fn packet_duration(packet: &[u8]) -> Option<Duration> {
 pub fn is_dtx(packet: &[u8]) -> bool {
     packet.len() <= 2
 }
+
+/// Whether `packet` carries a coarse copy of the one before it: the LBRR flag of its first SILK
+/// frame (RFC 6716, section 4.2.3: after the VAD flags of each 20 ms), for packets of one frame.
+/// Others count as without.
+pub fn has_fec(packet: &[u8]) -> bool {
+    let [toc, first, ..] = packet else { return false };
+    // Configurations 16 and up are CELT alone; 0 to 11 are SILK, of 10, 20, 40 and 60 ms.
+    let (config, one_frame) = (toc >> 3, toc & 3 == 0);
+    let vad_flags = match config {
+        0..12 => [1, 1, 2, 3][usize::from(config & 3)],
+        12..16 => 1,
+        _ => return false,
+    };
+    one_frame && first << vad_flags & 0x80 != 0
+}

@@ -103,7 +103,7 @@ pub struct TlsConfig {
 /// `mix`: rooms whose sound is mixed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MixConfig {
-    /// `hear`: the `limits.loudest` loudest, or `everyone` who is loud enough to be heard.
+    /// True for `hear: everyone`: all are heard who are loud enough. False for `loudest`: the `limits.loudest` loudest are.
     pub everyone: bool,
     /// `packet`: how long the packets are for listeners who are not heard: `20ms`, `40ms`, `60ms` or `auto` (20 ms up to 200
     /// people, 40 ms up to 999, then 60 ms). Fewer packets cost less, and are as much later.

@@ -108,8 +108,8 @@ pub struct ReceivedTrack {
     /// Interarrival jitter (RFC 3550 A.8), in milliseconds.
     #[serde(default)]
     pub jitter_ms: Option<f64>,
-    /// The longest that a packet of sound came later after the one before than it follows it in the sound, in milliseconds: so
-    /// long there is a gap if each is played as it comes. What was lost is not in it.
+    /// How much later than due a packet of sound came at most, in milliseconds: due is the arrival of the packet before it plus
+    /// the step of their timestamps (in a mix at most 60 ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,
     /// Mean time in the jitter buffer, in milliseconds.

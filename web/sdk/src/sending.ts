@@ -74,6 +74,11 @@ export class SendingLine {
 
   /** Sends what is wanted now, in the sizes that fit the track. Changes of one sender follow each other. */
   update(): Promise<void> {
+    this.#refused = 0;
+    return this.#change();
+  }
+
+  #change(): Promise<void> {
     this.#work = this.#work.then(async () => {
       const { sender } = this.transceiver;
       if (!this.#track) return;
@@ -85,11 +90,10 @@ export class SendingLine {
         const rests = wanted.rests || (this.kind === "video" && !this.#track.enabled);
         const changed = shape(parameters.encodings, layers, { ...wanted, rests }, this.#within);
         if (changed) await sender.setParameters(parameters);
-        this.#refused = 0;
       } catch (error) {
         // The connection was closed meanwhile, or the browser cannot, or not while it negotiates: what is sent stays as it was.
         console.warn("change of what is sent left out", error);
-        if (++this.#refused < MOST_TRIES) setTimeout(() => void this.update(), AGAIN_MS);
+        if (++this.#refused < MOST_TRIES) setTimeout(() => void this.#change(), AGAIN_MS);
       }
     });
     return this.#work;

@@ -351,7 +351,7 @@ export const receivedTrack = object({
   total_packets_received: nullable(count),
   total_packets_lost: nullable(count),
   jitter_ms: nullable(number),
-  /** The longest that sound came later than it follows what came before. */
+  /** How much later than due a packet of sound came at most, in milliseconds. */
   gap_ms: optional(number),
   jitter_buffer_ms: nullable(number),
   transit_ms: nullable(number),

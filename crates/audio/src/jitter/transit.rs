@@ -23,8 +23,8 @@ pub(super) struct Transit {
 impl Transit {
     pub(super) fn new(first_us: i64) -> Self {
         let mut bins = [0.0; BINS];
-        // Nothing is known yet: a frame to be sure, until some hundred packets have come.
-        bins[7] = 1.0;
+        // Nothing is known yet: a frame to be sure, until about eighty packets have come.
+        bins[6] = 0.1;
         Self { base_us: (first_us, first_us), in_window: 0, bins }
     }
 
@@ -55,6 +55,7 @@ impl Transit {
             sum += weight;
             sum >= IN_TIME * all
         });
-        BIN_US * (bin.unwrap_or(BINS - 1) as i64 + 1)
+        // A bin to be sure.
+        BIN_US * (bin.unwrap_or(BINS - 2) as i64 + 2)
     }
 }

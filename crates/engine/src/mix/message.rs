@@ -130,7 +130,7 @@ pub struct MixFrame {
 pub enum MixFor {
     /// Every listener of the room on this shard who got no packet of their own for its first tick or a later one.
     Everyone {
-        /// Who gets it neither: they are heard, but there was no room for their own packet. Padded with none.
+        /// Who does not get it: they are heard, but their own packet could not be made or handed over. Padded with none.
         except: [Option<PersonKey>; MAX_LOUDEST],
     },
     /// One who is heard: the mix without their own voice.

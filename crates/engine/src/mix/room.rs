@@ -2,7 +2,7 @@
 
 use super::gather::{Gather, Longer};
 use super::message::{Bar, Hear, MAX_LOUDEST, MixFor, MixPeer, MixSink, MixedPacket, TICK_SAMPLES};
-use super::rank::{QUIETEST_DBOV, Ranked, Top, bit, shards, top};
+use super::rank::{Ranked, Top, bit, shards, top};
 use super::stats::MixStats;
 use super::stream::{Encoded, Stream};
 use super::track::Track;
@@ -43,6 +43,9 @@ impl Layout {
         self.talking | self.listening | bit(self.home)
     }
 }
+
+/// Quieter than this in −dBov there is no sound at all, not even the noise of a room.
+const SILENT_DBOV: u8 = 100;
 
 /// Listeners who are heard, but got no packet of their own in the last tick.
 #[derive(Debug, Default)]
@@ -287,13 +290,9 @@ impl Room {
         if let Some((_, rank)) = self.next_rank.take_if(|(from, _)| *from <= tick) {
             let before = std::mem::replace(&mut self.rank, rank);
             involved |= rank.shards;
-            // Listeners that are heard fit into one packet's exceptions, the fading ones too.
-            let here = |track: &&TrackKey| self.tracks.contains_key(track);
-            let mut fades = MAX_LOUDEST - rank.tracks.iter().flatten().filter(here).count();
             for key in before.tracks.into_iter().flatten().filter(|key| !rank.has(*key)) {
                 if let Some(track) = self.tracks.get_mut(&key) {
-                    track.rank(false, fades > 0);
-                    fades = fades.saturating_sub(1);
+                    track.rank(false, true);
                 }
             }
         }
@@ -345,7 +344,8 @@ impl Room {
         let rank = self.next_rank.map_or(self.rank, |(_, rank)| rank);
         let dbov = match self.layout.hear {
             Hear::Loudest(count) => rank.bar(count.into(), &self.levels),
-            Hear::Everyone => QUIETEST_DBOV,
+            // Whoever is heard must not be cut off in a pause: only silence itself stays closed.
+            Hear::Everyone => SILENT_DBOV,
         };
         let bar = Bar { room: self.key, dbov, heard: rank.tracks };
         turn.stats.packets_refused += u64::from(!turn.sink.bar(bar));

@@ -64,13 +64,13 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
     while left > 0
         && let Some((packet, from)) = model.spreading.take()
     {
+        let copies = turn.stats.copies;
         let Model { mixes, people, person_by_key, .. } = &mut *model;
         // A room's mix may come out while its last listener leaves.
         let Some(Mix { listeners, .. }) = mixes.get(&packet.room) else { continue };
         match &packet.to {
             MixFor::Everyone { except } => {
                 let end = listeners.len().min(from + left);
-                let copies = turn.stats.copies;
                 for listener in listeners.get(from..end).unwrap_or_default() {
                     let Some(person) = people[listener.person].as_mut() else { continue };
                     let own = person.slots[listener.slot].mix_tick;
@@ -80,7 +80,6 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
                         send(turn, person, listener.slot, &packet);
                     }
                 }
-                stayed(turn, &packet, turn.stats.copies - copies);
                 left = left.saturating_sub(end.saturating_sub(from).max(1));
                 if end < listeners.len() {
                     model.spreading.put_back(packet, end);
@@ -93,9 +92,9 @@ pub(super) fn spread<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
                 let Some(listener) = listener else { continue };
                 let Some(person) = people[*index].as_mut() else { continue };
                 send(turn, person, listener.slot, &packet);
-                stayed(turn, &packet, 1);
             }
         }
+        stayed(turn, &packet, turn.stats.copies - copies);
     }
 }
 

@@ -136,7 +136,7 @@ impl Person {
                 _ => {}
             }
         }
-        // Most have one slot of sound, and a vector's first place is four.
+        // Most have one slot of sound, and a `Vec` that grows first reserves four.
         self.slots.shrink_to_fit();
         self.sending.shrink_to_fit();
         if let Some(secure) = &mut self.secure {

@@ -6,8 +6,8 @@ use crate::mix::MixedPacket;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Packets that may wait for their next slice: a mixer makes a few in a tick of each room.
-const MOST: usize = 64;
+/// Packets that may wait for their next slice: a mixer makes one in a tick of each room, and one for each who is heard.
+const MOST: usize = 512;
 
 /// The mixed packets that wait.
 #[derive(Default)]
