@@ -71,7 +71,7 @@ evidence-verdicts: build ## a crowd too much for the lab, a slow link, a busy th
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh
 
-evidence-crowd: build ## 1350 people in one mixed room, who stay, and who come and go at once; pages among 1000 (16 min)
+evidence-crowd: build ## 1350 people in one mixed room who stay, who come and go, who become more; pages among 1000 (22 min)
 	@scripts/evidence-crowd.sh
 
 evidence-thousand: build ## 1002 bots in rooms of three for two minutes, with a healthy generator

@@ -1,7 +1,6 @@
 //! Joining and leaving re-maps slots by messages, never by SDP.
 
-use engine::mix::Hear;
-use engine::room::{Effects, MixPacket, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
+use engine::room::{Effects, Notice, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::{Command, PersonKey, RoomKey, ShardIndex, TrackKey};
 use rtp::negotiated::{Codec, Kind};
 use std::net::SocketAddr;
@@ -42,15 +41,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
     let mut client = IceDtls::client(&shared, format, here(1000), now).unwrap();
     let mut server = IceDtls::server(&shared, format, &[here(2000)], now).unwrap();
     let limits = RoomLimits { people: 10, roster: 10, audio_slots: 16, video_slots: 64 };
-    let (audio, video) = (Topology::Sfu, Topology::Sfu);
-    let setup = RoomSetup {
-        audio,
-        video,
-        hear: Hear::Loudest(3),
-        mix_packet: MixPacket::Auto,
-        shards: 1,
-        limits,
-    };
+    let setup = RoomSetup::new(Topology::Sfu, Topology::Sfu, limits);
     let mut room = Room::new(RoomKey(1), setup);
     let watcher = PersonKey(1);
     room.join(watcher, "watcher".into(), ShardIndex(0), &mut Effects::default()).unwrap();

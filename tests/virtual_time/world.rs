@@ -8,7 +8,7 @@ pub use people::Person;
 use super::sinks::{Kept, Outbox, Within};
 use engine::drops::OutDrop;
 use engine::mix::{Hear, Mixer};
-use engine::room::{Effects, MixPacket, Notice, Room, RoomLimits, RoomSetup, Topology};
+use engine::room::{Effects, Notice, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey};
 use lab::bots::VideoSource;
@@ -194,8 +194,7 @@ impl World {
         let Made { audio, video, shards } = kind;
         let limits =
             RoomLimits { people: 200, roster: 200, audio_slots: most.0, video_slots: most.1 };
-        let mix_packet = MixPacket::Auto;
-        let setup = RoomSetup { audio, video, hear, mix_packet, shards, limits };
+        let setup = RoomSetup { hear, shards, ..RoomSetup::new(audio, video, limits) };
         let indices = || (0..shards).map(ShardIndex);
         Self {
             origin,

@@ -357,7 +357,10 @@ impl JitterBuffer {
             Taken::Silence
         } else {
             match self.adapt(now_us) {
-                Adapt::No => self.fill(now_us, decoder, frame, counts),
+                Adapt::No => {
+                    let taken = self.gather(FRAME_SAMPLES, now_us, decoder, counts);
+                    self.give_gathered(taken, frame)
+                }
                 Adapt::Longer => {
                     counts.repeated += 1;
                     self.conceal(decoder, FRAME - self.ready.len() as i64);
@@ -387,14 +390,13 @@ impl JitterBuffer {
     fn begin(&mut self, now_us: i64, decoder: &mut Decoder, counts: &mut JitterCounts) -> bool {
         let wanted_us = self.wanted_us();
         let in_time = |packet: &Packet| self.delay_us(now_us, packet.at) >= wanted_us;
-        let Some(place) = self.packets.iter().rposition(in_time) else {
+        let Some(newest) = self.packets.iter().rposition(in_time) else {
             return false;
         };
         let onset = self.onset.filter(|_| self.fresh);
         let onset = onset.and_then(|at| self.packets.iter().position(|packet| packet.at == at));
-        let begins = onset.map_or(place, |onset| onset.min(place));
-        self.catches_up = begins < place;
-        let place = begins;
+        let place = onset.map_or(newest, |onset| onset.min(newest));
+        self.catches_up = place < newest;
         for left in (0..place).rev() {
             let Some(packet) = self.packets.pop_front() else { break };
             if left == 0 && self.fresh {
@@ -475,19 +477,7 @@ impl JitterBuffer {
         self.ready.drain(..FRAME_SAMPLES);
     }
 
-    /// One frame of the stream's time.
-    fn fill(
-        &mut self,
-        now_us: i64,
-        decoder: &mut Decoder,
-        frame: &mut [f32; FRAME_SAMPLES],
-        counts: &mut JitterCounts,
-    ) -> Taken {
-        let taken = self.gather(FRAME_SAMPLES, now_us, decoder, counts);
-        self.give_gathered(taken, frame)
-    }
-
-    /// Gets so many samples ready, if they are there.
+    /// Gets so many samples of the stream's time ready: a frame, and what lies beyond it as far as it has come.
     fn gather(
         &mut self,
         samples: usize,

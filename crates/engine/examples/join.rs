@@ -4,8 +4,7 @@
 //! It runs the room's state machine alone: no shard, no socket. A new voice changes a slot of everybody who follows
 //! speakers, so it is told for each of these changes.
 
-use engine::mix::Hear;
-use engine::room::{Effects, MixPacket, Published, Room, RoomLimits, RoomSetup, Topology};
+use engine::room::{Effects, Published, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex, TrackKey};
 use rtp::negotiated::{Codec, Direction, Extensions, Line, Negotiated, StreamIds};
 use std::hint::black_box;
@@ -98,18 +97,8 @@ fn come(room: &mut Room, number: u64, effects: &mut Effects) {
 fn room(people: u64) -> Room {
     let limits =
         RoomLimits { people: 3000, roster: 3000, audio_slots: SLOTS.0, video_slots: SLOTS.1 };
-    let (audio, video) = (Topology::Sfu, Topology::Sfu);
-    let mut room = Room::new(
-        RoomKey(1),
-        RoomSetup {
-            audio,
-            video,
-            hear: Hear::Loudest(3),
-            mix_packet: MixPacket::Auto,
-            shards: 1,
-            limits,
-        },
-    );
+    let setup = RoomSetup::new(Topology::Sfu, Topology::Sfu, limits);
+    let mut room = Room::new(RoomKey(1), setup);
     (1..=people).for_each(|number| come(&mut room, number, &mut Effects::default()));
     room
 }

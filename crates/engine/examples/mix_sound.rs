@@ -1,7 +1,7 @@
 //! What a listener hears of a mixed room, for a picture of its spectrum: one begins, another one joins in, the first ends, and
 //! twenty shout. Writes mono samples (f32, little endian, 48 kHz) to standard output; `web/e2e/mix-shot.mjs` draws them.
 
-#[allow(dead_code, reason = "the tests use all of it")]
+#[expect(dead_code, reason = "the tests use all of it")]
 #[path = "../tests/mix/world.rs"]
 mod world;
 

@@ -375,13 +375,12 @@ impl Room {
             if let Some(pcm) = track.play(now, stats) {
                 self.sum.iter_mut().zip(pcm).for_each(|(sum, x)| *sum += x);
                 self.sounding.push((person, *key));
-                self.heard.push(person);
                 let since = now.checked_sub(track.delay());
                 self.since = self.since.map_or(since, |first| Some(first.min(since?)));
             }
         }
         self.sounding.sort_unstable();
-        self.heard.sort_unstable();
+        self.heard.extend(self.sounding.iter().map(|(person, _)| *person));
         self.heard.dedup();
     }
 

@@ -91,6 +91,12 @@ pub struct RoomSetup {
 }
 
 impl RoomSetup {
+    /// A room on one shard, in whose mix the loudest three are heard, in packets by the room's size.
+    pub fn new(audio: Topology, video: Topology, limits: RoomLimits) -> Self {
+        let (hear, mix_packet) = (Hear::Loudest(3), MixPacket::Auto);
+        Self { audio, video, hear, mix_packet, shards: 1, limits }
+    }
+
     /// The way of a kind of media.
     pub(super) fn topology(&self, kind: Kind) -> Topology {
         match kind {

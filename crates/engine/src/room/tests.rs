@@ -58,15 +58,7 @@ fn lines(audio_slots: usize, video_slots: usize) -> Negotiated {
 
 fn room(people: u64, audio_slots: usize, video_slots: usize) -> (Room, Effects) {
     let limits = RoomLimits { people: 10, roster: 10, audio_slots: 4, video_slots: 20 };
-    let (audio, video) = (Topology::Sfu, Topology::Sfu);
-    let setup = RoomSetup {
-        audio,
-        video,
-        hear: Hear::Loudest(3),
-        mix_packet: MixPacket::Auto,
-        shards: 1,
-        limits,
-    };
+    let setup = RoomSetup::new(Topology::Sfu, Topology::Sfu, limits);
     let mut room = Room::new(RoomKey(1), setup);
     let mut effects = Effects::default();
     for number in 1..=people {
@@ -142,15 +134,7 @@ fn nobody_who_speaks_takes_a_pinned_slot() {
 /// An empty room of mixed sound that tells two people by name.
 fn hall(video: Topology) -> Room {
     let limits = RoomLimits { people: 10, roster: 2, audio_slots: 4, video_slots: 20 };
-    let setup = RoomSetup {
-        audio: Topology::Mcu,
-        video,
-        hear: Hear::Loudest(3),
-        mix_packet: MixPacket::Auto,
-        shards: 1,
-        limits,
-    };
-    Room::new(RoomKey(1), setup)
+    Room::new(RoomKey(1), RoomSetup::new(Topology::Mcu, video, limits))
 }
 
 #[test]
@@ -160,8 +144,7 @@ fn in_large_rooms_the_packets_of_a_mix_grow_longer() {
     assert_eq!(ticks(MixPacket::Ms20), [1; 5]);
     assert_eq!(ticks(MixPacket::Ms60), [3; 5]);
     let limits = RoomLimits { people: 300, roster: 2, audio_slots: 4, video_slots: 0 };
-    let (audio, video, mix_packet) = (Topology::Mcu, Topology::None, MixPacket::Auto);
-    let setup = RoomSetup { audio, video, hear: Hear::Loudest(3), mix_packet, shards: 1, limits };
+    let setup = RoomSetup::new(Topology::Mcu, Topology::None, limits);
     let mut room = Room::new(RoomKey(1), setup);
     let mut told = Vec::new();
     let mut note = |effects: Effects| {
@@ -387,14 +370,7 @@ impl Both {
         let audio = [Topology::Sfu, Topology::Sfu, Topology::Mcu][random.below(3) as usize];
         let video = [Topology::Sfu, Topology::Sfu, Topology::None][random.below(3) as usize];
         let shards = 1 + random.below(3) as u16;
-        let setup = RoomSetup {
-            audio,
-            video,
-            hear: Hear::Loudest(3),
-            mix_packet: MixPacket::Auto,
-            shards,
-            limits,
-        };
+        let setup = RoomSetup { shards, ..RoomSetup::new(audio, video, limits) };
         let (room, whole) = (Room::new(RoomKey(7), setup), Whole::new(RoomKey(7), setup));
         let (people, mapped, told) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self { seed, random, room, whole, people, next: 1, mapped, told }
