@@ -21,37 +21,17 @@ function address(t) {
   return "10.78.0.1";
 }
 
-/** What a page knows of itself: its state, its tracks, its streams. */
-async function told(person) {
-  const state = await person.page.evaluate(() => ({
-    ...window.moim?.state(),
-    said: [...document.querySelectorAll("[role=status], [role=alert]")].map((it) => it.textContent),
-    senders: window.peers.flatMap((peer) =>
-      peer.getSenders().map(({ track }) => [track?.kind, track?.readyState, track?.enabled]),
-    ),
-  }));
-  const streams = (await stats(person)).filter(({ type }) => /-rtp$|^candidate-pair$/.test(type));
-  return JSON.stringify({ state, streams });
-}
-
 test("Firefox and Chromium see and hear each other", async (t) => {
   const config = `
 http: { bind: "127.0.0.1:7880" }
 media: { bind: ["${address(t)}"] }
 `;
-  const { url, log } = await serve(t, { config });
+  const { url } = await serve(t, { config });
   const ada = await enter(t, await browser(t, { loopback: false }), url, "mixed", "Ada");
   const min = await enterByFirefox(t, url, "mixed", "Min");
-  // If nothing comes, what each page sends and the server took tells why.
-  const flows = async (person, kind) => (await inbound(person, kind)).length > 0;
   for (const person of [ada, min])
-    for (const kind of ["video", "audio"]) {
-      await until(`${kind} for ${person.name}`, () => flows(person, kind)).catch(async (error) => {
-        for (const one of [ada, min]) console.log(`# ${one.name}: ${await told(one).catch(String)}`);
-        console.log(`# ${log()}`);
-        throw error;
-      });
-    }
+    for (const kind of ["video", "audio"])
+      await until(`${kind} for ${person.name}`, async () => (await inbound(person, kind)).length > 0);
   // Firefox takes a while until its fake camera and its decoder run evenly.
   await until("pictures in Firefox", async () => (await inbound(min, "video"))[0].framesDecoded > 30);
   const watched = await Promise.all([ada, min].map((person) => watch(person, SECONDS)));

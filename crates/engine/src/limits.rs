@@ -61,12 +61,14 @@ pub const VOICE_LASTS: Duration = Duration::from_secs(1);
 pub const SPEAKERS_TOLD: usize = 16;
 /// Least time between two reports of who speaks in a room.
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
-/// Packets that wait so long until they are read…
+/// A batch of packets is late if its first packet waited so long until it was read.
 pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);
-/// …and that for so long without a break mean that the CPU is short.
+/// Over so long, and at least [`CPU_JUDGED_BY`] batches, the late ones are counted: if they are more than half, the CPU is short.
 pub const CPU_SHORT_FOR: Duration = Duration::from_millis(200);
-/// After so long without it, the next receivers get pictures again.
-pub const CPU_ENOUGH_FOR: Duration = Duration::from_secs(1);
+/// Least batches by which a shortage of the CPU is judged.
+pub const CPU_JUDGED_BY: u32 = 4;
+/// After so many spans with at most one late batch in eight, the next receivers get pictures again.
+pub const CPU_ENOUGH_FOR: u32 = 5;
 /// A connectivity check goes up to the ICE agent after so long without one. The agent takes a participant
 /// who is silent for 15 s for gone; checks come every 2.5 to 5 s (RFC 7675 §5.1).
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
