@@ -8,7 +8,7 @@
 //! bytes (`[[1168]]`: each burst of one; a list of lists is sent in turn) to it and takes the copies, at one address
 //! of 127.9.0.0/16 each. Each prints a line of JSON.
 //!
-//! `floor mix PORT PEOPLE SECONDS both|in|out` and `floor mix-load` with the same are the floor of a mixed room and its
+//! `floor mix PORT PEOPLE SECONDS both|in|out|read` and `floor mix-load` with the same are the floor of a mixed room and its
 //! people: `floor/mix.rs`.
 
 #[path = "floor/mix.rs"]
@@ -210,7 +210,7 @@ fn main() {
         }
         (Some(what @ ("mix" | "mix-load")), &[port, people, seconds]) => {
             let Some(ways) = arguments.get(4).and_then(|word| mix::Ways::named(word)) else {
-                eprintln!("say both, in or out");
+                eprintln!("say both, in, out or read");
                 std::process::exit(2);
             };
             let run = if what == "mix" { mix::serve } else { mix::load };
@@ -219,7 +219,7 @@ fn main() {
         _ => {
             eprintln!(
                 "floor serve PORT SUBSCRIBERS SECONDS | floor load PORT SECONDS BURSTS_PER_SECOND SIZES | \
-                 floor mix PORT PEOPLE SECONDS both|in|out | floor mix-load PORT PEOPLE SECONDS both|in|out"
+                 floor mix PORT PEOPLE SECONDS both|in|out|read | floor mix-load PORT PEOPLE SECONDS both|in|out|read"
             );
             std::process::exit(2);
         }

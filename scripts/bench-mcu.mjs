@@ -57,7 +57,7 @@ const LEAST = { shards: 1.8, everyone_a_core: 100 };
 
 const floorBinary = bench("floor");
 
-/** µs of CPU for each person and second, one way and both. */
+/** µs of CPU for each person and second, one way and both; `read` takes packets from the kernel and leaves them closed. */
 async function floor(people, ways) {
   const line = [PORT, people, FLOOR_SECONDS, ways];
   const server = pinned(0, floorBinary, "mix", ...line);
@@ -65,14 +65,14 @@ async function floor(people, ways) {
   const load = pinned(1, floorBinary, "mix-load", ...line);
   const [{ cpu_us, sent, opened }] = await Promise.all([server, load]);
   const whole = 50 * people * FLOOR_SECONDS;
-  const done = { both: Math.min(sent, opened), in: opened, out: sent }[ways];
+  const done = { both: Math.min(sent, opened), out: sent }[ways] ?? opened;
   if (done < 0.98 * whole) throw new Error(`the floor did ${done} of ${whole}`);
   return cpu_us / people / FLOOR_SECONDS;
 }
 
 async function floors(people) {
   const us = {};
-  for (const ways of ["both", "in", "out"]) us[ways] = await floor(people, ways);
+  for (const ways of ["both", "in", "out", "read"]) us[ways] = await floor(people, ways);
   return us;
 }
 
@@ -163,7 +163,7 @@ const ROWS = {
   loudest(people, { ours, floors, janus }) {
     const row = cost(ours, people);
     const floor = {};
-    for (const ways of ["both", "in", "out"])
+    for (const ways of ["both", "in", "out", "read"])
       floor[ways] = medianOf(floors, (round) => round[ways]);
     const ratio = median(ours.map(({ us }, round) => us / floors[round].both));
     const holds = row.carried && (!JUDGED.includes(people) || ratio <= MOST.floor);
@@ -186,6 +186,7 @@ const ROWS = {
     const row = { us_per_person_s: median(us), us_spread: spread(us), carried };
     row.listening = cost(quiet, people);
     row.floor = { us_per_person_s: medianOf(floors, (round) => round.in) };
+    row.read = median(floors.map((round) => round.read / round.in));
     row.ratio = median(ratios);
     return { ...row, holds: carried && row.ratio <= MOST.silence };
   },
@@ -243,7 +244,9 @@ function print(row) {
     );
   else if (row.floor) {
     const { both, in: opening } = row.floor.us_per_person_s;
-    const detail = both ? `${us(both)}, receiving and opening ${us(opening)}` : us(row.floor.us_per_person_s);
+    const detail = both
+      ? `${us(both)}, receiving and opening ${us(opening)}`
+      : `${us(row.floor.us_per_person_s)}, ${row.read.toFixed(2)} of it reading alone`;
     parts.push(`floor ${detail}: ${row.ratio.toFixed(2)}`);
   }
   if (row.janus) {

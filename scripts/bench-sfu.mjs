@@ -170,12 +170,16 @@ async function measure(name, shape, size) {
 /** All rounds of a shape and size by this build and by an older one, in turn. */
 async function compare(name, shape, size) {
   const [ours, olds] = [[], []];
-  for (let round = 0; round < ROUNDS; round++)
-    for (const [runs, options] of [
-      [olds, { binary: BEFORE }],
-      [ours, {}],
-    ])
+  const builds = [
+    [olds, { binary: BEFORE }],
+    [ours, {}],
+  ];
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [runs, options] of builds)
       runs.push(await run("serve: { cpus: [0] }", shape, size, options));
+    // The machine drifts: each build is the first as often as the other.
+    builds.reverse();
+  }
   const ratio = median(ours.map((run, round) => run.us / olds[round].us));
   const row = { shape: name, size, us: us(ours), before_us: us(olds), ratio };
   row.delivered = wholly(ours);

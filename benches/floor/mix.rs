@@ -23,6 +23,8 @@ pub enum Ways {
     Both,
     /// Nothing is sent to people.
     In,
+    /// Nor is anything opened: packets are only read from the kernel.
+    Read,
     /// Nothing comes from people.
     Out,
 }
@@ -33,6 +35,7 @@ impl Ways {
         match word {
             "both" => Some(Self::Both),
             "in" => Some(Self::In),
+            "read" => Some(Self::Read),
             "out" => Some(Self::Out),
             _ => None,
         }
@@ -99,7 +102,7 @@ pub fn serve(port: u16, people: u32, seconds: u64, ways: Ways) {
         let wait = due.saturating_duration_since(Instant::now());
         if wait.is_zero() {
             tick += 1;
-            if ways != Ways::In {
+            if matches!(ways, Ways::Both | Ways::Out) {
                 sent += send_all(&mut everyone, tick as u16, &payload, &mut sending, &socket);
             }
             continue;
@@ -107,6 +110,10 @@ pub fn serve(port: u16, people: u32, seconds: u64, ways: Ways) {
         let _ = net::wait(&mut [PollFd::readable(&socket)], Some(wait));
         while socket.recv(&mut reading).unwrap_or(0) > 0 {
             for datagram in reading.datagrams() {
+                if ways == Ways::Read {
+                    opened += 1;
+                    continue;
+                }
                 let Some(index) = by_address.get(&datagram.src) else { continue };
                 let opener = &mut everyone[*index].opener;
                 opened += u64::from(opener.open_rtp(datagram.data, &mut plain).is_ok());

@@ -66,6 +66,24 @@ fn of_sixteen_quiet_packets_fifteen_stay_closed_and_count_all_the_same() {
 }
 
 #[test]
+fn feedback_on_sound_that_nobody_hears_goes_with_reports() {
+    let (mut world, _, mut hands) = room(1);
+    let ears = Ears::of(&mut world, &[hands[0].key]);
+    hands[0].transport_sequence = Some(1);
+    for (level_dbov, datagrams) in [(SILENT, 3..=4), (LOUD, 13..=16), (SILENT, 3..=4)] {
+        // Nothing of what was said before is told any more.
+        say(&mut world, &mut hands, &[level_dbov], 100);
+        ears.take_arrivals();
+        say(&mut world, &mut hands, &[level_dbov], 150);
+        let told = ears.take_arrivals();
+        assert!(datagrams.contains(&told.len()), "{level_dbov} dBov: {} datagrams", told.len());
+        let numbers = told.concat();
+        assert!(numbers.len().abs_diff(150) <= 60, "{}", numbers.len());
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "each once: {numbers:?}");
+    }
+}
+
+#[test]
 fn a_rollover_is_opened() {
     let (mut world, _, mut hands) = room(1);
     // Up to four before the end of the cycle, in steps that a receiver takes for losses.

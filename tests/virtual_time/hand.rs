@@ -8,6 +8,7 @@ use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::negotiated::{Direction, Kind, Line};
 use rtp::rtcp::{self, ReportBlock};
 use rtp::srtp::{Opener, SealStream, Sealer};
+use rtp::twcc::Feedback;
 use rtp::{RtpHeader, header};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,6 +55,8 @@ pub struct Hand {
     pub sounds_like: &'static Sound,
     /// The dependency descriptor of the next packets, if it is not empty.
     pub dependency: Vec<u8>,
+    /// The transport-wide number of the next packet, if packets have one.
+    pub transport_sequence: Option<u16>,
 }
 
 /// One packet of Opus, encoded once.
@@ -113,6 +116,7 @@ impl Hand {
             said: 0,
             sounds_like: &VOICE,
             dependency: Vec::new(),
+            transport_sequence: None,
             line,
         }
     }
@@ -172,8 +176,11 @@ impl Hand {
         let rid = self.line.extensions.rid.zip(self.rid.as_ref().map(|rid| rid.as_bytes()));
         let dependency = self.line.extensions.dependency.zip(Some(self.dependency.as_slice()));
         let dependency = dependency.filter(|(_, value)| !value.is_empty());
-        let level = level.iter().map(|(id, byte)| (*id, byte.as_slice()));
-        let extensions: Vec<(u8, &[u8])> = level.chain(mid).chain(rid).chain(dependency).collect();
+        let number = self.transport_sequence.map(u16::to_be_bytes);
+        let number = self.line.extensions.transport_sequence.zip(number.as_ref());
+        let bytes = level.iter().map(|(id, byte)| (*id, byte.as_slice()));
+        let bytes = bytes.chain(number.map(|(id, number)| (id, number.as_slice())));
+        let extensions: Vec<(u8, &[u8])> = bytes.chain(mid).chain(rid).chain(dependency).collect();
         let writer = HeaderWriter {
             marker,
             payload_type,
@@ -194,6 +201,7 @@ impl Hand {
         let sealed = self.sealer.seal_rtp(&mut self.stream, &mut buffer, header_len, len);
         buffer.truncate(sealed.expect("it can be sealed"));
         self.sequence = self.sequence.wrapping_add(1);
+        self.transport_sequence = self.transport_sequence.map(|number| number.wrapping_add(1));
         world.send(self.key, buffer);
     }
 }
@@ -229,7 +237,15 @@ pub fn said(payload: &[u8]) -> Option<(u64, u64)> {
 
 /// All that leaves the server for some people, in order.
 #[derive(Clone, Default)]
-pub struct Ears(Rc<RefCell<ByAddress>>, Rc<RefCell<Vec<ReportBlock>>>);
+pub struct Ears(Rc<RefCell<ByAddress>>, Rc<RefCell<Reports>>);
+
+/// What the server told publishers of how their packets come.
+#[derive(Default)]
+struct Reports {
+    blocks: Vec<ReportBlock>,
+    /// Transport-wide numbers of the packets that came, in each datagram that tells of any.
+    arrivals: Vec<Vec<u16>>,
+}
 
 /// Who is at an address, what opens his packets, and what he got.
 type ByAddress = BTreeMap<SocketAddr, (PersonKey, Opener, Vec<Heard>)>;
@@ -282,16 +298,28 @@ impl Ears {
         let Some((_, opener, _)) = all.get_mut(&person) else { return };
         let mut plain = vec![0; bytes.len()];
         let len = opener.open_rtcp(bytes, &mut plain).expect("the server seals for them");
+        let mut reports = self.1.borrow_mut();
         for packet in rtcp::parse(&plain[..len]).flatten() {
-            if let rtcp::Packet::ReceiverReport(report) = packet {
-                self.1.borrow_mut().extend(report.blocks());
+            match packet {
+                rtcp::Packet::ReceiverReport(report) => reports.blocks.extend(report.blocks()),
+                rtcp::Packet::TransportFeedback { fci, .. } => {
+                    let feedback = Feedback::parse(fci).expect("the server's feedback");
+                    let came = feedback.packets().filter(|(_, at)| at.is_some());
+                    reports.arrivals.push(came.map(|(number, _)| number).collect());
+                }
+                _ => {}
             }
         }
     }
 
     /// What the server reported of the streams that came from these people.
     pub fn take_reports(&self) -> Vec<ReportBlock> {
-        std::mem::take(&mut *self.1.borrow_mut())
+        std::mem::take(&mut self.1.borrow_mut().blocks)
+    }
+
+    /// Transport-wide numbers of the packets that the server said to have come, in each datagram that tells of any.
+    pub fn take_arrivals(&self) -> Vec<Vec<u16>> {
+        std::mem::take(&mut self.1.borrow_mut().arrivals)
     }
 
     /// What somebody was sent since the last call.

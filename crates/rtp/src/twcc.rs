@@ -19,7 +19,7 @@ const MAX_SPAN: usize = 8192;
 const MAX_GAP: usize = 1024;
 /// Sequence numbers kept after they were reported, so that a late packet can be told as well. With those of sound that wait
 /// to be told they are fewer than 512: the next power of two is twice the memory for each participant.
-const HISTORY: u64 = 480;
+const HISTORY: u64 = 440;
 /// A number that nobody authenticated counts if it is at most so far ahead of those that came.
 const NEAR: i16 = 16;
 /// In place of arrival ticks: nothing arrived.

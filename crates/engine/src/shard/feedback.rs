@@ -5,14 +5,17 @@ use super::bursts::begin_with_kept;
 use super::fit::fit;
 use super::index::{PersonIndex, TrackIndex};
 use super::model::Model;
+use super::person::Person;
 use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::turn::Turn;
 use crate::clock::Now;
+use crate::limits::FEEDBACK_WAITING;
 use crate::relay::RelayControl;
 use crate::sink::Sink;
 use rtp::report::Ntp;
 use rtp::rtcp::{self, SenderInfo};
+use std::time::Instant;
 
 /// The SSRC that our control packets come from; media has others.
 const CONTROL_SSRC: u32 = 1;
@@ -132,8 +135,11 @@ pub(super) fn send_reports<S: Sink>(
             continue;
         }
         fit(model, turn, index);
+        let unheard = is_unheard(model, index, now);
         let Some(person) = model.people[index].as_mut() else { continue };
-        if person.arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
+        let arrivals = &person.arrivals;
+        let waits = unheard && arrivals.pending() < FEEDBACK_WAITING;
+        if !waits && arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
             person.feedback_at = now;
             send_feedback(model, turn, index, scratch);
         }
@@ -147,6 +153,15 @@ pub(super) fn send_reports<S: Sink>(
     }
 }
 
+/// Whether a participant sends only sound of which nothing is heard at the moment. Their feedback goes with their reports: its
+/// rate follows no estimate, and there are many of them.
+fn is_unheard(model: &Model, index: PersonIndex, now: Instant) -> bool {
+    let Some(person) = model.people[index].as_ref() else { return false };
+    let unheard = |track: &Track| track.mixed && !track.glances.is_open(now);
+    !person.tracks.is_empty()
+        && person.tracks.iter().all(|track| model.tracks[*track].as_ref().is_some_and(unheard))
+}
+
 /// Tells a publisher which of their packets came, and when (transport-wide feedback).
 fn send_feedback<S: Sink>(
     model: &mut Model,
@@ -155,17 +170,22 @@ fn send_feedback<S: Sink>(
     scratch: &mut Scratch,
 ) {
     let Some(person) = model.people[index].as_mut() else { return };
-    let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
     loop {
         scratch.rtcp.clear();
-        if !person.arrivals.build(CONTROL_SSRC, media, &mut scratch.rtcp) {
+        if !build_feedback(person, &mut scratch.rtcp) {
             return;
         }
         turn.send_rtcp(person, &scratch.rtcp);
     }
 }
 
-/// Tells a publisher how their tracks arrive.
+/// Appends feedback, if there is anything to tell.
+fn build_feedback(person: &mut Person, rtcp: &mut Vec<u8>) -> bool {
+    let media = person.sources.first().map_or(0, |(ssrc, _)| *ssrc);
+    person.arrivals.build(CONTROL_SSRC, media, rtcp)
+}
+
+/// Tells a publisher how their tracks arrive, with what feedback there is by now.
 fn receiver_report<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
@@ -185,6 +205,9 @@ fn receiver_report<S: Sink>(
     scratch.rtcp.clear();
     rtcp::receiver_report(&mut scratch.rtcp, CONTROL_SSRC, &blocks);
     rtcp::sdes_cname(&mut scratch.rtcp, CONTROL_SSRC, CNAME);
+    if build_feedback(person, &mut scratch.rtcp) {
+        person.feedback_at = turn.now.at;
+    }
     turn.send_rtcp(person, &scratch.rtcp);
 }
 
