@@ -1,21 +1,6 @@
 import type { JoinOptions, Participant } from "./room-types.ts";
 import type * as wire from "./wire.ts";
 
-/** What a room knows of a track that it sends. */
-export interface Published {
-  track: MediaStreamTrack;
-  muted: boolean;
-  /** What the others were told. */
-  toldMuted: boolean;
-  /** A moderator muted it. */
-  silenced: boolean;
-}
-
-/** A track as it is before anybody was told of it. */
-export function published(track: MediaStreamTrack): Published {
-  return { track, muted: false, toldMuted: false, silenced: false };
-}
-
 /** A participant as an application sees them. */
 export function participantOf(info: wire.ParticipantInfo): Participant {
   const { id, name, tracks, hand = false } = info;

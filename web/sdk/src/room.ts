@@ -2,11 +2,12 @@ import { Emitter } from "./emitter.ts";
 import { Epochs } from "./epochs.ts";
 import { type CameraOptions, type MicrophoneOptions, openCamera, openMicrophone } from "./media.ts";
 import { Losses } from "./losses.ts";
+import { OwnTracks } from "./own-tracks.ts";
 import { QualityMonitor } from "./quality.ts";
 import { People } from "./people.ts";
-import { joinArgument, type Published, published } from "./room-state.ts";
+import { joinArgument } from "./room-state.ts";
 import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from "./room-types.ts";
-import { linkName, Routes, sourceOf } from "./routes.ts";
+import { linkName, Routes } from "./routes.ts";
 import { type ShownSize, ShownSizes } from "./shown.ts";
 import { MoimError, Signaling } from "./signaling.ts";
 import { FIRST_SLOTS, type SlotDiff, SlotTable } from "./slots.ts";
@@ -22,7 +23,10 @@ export class Room extends Emitter<RoomEvents> {
   readonly #signaling: Signaling;
   readonly #ownsSignaling: boolean;
   readonly #quality: QualityMonitor;
-  readonly #published = new Map<wire.MediaKind, Published>();
+  readonly #own = new OwnTracks(
+    (name, value) => this.emit(name, value),
+    (argument) => this.#signaling.call(wire.call.mute, argument),
+  );
   readonly #cleanup: (() => void)[] = [];
   #state: RoomState = "connecting";
   #joined: wire.Joined | null = null;
@@ -79,8 +83,7 @@ export class Room extends Emitter<RoomEvents> {
     const room = new Room(options, shared);
     try {
       await room.#signaling.whenOpen();
-      if (options.microphone) room.#published.set("audio", published(options.microphone));
-      if (options.camera) room.#published.set("video", published(options.camera));
+      for (const track of [options.microphone, options.camera]) if (track) room.#own.add(track);
       await room.#enter();
     } catch (error) {
       room.#end();
@@ -165,9 +168,7 @@ export class Room extends Emitter<RoomEvents> {
 
   /** What is sent of a kind. */
   localTrack(kind: wire.MediaKind): LocalTrack | null {
-    const published = this.#published.get(kind);
-    if (!published) return null;
-    return { mediaTrack: published.track, muted: published.muted, silenced: published.silenced };
+    return this.#own.of(kind);
   }
 
   /** The media of a remote track ("mix": the room's mix), or null while it does not come in. */
@@ -188,12 +189,12 @@ export class Room extends Emitter<RoomEvents> {
 
   /** Opens the microphone anew with or without echo cancellation, noise suppression and gain control. */
   async setProcessing(processing: boolean): Promise<void> {
-    const old = this.#published.get("audio");
+    const old = this.#own.of("audio");
     if (!old) return;
-    const { deviceId } = old.track.getSettings();
-    const { muted } = old;
+    const { mediaTrack, muted } = old;
+    const { deviceId } = mediaTrack.getSettings();
     const track = await openMicrophone(deviceId ? { processing, deviceId } : { processing });
-    track.enabled = old.track.enabled;
+    track.enabled = mediaTrack.enabled;
     await this.publish(track, muted);
   }
 
@@ -202,41 +203,12 @@ export class Room extends Emitter<RoomEvents> {
    * @param muted whether it begins muted
    */
   async publish(track: MediaStreamTrack, muted = false): Promise<void> {
-    const kind = track.kind as wire.MediaKind;
-    const known = this.#published.get(kind);
-    // A screen in place of a camera is another track: others are told which it is.
-    if (known && sourceOf(known.track) !== sourceOf(track)) await this.unpublish(kind);
-    const old = this.#published.get(kind);
-    const now = { ...published(track), muted };
-    if (old) Object.assign(now, { toldMuted: old.toldMuted, silenced: old.silenced });
-    track.enabled = !muted && !now.silenced;
-    this.#published.set(kind, now);
-    this.emit("local-changed", kind);
-    if (old) {
-      old.track.stop();
-      await this.#routes?.replace(kind, track);
-      await this.#tellMuted();
-      return;
-    }
-    if (!this.#routes || !this.canPublish) return;
-    try {
-      await this.#routes.send(track);
-    } catch (error) {
-      this.#published.delete(kind);
-      throw error;
-    }
-    await this.#routes.negotiate(kind);
-    await this.#tellMuted();
+    await this.#own.publish(track, muted);
   }
 
   /** Stops sending a kind and releases its device. */
   async unpublish(kind: wire.MediaKind): Promise<void> {
-    const published = this.#published.get(kind);
-    if (!published) return;
-    this.#published.delete(kind);
-    published.track.stop();
-    this.emit("local-changed", kind);
-    await this.#routes?.stopSending(kind);
+    await this.#own.unpublish(kind);
   }
 
   /**
@@ -245,15 +217,7 @@ export class Room extends Emitter<RoomEvents> {
    * only a moderator releases: unmuting it rejects with `not_allowed`.
    */
   async mute(kind: wire.MediaKind, muted: boolean): Promise<void> {
-    const published = this.#published.get(kind);
-    if (!published) return;
-    if (published.silenced && !muted)
-      throw new MoimError("not_allowed", "a moderator muted you: ask to be heard again");
-    if (published.muted === muted) return;
-    published.muted = muted;
-    this.#enable(kind, published);
-    this.emit("local-changed", kind);
-    await this.#tellMuted();
+    await this.#own.mute(kind, muted);
   }
 
   /** Moderators: mutes anyone's track, so that the publisher cannot unmute it, or releases it. */
@@ -354,21 +318,12 @@ export class Room extends Emitter<RoomEvents> {
     this.#routes = routes;
     this.#quality.start(joined.participant, routes);
 
-    for (const [kind, { track }] of [...this.#published]) {
-      if (!routes.has(kind)) {
-        track.stop();
-        this.#published.delete(kind);
-      } else if (joined.you.can_publish) await routes.send(track);
-    }
+    await this.#own.begin(routes, joined.you.can_publish);
     if (joined.you.can_subscribe) routes.addFirstSlots(this.#options.videoSlots ?? FIRST_SLOTS.video);
     if (again) this.emit("rejoined", this);
     this.#release();
     await routes.start();
-    for (const [kind, published] of this.#published) {
-      Object.assign(published, { toldMuted: false, silenced: false });
-      this.#enable(kind, published);
-    }
-    await this.#tellMuted();
+    await this.#own.joined();
     if (this.#hand) await this.raiseHand(true);
     this.#updateState();
   }
@@ -417,7 +372,7 @@ export class Room extends Emitter<RoomEvents> {
       this.#routes?.retry();
       this.#shown.again();
       this.#updateState();
-      this.#tellMuted().catch((error: unknown) => console.warn("mute was not told", error));
+      this.#own.tellMuted().catch((error: unknown) => console.warn("mute was not told", error));
     } catch (error) {
       this.#comingBack = false;
       const code = error instanceof MoimError ? error.code : "internal";
@@ -558,28 +513,13 @@ export class Room extends Emitter<RoomEvents> {
   }
 
   #trackIs(id: string, track: wire.TrackInfo): void {
-    if (id === this.me) this.#ownTrackIs(track);
+    if (id === this.me) this.#own.told(track);
     const participant = this.participants.get(id);
     if (!participant) return;
     const known = participant.tracks.get(track.id);
     participant.tracks.set(track.id, track);
     if (known && known.muted !== track.muted) this.#quality.paused(track.id);
     this.emit(known ? "track-changed" : "track-added", { participant, track });
-  }
-
-  /** What is muted is silent; a picture that passes the server is not sent at all. */
-  #enable(kind: wire.MediaKind, { track, muted, silenced }: Published): void {
-    track.enabled = !muted && !silenced;
-    this.#routes?.switched(kind);
-  }
-
-  /** A moderator's mute holds here too: where media does not pass the server nobody else could enforce it. */
-  #ownTrackIs({ id, kind, silenced = false }: wire.TrackInfo): void {
-    const published = this.#published.get(kind);
-    if (!published || published.silenced === silenced || this.#routes?.idOf(kind) !== id) return;
-    published.silenced = silenced;
-    this.#enable(kind, published);
-    this.emit("silenced", { kind, silenced });
   }
 
   /** Resolves when the last figures of what ended are read. */
@@ -614,21 +554,6 @@ export class Room extends Emitter<RoomEvents> {
     if (this.#answer.you.can_subscribe) await this.#routes?.growSlots(audio, video);
   }
 
-  /** Tells the others what is muted; without a connection they are told after coming back. */
-  async #tellMuted(): Promise<void> {
-    for (const [kind, published] of this.#published) {
-      const { muted, toldMuted } = published;
-      const track = this.#routes?.idOf(kind);
-      if (muted === toldMuted || !track) continue;
-      try {
-        await this.#signaling.call(wire.call.mute, { track, muted });
-        published.toldMuted = muted;
-      } catch (error) {
-        if (!(error instanceof MoimError && error.code === "disconnected")) throw error;
-      }
-    }
-  }
-
   #updateState(): void {
     if (this.#state === "ended" || !this.#joined) return;
     const path = this.#routes?.connectionState ?? "new";
@@ -649,7 +574,7 @@ export class Room extends Emitter<RoomEvents> {
     this.#routes?.close();
     if (this.#ownsSignaling) this.#signaling.close();
     if (!this.#joined) return;
-    for (const { track } of this.#published.values()) track.stop();
+    this.#own.stop();
     this.emit("state", "ended");
     this.emit("ended", { reason: reason ?? "ended" });
   }

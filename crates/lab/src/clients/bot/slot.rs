@@ -1,19 +1,18 @@
 //! One slot: a stream that the server fills with the tracks of others, one after the other, and
 //! the statistics of each of them.
 
-use super::frames::{Assembler, Frame, FrameStats, Part};
-use super::gaps::Gaps;
+use super::frames::{Assembler, Frame, Part};
 use super::marks::Outcome;
+use super::row::Row;
 use crate::record::MIX;
 use rtp::extended::{SequenceUnwrapper, timestamp_diff};
 use rtp::nack::NackGenerator;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::red::Came;
-use rtp::report::{Interval, ReceiveStream};
+use rtp::report::ReceiveStream;
 use rtp::rtcp::ReportBlock;
 use std::time::{Duration, Instant};
-use wire::quality::{HeardMark, ReceivedTrack};
-use wire::room::MediaKind;
+use wire::quality::ReceivedTrack;
 
 /// A keyframe of a new track is on its way by itself: the server asks for it at the switch.
 const ASK_AFTER_SWITCH: Duration = Duration::from_millis(100);
@@ -29,110 +28,6 @@ const FRESH_KEYFRAME: Duration = Duration::from_millis(500);
 const SWITCH_LIMIT: Duration = Duration::from_secs(2);
 /// Most rows of tracks that left the slot in one interval.
 const MAX_RETIRED: usize = 64;
-
-/// Packets of an interval whose time under way is kept.
-const MAX_TRANSITS: usize = 4096;
-/// Of a packet of sound: its 20 ms, and what Opus looks ahead.
-const PACKET_MS: f64 = 20.0 + 6.5;
-/// A jitter buffer lets so many percent of the packets come in time.
-const IN_TIME: f64 = 97.0;
-
-/// A track in a slot.
-#[derive(Debug)]
-struct Row {
-    participant: String,
-    track: String,
-    since: Instant,
-    until: Option<Instant>,
-    interval: Interval,
-    total: (u64, u64),
-    frames: FrameStats,
-    last_packet: Option<Instant>,
-    gaps: Gaps,
-    /// Since when its picture is paused, and how long it was before in this interval.
-    paused: Option<Instant>,
-    paused_for: Duration,
-    keyframe_requests: u64,
-    /// Packets that came as retransmissions.
-    retransmitted: u64,
-    /// Packets that did not come, but whose sound came as a copy in a later one.
-    recovered: u64,
-    /// Height of the picture that was shown last, and how often it changed in the interval.
-    height: Option<u16>,
-    switches: u64,
-    /// How long packets of the interval were under way, in ms.
-    transits_ms: Vec<f32>,
-    /// Marks of a mix that should have been found.
-    marks: u64,
-    /// Those that were.
-    heard: Vec<HeardMark>,
-}
-
-impl Row {
-    fn new(participant: String, track: String, now: Instant) -> Self {
-        Self {
-            participant,
-            track,
-            since: now,
-            until: None,
-            interval: Interval::default(),
-            total: (0, 0),
-            frames: FrameStats::default(),
-            last_packet: None,
-            gaps: Gaps::default(),
-            paused: None,
-            paused_for: Duration::ZERO,
-            keyframe_requests: 0,
-            retransmitted: 0,
-            recovered: 0,
-            height: None,
-            switches: 0,
-            transits_ms: Vec::new(),
-            marks: 0,
-            heard: Vec::new(),
-        }
-    }
-
-    /// The server says that the picture is paused, or flows again.
-    fn pause(&mut self, paused: bool, now: Instant) {
-        if paused != self.paused.is_some() {
-            self.frames.break_off();
-        }
-        if paused {
-            self.paused.get_or_insert(now);
-        } else if let Some(since) = self.paused.take() {
-            self.paused_for += now.saturating_duration_since(since);
-        }
-    }
-
-    /// How long it was paused in the interval that ends now.
-    fn take_paused(&mut self, now: Instant) -> Duration {
-        let going_on = self.paused.replace(now).map(|since| now.saturating_duration_since(since));
-        if going_on.is_none() {
-            self.paused = None;
-        }
-        std::mem::take(&mut self.paused_for) + going_on.unwrap_or_default()
-    }
-
-    /// A frame is shown; of this height, if it says so. Whether that is another one than before.
-    fn show(&mut self, height: Option<u16>, now: Instant) -> bool {
-        self.frames.push(now);
-        let Some(height) = height else { return false };
-        let switched = self.height.replace(height).is_some_and(|before| before != height);
-        self.switches += u64::from(switched);
-        switched
-    }
-
-    fn absorb(&mut self, more: Interval) {
-        self.interval.expected += more.expected;
-        self.interval.received += more.received;
-        self.interval.lost += more.lost;
-        self.interval.bytes += more.bytes;
-        self.interval.jitter_ms = more.jitter_ms.or(self.interval.jitter_ms);
-        self.total.0 += more.received;
-        self.total.1 += more.lost;
-    }
-}
 
 /// Why a keyframe is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,8 +204,10 @@ impl Slot {
                 self.ask_for_keyframe(Wait::NewTrack, now + ASK_AFTER_SWITCH);
             }
         }
-        let height = self.size.filter(|_| overtaken.is_some()).map(|size| size.1);
-        self.row = row.map(|row| Row { height, ..row });
+        self.row = row;
+        if let Some(row) = &mut self.row {
+            row.height = self.size.filter(|_| overtaken.is_some()).map(|size| size.1);
+        }
     }
 
     fn ask_for_keyframe(&mut self, why: Wait, ask_at: Instant) {
@@ -332,8 +229,9 @@ impl Slot {
         let reached = self.next.as_ref().is_some_and(|(row, first)| {
             timestamp_diff(header.timestamp, *first) >= 0 || row.since + SWITCH_LIMIT < now
         });
-        if reached && let Some((row, first)) = self.next.take() {
-            self.switch(Some(Row { since: now, ..row }), Some(first), now);
+        if reached && let Some((mut row, first)) = self.next.take() {
+            row.since = now;
+            self.switch(Some(row), Some(first), now);
         }
         self.last_timestamp = Some(header.timestamp);
         self.to_report = true;
@@ -399,24 +297,15 @@ impl Slot {
 
     /// How long the packet that was just taken had been under way, by its sender's mark.
     pub(super) fn note_transit(&mut self, transit: Duration) {
-        if let Some(row) = self.row.as_mut().filter(|row| row.transits_ms.len() < MAX_TRANSITS) {
-            row.transits_ms.push((transit.as_secs_f64() * 1000.0) as f32);
+        if let Some(row) = &mut self.row {
+            row.note_transit(transit);
         }
     }
 
     /// What became of marks in the mix: how long each was under way, or none where it was not found.
     pub(super) fn note_marks(&mut self, marks: &[Outcome]) {
         if let Some(row) = &mut self.row {
-            row.marks += marks.len() as u64;
-        }
-        for Outcome { speaker, said, way } in marks {
-            let Some(way) = way else { continue };
-            self.note_transit(*way);
-            if let Some(row) = self.row.as_mut().filter(|row| row.heard.len() < MAX_TRANSITS) {
-                let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
-                let (speaker, said_ms) = (*speaker, ms(said));
-                row.heard.push(HeardMark { speaker, said_ms, transit_ms: ms(way) });
-            }
+            row.note_marks(marks);
         }
     }
 
@@ -548,83 +437,11 @@ impl Slot {
             row.absorb(ended);
         }
         for mut row in self.retired.drain(..) {
-            out.push(finish(&self.line, self.assembler.is_some(), None, &mut row, begin, now));
+            out.push(row.take(&self.line, self.assembler.is_some(), None, (begin, now)));
         }
         if let Some(row) = &mut self.row {
             let size = self.size.filter(|_| row.frames.last().is_some());
-            out.push(finish(&self.line, self.assembler.is_some(), size, row, begin, now));
+            out.push(row.take(&self.line, self.assembler.is_some(), size, (begin, now)));
         }
     }
-}
-
-/// Makes the row of an interval and begins the next.
-fn finish(
-    line: &Line,
-    counts_frames: bool,
-    size: Option<(u16, u16)>,
-    row: &mut Row,
-    begin: Instant,
-    now: Instant,
-) -> ReceivedTrack {
-    let until = row.until.unwrap_or(now);
-    let seconds = until.saturating_duration_since(begin.max(row.since)).as_secs_f64().max(1e-3);
-    let interval = std::mem::take(&mut row.interval);
-    let gap = row.gaps.take();
-    let paused = row.take_paused(until).as_secs_f64() / seconds;
-    let shown = (seconds * (1.0 - paused)).max(0.0);
-    let video = line.codec.kind() == Kind::Video;
-    let last = if counts_frames { row.frames.last() } else { row.last_packet };
-    let since_last = until.saturating_duration_since(last.unwrap_or(row.since));
-    let frames = counts_frames.then_some(&row.frames);
-    let mut transits: Vec<f64> = row.transits_ms.drain(..).map(f64::from).collect();
-    transits.sort_by(f64::total_cmp);
-    let (found, marks) = (transits.len() as u64, std::mem::take(&mut row.marks));
-    let marked = interval.received.min(MAX_TRANSITS as u64);
-    let expected = if marks > 0 || found == 0 { marks } else { marked };
-    // A mark in a mix has been through the codecs already.
-    let ahead_ms = if marks > 0 { 20.0 } else { PACKET_MS };
-    let transit = |percent| crate::base::percentile(&transits, percent);
-    let received = ReceivedTrack {
-        participant: row.participant.clone(),
-        track: row.track.clone(),
-        kind: if video { MediaKind::Video } else { MediaKind::Audio },
-        codec: Some(line.codec.as_str().to_owned()),
-        packets_received: interval.received,
-        packets_lost: interval.lost,
-        loss_pct: interval.loss_pct(),
-        total_packets_received: Some(row.total.0),
-        total_packets_lost: Some(row.total.1),
-        jitter_ms: interval.jitter_ms,
-        gap_ms: (!video && interval.received > 0).then_some(1e3 * gap.as_secs_f64()),
-        jitter_buffer_ms: None,
-        transit_ms: transit(50.0),
-        transit_p95_ms: transit(95.0),
-        marks_expected: (expected > 0).then_some(expected),
-        marks_found: (expected > 0).then_some(found),
-        marks: std::mem::take(&mut row.heard),
-        // What a buffer would hold back is as long as the slowest packets that it waits for.
-        mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
-        bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
-        concealed_pct: None,
-        audio_level: None,
-        frames_per_second: frames
-            .filter(|frames| shown > 0.1 || frames.frames > 0)
-            .map(|frames| frames.frames as f64 / shown.max(0.1)),
-        paused_ratio: video.then_some(paused.min(1.0)),
-        frame_width: size.map(|size| u32::from(size.0)),
-        frame_height: size.map(|size| u32::from(size.1)),
-        freezes: frames.map(|frames| frames.freezes),
-        freeze_ratio: frames.and_then(FrameStats::freeze_ratio),
-        since_last_ms: Some(since_last.as_secs_f64() * 1000.0),
-        keyframe_requests: video.then_some(row.keyframe_requests),
-        packets_recovered: line.red_payload_type.map(|_| row.recovered),
-        retransmitted_packets_received: video.then_some(row.retransmitted),
-        resolution_switches: counts_frames.then_some(row.switches),
-        mos_lq: None,
-        mos_cq: None,
-        mos_sdk: None,
-    };
-    row.frames.reset_interval();
-    (row.keyframe_requests, row.retransmitted, row.switches, row.recovered) = (0, 0, 0, 0);
-    received
 }
