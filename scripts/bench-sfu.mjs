@@ -7,8 +7,8 @@
 // ratio does not hold, or what it needs is not there.
 //
 // `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
-// many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn, without floor and
-// Janus, and a packet may cost at most 1.03 times what it did, or MOST times (median of the rounds' ratios).
+// many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn (an even number of rounds, each
+// build first in half of them), without floor and Janus, and a packet may cost at most 1.03 times what it did, or MOST times (median of the rounds' ratios).
 
 import { readFileSync, statSync } from "node:fs";
 import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidence.mjs";
@@ -174,10 +174,10 @@ async function compare(name, shape, size) {
     [olds, { binary: BEFORE }],
     [ours, {}],
   ];
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let round = 0; round < 2 * Math.ceil(ROUNDS / 2); round++) {
     for (const [runs, options] of builds)
       runs.push(await run("serve: { cpus: [0] }", shape, size, options));
-    // The machine drifts: each build is the first as often as the other.
+    // The machine drifts: each build comes first as often as the other.
     builds.reverse();
   }
   const ratio = median(ours.map((run, round) => run.us / olds[round].us));

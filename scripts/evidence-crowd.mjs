@@ -32,22 +32,22 @@ const GROWS = { from: 1350, times: 1.25, most: 6000, stays_s: 30 };
 const LISTENERS = 2500;
 const SPEAKERS = 20;
 
-const memory_kib = (pid) => {
-  const [, rss] = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
-  return Number(rss);
-};
-
 /** The server's own figure of how long sound of mixed rooms is in it. */
 const RESIDENCE = "moim_mix_residence_seconds";
 
-/** What the server uses at most more than when it is empty. */
-function watchMemory({ pid }) {
-  const empty_kib = memory_kib(pid);
-  let most_kib = empty_kib;
-  const look = setInterval(() => (most_kib = Math.max(most_kib, memory_kib(pid))), 1000);
-  return () => {
-    clearInterval(look);
-    return { kib_a_person: (most_kib - empty_kib) / PEOPLE };
+/** What the server uses more than when it is empty, in KiB a person: at most until `stayed` is called, and at most in all. */
+function memory() {
+  let [pid, empty_kib, kib_a_person] = [0, 0, null];
+  const kib = (name) =>
+    Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
+  const most = () => (kib("VmHWM") - empty_kib) / PEOPLE;
+  return {
+    watch(server) {
+      pid = server.pid;
+      empty_kib = kib("VmRSS");
+      return () => ({ kib_a_person, kib_a_person_in_all: most() });
+    },
+    stayed: () => (kib_a_person = most()),
   };
 }
 
@@ -69,7 +69,7 @@ function under(before, after, percent) {
 }
 
 /** What all say of a run. */
-function figures({ code, summary, machine, kib_a_person }) {
+function figures({ code, summary, machine, kib_a_person, kib_a_person_in_all }) {
   if (!summary) return { exit_code: code, people: 0, generator_healthy: false };
   const { metrics, server, generator, bottleneck } = summary;
   const signaling = machine.map((at) => at.server?.threads?.signaling ?? 0);
@@ -84,6 +84,7 @@ function figures({ code, summary, machine, kib_a_person }) {
     server_threads: server?.threads,
     signaling_most: Math.max(...signaling),
     kib_a_person,
+    kib_a_person_in_all,
     generator_healthy: generator.healthy,
     generator_reasons: generator.reasons,
     generator_threads: generator.threads,
@@ -95,15 +96,17 @@ function figures({ code, summary, machine, kib_a_person }) {
 async function stays(packet) {
   const joining = Math.ceil(PEOPLE / JOINS_PER_SECOND.stays);
   const rest = audience(PEOPLE, JOINS_PER_SECOND.stays, joining + STAYS_S);
+  const { watch, stayed } = memory();
   const residence = async (url) => {
     await sleep(1000 * (joining + 5));
     const before = await histogram(url, RESIDENCE);
     await sleep(1000 * (STAYS_S - 10));
     const after = await histogram(url, RESIDENCE);
+    stayed();
     return { p50: under(before, after, 50), p99: under(before, after, 99) };
   };
   const settings = `mix: { packet: ${packet} }`;
-  const run = await play(rest, { watch: watchMemory, settings, meanwhile: residence });
+  const run = await play(rest, { watch, settings, meanwhile: residence });
   const rows = run.samples.flatMap(({ sample }) => sample.received);
   const marks = sum(rows, ({ marks_expected }) => marks_expected ?? 0);
   const found = sum(rows, ({ marks_found }) => marks_found ?? 0);
@@ -124,7 +127,7 @@ async function stays(packet) {
     residence: packet !== "20ms" || run.found?.p99 <= RESIDENCE_MS,
     ticks: ticks > 0 && made.ticks_late_pct < 0.1,
     cores: made.server_cores <= CORES[packet],
-    memory: made.kib_a_person <= KIB_A_PERSON,
+    memory: made.kib_a_person !== null && made.kib_a_person <= KIB_A_PERSON,
   };
   return {
     what: `${PEOPLE} people send for ${STAYS_S} s, packets of ${packet}`,
@@ -146,7 +149,7 @@ rooms:
         - { duration: 0s, people: 10 }
         - { duration: 20s, people: 10 }
 media: { audio: speech, video: none }
-`, { watch: watchMemory });
+`, { watch: memory().watch });
   const made = figures(run);
   const least = percentile(
     run.machine.slice(-3).map((at) => at.server?.cpu_cores ?? 0),

@@ -63,8 +63,8 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   t.after(async () => {
     child.kill("SIGINT");
     await ended;
-    // A test that failed may have its reason here.
-    for (const line of log.split("\n")) if (/ (WARN|ERROR) /.test(line)) console.log(`# ${line}`);
+    // Of tests that pass, too: if one fails, its reason may be here.
+    for (const line of log.split("\n")) if (/ (WARN|ERROR) |panicked at/.test(line)) console.log(`# ${line}`);
   });
   await until("the server", () => {
     if (child.exitCode !== null) throw new Error(`the server ended: ${log}`);

@@ -49,7 +49,8 @@ pub const TICK_CALM: Duration = Duration::from_millis(40);
 /// If a tick does not serve everybody, each person's turn for reports and feedback comes every so many ticks. Feedback
 /// on few packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
-/// Of sound that nobody hears, feedback waits for the next report, or for so many packets to tell of.
+/// Feedback on sound that nobody hears waits for the next report, or for so many packets to tell of. The ring of arrivals has
+/// room for them (`rtp::twcc`).
 pub const FEEDBACK_WAITING: u64 = 100;
 /// Packets of a voice kept for a speaker who gets a slot late, if slots are short: 640 ms of 20 ms each.
 pub const LATE_PACKETS: usize = 32;
@@ -65,11 +66,9 @@ pub const SPEAKERS_TOLD: usize = 16;
 pub const SPEAKER_INTERVAL: Duration = Duration::from_millis(200);
 /// A batch of packets is late if its first packet waited so long until it was read.
 pub const CPU_SHORT_WAIT: Duration = Duration::from_millis(40);
-/// Over so long, and at least [`CPU_JUDGED_BY`] batches, the late ones are counted: if they are more than half, the CPU is short.
+/// The share of late batches is looked at each so much time in which packets are read.
 pub const CPU_SHORT_FOR: Duration = Duration::from_millis(200);
-/// Least batches by which a shortage of the CPU is judged.
-pub const CPU_JUDGED_BY: u32 = 4;
-/// After so many spans with at most one late batch in eight, the next receivers get pictures again.
+/// After so many such spans with at most one late batch in eight, the next receivers get pictures again.
 pub const CPU_ENOUGH_FOR: u32 = 5;
 /// A connectivity check goes up to the ICE agent after so long without one. The agent takes a participant
 /// who is silent for 15 s for gone; checks come every 2.5 to 5 s (RFC 7675 §5.1).

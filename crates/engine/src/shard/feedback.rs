@@ -135,12 +135,7 @@ pub(super) fn send_reports<S: Sink>(
             continue;
         }
         fit(model, turn, index);
-        let unheard = is_unheard(model, index, now);
-        let Some(person) = model.people[index].as_mut() else { continue };
-        let arrivals = &person.arrivals;
-        let waits = unheard && arrivals.pending() < FEEDBACK_WAITING;
-        if !waits && arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
-            person.feedback_at = now;
+        if feedback_is_due(model, index, now) {
             send_feedback(model, turn, index, scratch);
         }
         let Some(person) = model.people[index].as_mut() else { continue };
@@ -153,13 +148,16 @@ pub(super) fn send_reports<S: Sink>(
     }
 }
 
-/// Whether a participant sends only sound of which nothing is heard at the moment. Their feedback goes with their reports: its
-/// rate follows no estimate, and there are many of them.
-fn is_unheard(model: &Model, index: PersonIndex, now: Instant) -> bool {
+/// Whether feedback to a participant has to leave now, by itself. If they send only sound of which nothing is heard at the
+/// moment, it waits for their reports: the rate of sound follows no estimate, and there are many such participants.
+fn feedback_is_due(model: &Model, index: PersonIndex, now: Instant) -> bool {
     let Some(person) = model.people[index].as_ref() else { return false };
+    if !person.arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
+        return false;
+    }
     let unheard = |track: &Track| track.mixed && !track.glances.is_open(now);
-    !person.tracks.is_empty()
-        && person.tracks.iter().all(|track| model.tracks[*track].as_ref().is_some_and(unheard))
+    person.arrivals.pending() >= FEEDBACK_WAITING
+        || !person.tracks.iter().all(|track| model.tracks[*track].as_ref().is_some_and(unheard))
 }
 
 /// Tells a publisher which of their packets came, and when (transport-wide feedback).
@@ -170,6 +168,7 @@ fn send_feedback<S: Sink>(
     scratch: &mut Scratch,
 ) {
     let Some(person) = model.people[index].as_mut() else { return };
+    person.feedback_at = turn.now.at;
     loop {
         scratch.rtcp.clear();
         if !build_feedback(person, &mut scratch.rtcp) {
