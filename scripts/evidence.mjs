@@ -203,8 +203,13 @@ export function inTurn(phases, from_s) {
   });
 }
 
-export const median = (numbers) =>
-  [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? null;
+/** Of an even count the mean of the two in the middle. */
+export function median(numbers) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  if (sorted.length === 0) return null;
+  const half = sorted.length / 2;
+  return (sorted[Math.ceil(half) - 1] + sorted[Math.floor(half)]) / 2;
+}
 
 /** By nearest rank. */
 export function percentile(numbers, percent) {
