@@ -43,7 +43,7 @@ evidence-sockets: build ## 42 500 pings a second answered; 5 000 connections tha
 evidence-mcu: build ## 100 tones in one mixed room, over one shard and over two
 	@scripts/evidence-mcu.sh
 
-evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual time (20 min)
+evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual time (6 to 20 min)
 	@MOIM_SEEDS=1000 MOIM_MINUTES=60 cargo test --release --locked -p moim --test integration -- virtual_time
 
 evidence-networks: ## what is estimated of a downlink on the networks of RFC 8867, in virtual time (1 min)

@@ -7,8 +7,9 @@
 // ratio does not hold, or what it needs is not there.
 //
 // `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
-// many rounds. BEFORE names an older build of the binary: then each round runs both builds in turn (an even number of rounds, each
-// build first in half of them), without floor and Janus, and a packet may cost at most 1.03 times what it did, or MOST times (median of the rounds' ratios).
+// many rounds. BEFORE names an older build of the binary: then each round runs both builds, without floor and Janus;
+// rounds are even, and each build comes first in half of them. A packet may cost at most 1.03 times what it did, or
+// MOST times (median of the rounds' ratios).
 
 import { readFileSync, statSync } from "node:fs";
 import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidence.mjs";

@@ -106,6 +106,19 @@ fn feedback_does_not_wait_for_reports_if_there_is_much_to_tell() {
 }
 
 #[test]
+fn feedback_on_streams_that_nobody_knows_waits_for_no_report() {
+    let (mut world, _, mut hands) = room(1);
+    let key = hands[0].key;
+    let ears = Ears::of(&mut world, &[key]);
+    hands[0].transport_sequence = Some(1);
+    let track = world.person(key).tracks[0].0;
+    world.command(key, Command::RemoveTrack { track });
+    say(&mut world, &mut hands, &[SILENT], 50);
+    let told = ears.take_arrivals();
+    assert!(told.len() >= 3 && told.concat().len() >= 35, "{told:?}");
+}
+
+#[test]
 fn a_rollover_is_opened() {
     let (mut world, _, mut hands) = room(1);
     // Up to four before the end of the cycle, in steps that a receiver takes for losses.

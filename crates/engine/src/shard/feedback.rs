@@ -156,7 +156,9 @@ fn feedback_is_due(model: &Model, index: PersonIndex, now: Instant) -> bool {
         return false;
     }
     let unheard = |track: &Track| track.mixed && !track.glances.is_open(now);
+    // Without a track there are no reports with which it could go.
     person.arrivals.pending() >= FEEDBACK_WAITING
+        || person.tracks.is_empty()
         || !person.tracks.iter().all(|track| model.tracks[*track].as_ref().is_some_and(unheard))
 }
 
