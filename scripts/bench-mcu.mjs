@@ -11,11 +11,10 @@
 //   silence  what the packets of silent people cost: the room of `loudest` against the same room in which the silent
 //            listen and send nothing. The difference, for each of them, beside what the floor pays for as many packets
 //            that it receives and opens.
-//   shards   the room of `loudest` with one shard and with two, on CPUs 0 and 1, the second of which is the lab's too: with
-//            1350 people the lab is not healthy there. Capacity is people by the busiest core, if each shard (its media,
-//            mix and control threads) and the signaling thread had one of their own. So what two threads lose by crossing
-//            and by mixing twice counts, and what two full cores may lose by sharing a cache does not. What does not grow
-//            with people is counted as if it did: larger rooms tell more.
+//   shards   the room of `loudest` with one shard and with two, server and lab on both CPUs. Capacity is people by the busiest
+//            core, if each shard (its media, mix and control threads) and the signaling thread had one of their own. So what
+//            two threads lose by crossing and by mixing twice counts, and what two full cores may lose by sharing a cache does
+//            not. What does not grow with people is counted as if it did: 500 people are a seventh of a core, so 1350 decide.
 //
 // Exits 1 where a ratio does not hold, or what it needs is not there. Writes target/bench/mcu.json: all rows that this
 // binary has made so far. `bench-mcu.sh loudest/500 silence` runs this size and that part alone, and keeps the others.
@@ -47,13 +46,16 @@ const PARTS = {
   talk: { sizes: [50, 100, 200, 500], janus: [50, 100] },
   everyone: { sizes: [50, 100], janus: [50, 100] },
   silence: { sizes: [500, 1350] },
-  shards: { sizes: [200, 500] },
+  shards: { sizes: [500, 1350] },
 };
 const SIZES = PARTS.loudest.sizes;
 /** At most so many times the floor, at these sizes; silence of the floor's cost of it; at least by two shards; and people a core. */
 const MOST = { floor: 2, silence: 0.6 };
 const JUDGED = [500, 1350];
+const DECIDING = 1350;
 const LEAST = { shards: 1.8, everyone_a_core: 100 };
+/** Where two shards are compared: server and lab share both CPUs. */
+const SHARED = { cpus: "0,1", lab: { ...LAB, wrap: ["taskset", "-c", "0,1"] } };
 
 const floorBinary = bench("floor");
 
@@ -190,14 +192,15 @@ const ROWS = {
     row.ratio = median(ratios);
     return { ...row, holds: carried && row.ratio <= MOST.silence };
   },
-  shards(people, { ours, two }) {
-    const ratios = two.map((run, round) => capacity(run) / capacity(ours[round]));
-    const row = { one: medianOf(ours, capacity), two: medianOf(two, capacity) };
-    row.dearer = median(two.map((run, round) => run.us / ours[round].us));
+  shards(people, { one, two }) {
+    const ratios = two.map((run, round) => capacity(run) / capacity(one[round]));
+    const row = { one: medianOf(one, capacity), two: medianOf(two, capacity) };
+    row.dearer = median(two.map((run, round) => run.us / one[round].us));
     row.ratio = median(ratios);
-    row.runs = two;
-    row.carried = whole(two, people);
-    return { ...row, holds: row.carried && row.ratio >= LEAST.shards };
+    row.spread = spread(ratios);
+    row.runs = { one, two };
+    row.carried = whole([...one, ...two], people);
+    return { ...row, holds: row.carried && (people < DECIDING || row.ratio >= LEAST.shards) };
   },
 };
 
@@ -208,11 +211,11 @@ async function measure(people, parts) {
   const five = roles(people);
   const everyone = ["hear: everyone", MIX].filter(Boolean).join(", ");
   const steps = {
-    ours: has("loudest", "silence", "shards") && (() => ours(people, five)),
+    ours: has("loudest", "silence") && (() => ours(people, five)),
     floors: has("loudest", "silence") && (() => floors(people)),
     quiet: has("silence") && (() => ours(people, roles(people, { silent: false }))),
-    two:
-      has("shards") && (() => ours(people, five, { cpus: "0,1", flags: ["--shards", "2"] })),
+    one: has("shards") && (() => ours(people, five, SHARED)),
+    two: has("shards") && (() => ours(people, five, { ...SHARED, flags: ["--shards", "2"] })),
     janus: besides("loudest") && (() => theirs(people, five)),
     talk: has("talk") && (() => ours(people, "")),
     everyone: has("everyone") && (() => ours(people, "", { mix: everyone })),
@@ -240,7 +243,7 @@ function print(row) {
   if (row.people_a_core) parts.push(`${row.people_a_core.toFixed(0)} people a core`);
   if (row.part === "shards")
     parts.push(
-      `one carries ${row.one.toFixed(0)}, two ${row.two.toFixed(0)}: ${row.ratio.toFixed(2)} (CPU of all: ${row.dearer.toFixed(2)})`,
+      `one carries ${row.one.toFixed(0)}, two ${row.two.toFixed(0)}: ${row.ratio.toFixed(2)} (${row.spread.map((one) => one.toFixed(2)).join(" to ")}; CPU of all: ${row.dearer.toFixed(2)})`,
     );
   else if (row.floor) {
     const { both, in: opening } = row.floor.us_per_person_s;

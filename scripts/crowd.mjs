@@ -41,6 +41,7 @@ export async function play(
     watch = () => () => ({}),
     meanwhile = async () => null,
     by = load,
+    lab = LAB,
   } = {},
 ) {
   const scratch = mkdtempSync(join(tmpdir(), "moim-crowd-"));
@@ -59,7 +60,7 @@ ${settings}`,
     server = await serve({ wrap: ["taskset", "-c", cpus], flags: ["--config", config, ...flags] });
     seen = watch(server);
     const scenario = `name: crowd\ntarget: { adapter: moim, url: "${server.url}" }\n${rest}`;
-    const playing = by(scenario, LAB);
+    const playing = by(scenario, lab);
     const found = await meanwhile(server.url).catch((error) => ({ error: String(error) }));
     const run = await playing;
     return { ...run, found, ...seen() };

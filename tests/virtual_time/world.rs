@@ -193,7 +193,7 @@ impl World {
         let origin = Instant::now();
         let Made { audio, video, shards } = kind;
         let limits =
-            RoomLimits { people: 200, roster: 200, audio_slots: most.0, video_slots: most.1 };
+            RoomLimits { people: 400, roster: 400, audio_slots: most.0, video_slots: most.1 };
         let setup = RoomSetup { hear, shards, ..RoomSetup::new(audio, video, limits) };
         let indices = || (0..shards).map(ShardIndex);
         Self {

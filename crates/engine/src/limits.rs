@@ -86,8 +86,8 @@ pub const CHECKS_A_SECOND: u32 = 32;
 pub const DTLS_AT_ONCE: u32 = 64;
 /// …and a second in the long run. A handshake takes some ten, and repeats them after a second at the soonest.
 pub const DTLS_A_SECOND: u32 = 16;
-/// Copies of mixed packets that leave at once, before what came in meanwhile is read: some 0.4 ms.
-pub const MIX_COPIES_AT_ONCE: usize = 128;
+/// Copies of mixed packets that leave at once, before what came in meanwhile is read: some 0.8 ms.
+pub const MIX_COPIES_AT_ONCE: usize = 256;
 /// A claimed level may be so many dB louder than the measured one: peaks fall slowly, and codecs change levels a little.
 pub const CLAIM_TOLERANCE_DB: u8 = 20;
 /// For so long a false claim counts as loud as it was found to be.

@@ -4,8 +4,10 @@
 //! not fit there is counted, never waited for. Reports to the rooms wait in an outbox while the rooms are behind.
 
 mod counts;
+mod round;
 
 use self::counts::{Counts, Left};
+use self::round::{Rests, Round};
 use crate::commands;
 use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
@@ -150,6 +152,9 @@ struct Running {
     counts: Counts,
     /// When the packets of sound in hand arrived.
     sounds: Vec<Instant>,
+    /// What came in this round, and how long the thread may rest after it.
+    round: Round,
+    rests: Rests,
     burn: Option<Duration>,
 }
 
@@ -192,6 +197,8 @@ impl MediaThread {
                 rooms: upward.rooms,
                 reports: Outbox::new(REPORTS),
                 sounds: Vec::with_capacity(1024),
+                round: Round::new(Instant::now()),
+                rests: Rests { epoch: mix.epoch },
                 burn: None,
             }),
         };
@@ -228,8 +235,14 @@ impl Running {
         let mut count_due = Instant::now();
         let mut commands_wait = false;
         while !self.stop.load(Ordering::Acquire) {
+            let rest = self.rests.after(&self.round, Instant::now(), self.shard.next_deadline());
+            if let Some(rest) = rest.filter(|_| !commands_wait) {
+                // Commands and mixed packets end it. An error ends it, too: the wait that follows tells it.
+                let _ = net::wait(&mut [PollFd::readable(&*self.waker)], Some(rest));
+            }
             let tcp_ready = self.wait(commands_wait);
             let now = clock();
+            self.round = Round::new(now.at);
             beat.round(now.at);
             let mut carried_out = 0;
             while carried_out < COMMANDS_IN_A_ROW
@@ -340,7 +353,9 @@ impl Running {
                 arrival: datagram.arrival,
             });
             let (counts, sounds) = (&mut self.counts, &mut self.sounds);
+            let round = &mut self.round;
             self.shard.handle_batch(clock(), batch, &mut self.ports, |datagram, outcome| {
+                round.note(outcome);
                 counts.packets_in += 1;
                 counts.bytes_in += datagram.data.len() as u64;
                 if outcome == Handled::Audio {
@@ -352,6 +367,7 @@ impl Running {
                 return;
             }
         }
+        self.round.more();
     }
 
     /// Reads the connections that have something.

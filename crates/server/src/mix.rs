@@ -148,7 +148,7 @@ pub(crate) fn threads(
             wake,
             stop,
         };
-        all.push((thread, handle, MixEnds { frames: frames_in, mixed: mixed_out }));
+        all.push((thread, handle, MixEnds { frames: frames_in, mixed: mixed_out, epoch }));
     }
     all
 }

@@ -11,6 +11,7 @@ use net::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes of a media lane: some 100 ms of thirty people's pictures, and small enough to stay in a cache.
 const MEDIA_LANE: usize = 1 << 20;
@@ -32,6 +33,8 @@ pub(crate) struct MixEnds {
     pub frames: Producer<MixFrame>,
     /// Mixed packets out of it.
     pub mixed: Consumer<FromMixer>,
+    /// The beginning of tick 0 of all mixers.
+    pub epoch: Instant,
 }
 
 /// What goes before a packet's bytes on a media lane: track, number (8 bytes each), length (2),
