@@ -187,6 +187,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
         &[
             "access.rs",
             "api.rs",
+            "api/rooms.rs",
             "auth.rs",
             "auth/revocations.rs",
             "auth/token.rs",
@@ -216,8 +217,11 @@ const SPLIT: &[(&str, &[&str])] = &[(
     &[
         "rooms/calls.rs implements Cell of rooms/mod.rs",
         "rooms/calls.rs implements Rooms of rooms/mod.rs",
+        "rooms/desk.rs implements Cell of rooms/mod.rs",
+        "rooms/desk.rs implements Rooms of rooms/mod.rs",
         "rooms/inbox.rs implements Rooms of rooms/mod.rs",
         "rooms/mesh.rs implements Rooms of rooms/mod.rs",
+        "rooms/moderation.rs implements Cell of rooms/mod.rs",
         "rooms/moderation.rs implements Rooms of rooms/mod.rs",
         "rooms/notices.rs implements Cell of rooms/mod.rs",
         "rooms/quality.rs implements Cell of rooms/mod.rs",

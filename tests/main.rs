@@ -14,6 +14,7 @@ mod peer;
 mod raw;
 mod readme;
 mod refusals;
+mod rooms_api;
 mod slot_pool;
 mod supply;
 mod target;

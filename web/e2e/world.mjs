@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
-const BINARY = process.env.MOIM_BIN ?? new URL("../../target/release/moim", import.meta.url).pathname;
+export const BINARY = process.env.MOIM_BIN ?? new URL("../../target/release/moim", import.meta.url).pathname;
 const CHROMIUM = execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
 
 const FLAGS = [

@@ -1,19 +1,21 @@
 //! The HTTP API, `/v1/…`: what an application's own server does with sockets, channels and rooms.
 //!
 //! Who asks shows a token as `Authorization: Bearer …` (see [`crate::auth`]); without one they are a
-//! guest. Errors are `application/problem+json` (RFC 9457). `openapi.json` describes it all.
+//! guest. Errors are `application/problem+json` (RFC 9457). `openapi.json` describes it all; `rooms` has what is about rooms.
 
-use crate::access::Entrance;
+mod rooms;
+
 use crate::auth::{self, Grants, Refused, Target};
 use crate::http::Shared;
 use crate::socket::{Application, InvokeError, Socket, check_channel_name};
+use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
-use axum::{Extension, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -113,8 +115,7 @@ pub(crate) fn router<A: Application>() -> Router<Arc<Shared<A>>> {
         .route("/v1/channels/{channel}/messages", post(publish::<A>))
         .route("/v1/channels/{channel}/subscribers/{id}", delete(kick_out::<A>))
         .route("/v1/revocations", post(revoke::<A>))
-        .route("/v1/rooms", get(rooms::<A>))
-        .route("/v1/quality", get(quality::<A>))
+        .merge(rooms::router::<A>())
         .route("/v1/openapi.json", get(openapi))
         .method_not_allowed_fallback(async || {
             let detail = "this path has no such method: GET /v1/openapi.json lists them";
@@ -175,9 +176,10 @@ fn find<A: Application>(shared: &Shared<A>, id: &str) -> Result<Arc<Socket>, Pro
     })
 }
 
-fn query<T: DeserializeOwned>(
-    query: Result<Query<T>, axum::extract::rejection::QueryRejection>,
-) -> Result<T, Problem> {
+/// What stands behind the `?`, or what is wrong with it.
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+fn query<T: DeserializeOwned>(query: Asked<T>) -> Result<T, Problem> {
     query
         .map(|Query(query)| query)
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, "bad_request", error.body_text()))
@@ -208,7 +210,7 @@ struct SocketList {
 async fn sockets<A: Application>(
     State(shared): Shares<A>,
     headers: HeaderMap,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    page: Asked<Page>,
 ) -> Answered {
     allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
     let page = query(page)?;
@@ -340,15 +342,22 @@ struct Reason {
     reason: Option<String>,
 }
 
+impl Reason {
+    /// The reason that is told.
+    fn or(self, otherwise: &str) -> String {
+        let reason = self.reason.unwrap_or_else(|| otherwise.to_owned());
+        reason.chars().take(200).collect()
+    }
+}
+
 async fn kick_out<A: Application>(
     State(shared): Shares<A>,
     Path((channel, id)): Path<(String, String)>,
     headers: HeaderMap,
-    reason: Result<Query<Reason>, axum::extract::rejection::QueryRejection>,
+    reason: Asked<Reason>,
 ) -> Answered {
     allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
-    let reason = query(reason)?.reason.unwrap_or_else(|| "removed by an administrator".into());
-    let reason: String = reason.chars().take(200).collect();
+    let reason = query(reason)?.or("removed by an administrator");
     let socket = find(&shared, &id)?;
     if shared.sockets.kick_out(&socket, &channel, &reason) {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -410,59 +419,6 @@ async fn revoke<A: Application>(
     Ok(json(&Revoked { sockets, participants, remembered_until }))
 }
 
-const LIST: &str = "video.roomList or video.roomAdmin";
-
-fn may_list(grants: &Grants) -> bool {
-    grants.can_list || grants.can_moderate
-}
-
-/// Who lists sees all rooms; who only moderates a room sees that one.
-fn sees(grants: &Grants, room: &str) -> bool {
-    grants.can_list || grants.holds_in(room)
-}
-
-/// Who may see the console sees all rooms; everybody else needs the grant for it.
-fn lister<A: Application>(
-    shared: &Shared<A>,
-    entrance: Entrance,
-    headers: &HeaderMap,
-) -> Result<Arc<Grants>, Problem> {
-    let has_own =
-        headers.contains_key(AUTHORIZATION) && !shared.sockets.auth().shows_admin_token(headers);
-    // A development server's guests may see them anyway.
-    if !has_own && !shared.access.is_development() && shared.check_admin(entrance, headers).is_ok()
-    {
-        return Ok(Arc::new(Grants { can_list: true, ..Grants::default() }));
-    }
-    allowed(shared, headers, LIST, may_list)
-}
-
-async fn rooms<A: Application>(
-    State(shared): Shares<A>,
-    Extension(entrance): Extension<Entrance>,
-    headers: HeaderMap,
-) -> Answered {
-    let grants = lister(&shared, entrance, &headers)?;
-    let mut rooms = shared.sockets.application().rooms();
-    rooms.retain(|row| sees(&grants, &row.room.id));
-    #[derive(Serialize)]
-    struct Rooms<T> {
-        rooms: Vec<T>,
-    }
-    Ok(json(&Rooms { rooms }))
-}
-
-async fn quality<A: Application>(
-    State(shared): Shares<A>,
-    Extension(entrance): Extension<Entrance>,
-    headers: HeaderMap,
-) -> Answered {
-    let grants = lister(&shared, entrance, &headers)?;
-    let mut quality = shared.sockets.application().quality();
-    quality.rooms.retain(|room| sees(&grants, &room.id));
-    Ok(json(&quality))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -473,9 +429,10 @@ mod tests {
     #[test]
     fn the_description_has_every_route() {
         let source = include_str!("api.rs");
-        let head = &source[..source.find("#[cfg(test)]").unwrap()];
+        let own = &source[..source.find("#[cfg(test)]").unwrap()];
+        let source = [own, include_str!("api/rooms.rs")].concat();
         let mut routed = BTreeSet::new();
-        for part in head.split(".route(\"").skip(1) {
+        for part in source.split(".route(\"").skip(1) {
             let (path, rest) = part.split_once("\", ").unwrap();
             let method = rest.split('(').next().unwrap();
             if method != "any" {
@@ -493,6 +450,6 @@ mod tests {
             }
         }
         assert_eq!(routed, described);
-        assert_eq!(routed.len(), 10);
+        assert_eq!(routed.len(), 18);
     }
 }

@@ -85,6 +85,8 @@ pub struct Grants {
     /// May enter a room that is not there yet (`video.roomCreate`; as in LiveKit, whoever may join
     /// may, unless the token says false).
     pub can_create: bool,
+    /// May make rooms before anyone comes, and end rooms, by the HTTP API (`video.roomCreate: true`).
+    pub makes_rooms: bool,
     /// May send media (`video.canPublish`).
     pub can_publish: bool,
     /// The only names of tracks that may be sent (`video.canPublishSources`: `camera`,
@@ -148,7 +150,13 @@ fn matches(patterns: &[String], channel: &str) -> bool {
 impl Grants {
     /// Everything, for ever.
     pub fn all() -> Self {
-        Self { can_moderate: true, can_list: true, sockets: SocketGrants::all(), ..Self::join() }
+        Self {
+            makes_rooms: true,
+            can_moderate: true,
+            can_list: true,
+            sockets: SocketGrants::all(),
+            ..Self::join()
+        }
     }
 
     /// Any room, without moderation.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use wire::room::{AudioTopology, VideoTopology};
 
 /// A number that only grows.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,9 @@ pub const SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
 ];
+
+/// Upper bounds for a MOS.
+pub const MOS: &[f64] = &[1.5, 2.0, 2.5, 3.0, 3.2, 3.4, 3.6, 3.8, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5];
 
 impl Histogram {
     fn new(bounds: &'static [f64]) -> Self {
@@ -369,7 +373,14 @@ impl Metrics {
 
     /// The Prometheus text.
     pub fn render(&self) -> String {
-        self.registry.render()
+        self.registry.render() + &crate::process::render()
+    }
+
+    /// How good samples are in rooms of a kind: MOS-LQ, by topologies.
+    pub fn mos_lq(&self, audio: AudioTopology, video: VideoTopology) -> Histogram {
+        let labels = [("audio", audio.as_str()), ("video", video.as_str())];
+        let help = "MOS-LQ of quality samples, by the room's topologies.";
+        self.registry.histogram("moim_mos_lq", help, &labels, MOS)
     }
 }
 

@@ -112,7 +112,8 @@ pub struct ReceivedTrack {
     /// the step of their timestamps (in a mix at most 60 ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,
-    /// Mean time in the jitter buffer, in milliseconds.
+    /// Mean time in the jitter buffer, in milliseconds. Of a bot, which plays nothing: how long a buffer would hold sound back
+    /// that waits for the slowest packets in time.
     #[serde(default)]
     pub jitter_buffer_ms: Option<f64>,
     /// Time from being sent to arriving, median of the interval, in milliseconds: measured by marks

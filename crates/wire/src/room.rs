@@ -82,6 +82,17 @@ pub enum AudioTopology {
     Mcu,
 }
 
+impl AudioTopology {
+    /// `mesh`, `sfu` or `mcu`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mesh => "mesh",
+            Self::Sfu => "sfu",
+            Self::Mcu => "mcu",
+        }
+    }
+}
+
 /// Way of a room's video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -93,6 +104,17 @@ pub enum VideoTopology {
     /// The server forwards each picture.
     #[default]
     Sfu,
+}
+
+impl VideoTopology {
+    /// `none`, `mesh` or `sfu`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Mesh => "mesh",
+            Self::Sfu => "sfu",
+        }
+    }
 }
 
 /// A pair of topologies with a name, for those who do not want to think about topologies.
@@ -107,20 +129,41 @@ pub enum Preset {
     AudioRoom,
     /// Many people who hear one mix and see a few cameras (audio mcu, video sfu).
     AudioMixWithCameras,
+    /// Up to 25 people who hear one mix (audio mcu, no video).
+    LargeRoomForAudioOnly,
+    /// Up to 6 people whose sound and picture is forwarded (audio sfu, video sfu).
+    SmallRoomForVideo,
 }
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 4] =
-        [Self::SmallCall, Self::Mesh, Self::AudioRoom, Self::AudioMixWithCameras];
+    pub const ALL: [Self; 6] = [
+        Self::SmallCall,
+        Self::Mesh,
+        Self::AudioRoom,
+        Self::AudioMixWithCameras,
+        Self::LargeRoomForAudioOnly,
+        Self::SmallRoomForVideo,
+    ];
 
     /// Its topologies.
     pub fn topologies(self) -> (AudioTopology, VideoTopology) {
         match self {
-            Self::SmallCall => (AudioTopology::Sfu, VideoTopology::Sfu),
+            Self::SmallCall | Self::SmallRoomForVideo => (AudioTopology::Sfu, VideoTopology::Sfu),
             Self::Mesh => (AudioTopology::Mesh, VideoTopology::Mesh),
-            Self::AudioRoom => (AudioTopology::Mcu, VideoTopology::None),
+            Self::AudioRoom | Self::LargeRoomForAudioOnly => {
+                (AudioTopology::Mcu, VideoTopology::None)
+            }
             Self::AudioMixWithCameras => (AudioTopology::Mcu, VideoTopology::Sfu),
+        }
+    }
+
+    /// Its own limit of people, at most the server's.
+    pub fn max_participants(self) -> Option<u32> {
+        match self {
+            Self::LargeRoomForAudioOnly => Some(25),
+            Self::SmallRoomForVideo => Some(6),
+            Self::SmallCall | Self::Mesh | Self::AudioRoom | Self::AudioMixWithCameras => None,
         }
     }
 }

@@ -49,7 +49,14 @@ export const roomChannel = (roomId: string): string => `room:${roomId}`;
 export const audioTopology = oneOf("mesh", "sfu", "mcu");
 export const videoTopology = oneOf("none", "mesh", "sfu");
 /** A pair of topologies with a name. */
-export const preset = oneOf("small_call", "mesh", "audio_room", "audio_mix_with_cameras");
+export const preset = oneOf(
+  "small_call",
+  "mesh",
+  "audio_room",
+  "audio_mix_with_cameras",
+  "large_room_for_audio_only",
+  "small_room_for_video",
+);
 export const videoCodec = oneOf("vp8", "h264", "vp9", "av1");
 export const mediaKind = oneOf("audio", "video");
 export type AudioTopology = Infer<typeof audioTopology>;

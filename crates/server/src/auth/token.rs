@@ -114,6 +114,7 @@ impl From<Claims> for Grants {
             room: video.room.filter(|room| !room.is_empty()),
             can_join: video.room_join,
             can_create: video.room_create.unwrap_or(video.room_join),
+            makes_rooms: video.room_create == Some(true),
             can_publish: video.can_publish.unwrap_or(true),
             publish_sources: sources
                 .map(|list| list.into_iter().map(|name| name.to_ascii_lowercase()).collect()),
@@ -210,7 +211,7 @@ pub struct TokenRequest {
     pub name: Option<String>,
     /// The only room; none: any.
     pub room: Option<String>,
-    /// May moderate rooms, list them, and use the whole HTTP API.
+    /// May moderate rooms, make and list them, and use the whole HTTP API.
     pub admin: bool,
     /// Patterns of channels that may be subscribed to.
     pub subscribe: Vec<String>,
@@ -245,6 +246,7 @@ pub fn issue(key: &str, secret: &Secret, request: &TokenRequest) -> Result<Strin
             room_join: true,
             room_admin: request.admin,
             room_list: request.admin,
+            room_create: request.admin.then_some(true),
             ..Video::default()
         },
         sockets: SocketGrants {

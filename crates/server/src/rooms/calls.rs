@@ -7,8 +7,9 @@ use super::notices::{
 };
 use super::{Cell, Member, Rooms, Seat, State, locked};
 use crate::auth::{Grants, TokenError};
+use crate::desk::{RoomDesk, RoomRow};
 use crate::lane;
-use crate::socket::{Application, RoomRow, Socket};
+use crate::socket::{Application, Socket};
 use engine::room::{Effects, Published, Refusal};
 use engine::{PersonKey, Shown, TrackKey};
 use rtp::negotiated::{Direction, Negotiated};
@@ -134,6 +135,10 @@ impl Application for Rooms {
         self.all_quality()
     }
 
+    fn desk(&self) -> Option<&dyn RoomDesk> {
+        Some(self)
+    }
+
     fn may_subscribe(&self, socket: &Arc<Socket>, channel: &str) -> bool {
         seat(socket).is_ok_and(|seat| seat.cell.channel == channel)
     }
@@ -155,12 +160,18 @@ pub(super) fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
     })
 }
 
-fn check_names(join: &Join) -> Result<(), RoomError> {
-    let id = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if join.room.is_empty() || join.room.len() > 64 || !join.room.chars().all(id) {
-        let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ .";
-        return Err(RoomError::new(ErrorCode::BadRequest, text));
+/// Whether a room may have this id.
+pub(super) fn check_id(id: &str) -> Result<(), RoomError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=64).contains(&id.len()) && id.chars().all(fits) {
+        return Ok(());
     }
+    let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ .";
+    Err(RoomError::new(ErrorCode::BadRequest, text))
+}
+
+fn check_names(join: &Join) -> Result<(), RoomError> {
+    check_id(&join.room)?;
     let length = join.name.trim().chars().count();
     if !(1..=64).contains(&length) || join.name.chars().any(char::is_control) {
         let text = "a name is 1 to 64 characters, none of them a control character";
@@ -241,6 +252,25 @@ fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), R
 }
 
 impl Cell {
+    /// A page of those who are here.
+    pub(super) fn page(&self, asked: &People) -> Result<PeoplePage, RoomError> {
+        let bad = |text: String| RoomError::new(ErrorCode::BadRequest, text);
+        let limit = asked.limit.unwrap_or(PEOPLE_A_PAGE);
+        if !(1..=PEOPLE_A_PAGE).contains(&limit) {
+            return Err(bad(format!(
+                "a page has 1 to {PEOPLE_A_PAGE} people: ask with such a limit"
+            )));
+        }
+        let after = asked.after.as_deref().map(|id| {
+            let text = "after is the id of a participant: the last one of the page before";
+            person_key(id).ok_or_else(|| bad(text.to_owned()))
+        });
+        let after = after.transpose()?;
+        let state = locked(&self.state);
+        let people = state.room.people_after(after, limit as usize).map(participant_info);
+        Ok(PeoplePage { count: state.count(), people: people.collect() })
+    }
+
     /// Silences new tracks of a kind that a moderator silenced before: a new line, or joining again, undoes no
     /// decision.
     pub(super) fn keep_silent<'a>(
@@ -329,6 +359,7 @@ impl Rooms {
                 last_sample: None,
             };
             state.members.insert(person, member);
+            state.reserved_until = None;
             socket.set_state(Seat { cell: cell.clone(), person });
             if state.room.speaking().next().is_some() {
                 // Others are told when that changes.
@@ -452,11 +483,7 @@ impl Rooms {
             state.room.mute(owner, track, mute.muted, &mut effects).map_err(refused)?;
         } else {
             may_moderate(&seat, &mut state)?;
-            let kind = state.room.silence(track, mute.muted, &mut effects).map_err(refused)?;
-            let subject = state.members.get(&owner).and_then(Subject::of);
-            if state.decisions.silence(subject, kind, mute.muted) {
-                self.metrics.dropped("rooms", "decision_forgotten");
-            }
+            self.silence(&mut state, track, mute.muted, &mut effects)?;
         }
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)
@@ -474,22 +501,7 @@ impl Rooms {
 
     /// A page of those who are in the caller's room.
     fn people_page(&self, socket: &Arc<Socket>, asked: &People) -> Answered {
-        let seat = seat(socket)?;
-        let bad = |text: String| RoomError::new(ErrorCode::BadRequest, text);
-        let limit = asked.limit.unwrap_or(PEOPLE_A_PAGE);
-        if !(1..=PEOPLE_A_PAGE).contains(&limit) {
-            return Err(bad(format!(
-                "a page has 1 to {PEOPLE_A_PAGE} people: ask with such a limit"
-            )));
-        }
-        let after = asked.after.as_deref().map(|id| {
-            let text = "after is the id of a participant: the last one of the page before";
-            person_key(id).ok_or_else(|| bad(text.to_owned()))
-        });
-        let after = after.transpose()?;
-        let state = locked(&seat.cell.state);
-        let people = state.room.people_after(after, limit as usize).map(participant_info);
-        answer(&PeoplePage { count: state.count(), people: people.collect() })
+        answer(&seat(socket)?.cell.page(asked)?)
     }
 
     fn resume(&self, socket: &Arc<Socket>, resume: &Resume) -> Answered {

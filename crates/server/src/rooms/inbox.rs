@@ -100,10 +100,14 @@ impl Rooms {
         }
     }
 
-    /// Takes participants out who were lost for too long.
+    /// Takes participants out who were lost for too long, and ends rooms that waited for their first one for too long.
     pub(super) fn sweep(&self, now: Instant) {
         let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
+            if locked(&cell.state).reserved_until.is_some_and(|until| now >= until) {
+                self.end_unused(&cell);
+                continue;
+            }
             let over = |since: Option<Instant>| {
                 since.is_some_and(|at| now.saturating_duration_since(at) >= LINGER)
             };

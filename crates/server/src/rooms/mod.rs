@@ -6,12 +6,14 @@
 //!
 //! `calls` is what sockets ask for, `inbox` what media and control threads report (it also takes people out who were
 //! lost for too long), and `notices` how changes become events. `offers` bounds how much SDP a socket may have
-//! negotiated, `audience` counts the participants whose names the others are not told, `mesh` passes descriptions on between members, `moderation` is what some may do to others, `decisions`
-//! what holds of that after the seat is gone, and `quality` how good the media is for everybody.
+//! negotiated, `audience` counts the participants whose names the others are not told, `mesh` passes descriptions on between
+//! members, `moderation` is what some may do to others, `decisions` what holds of that after the seat is gone, `desk` what
+//! an application's own server does with rooms, and `quality` how good the media is for everybody.
 
 mod audience;
 mod calls;
 mod decisions;
+mod desk;
 mod inbox;
 #[cfg(test)]
 mod matrix;
@@ -27,7 +29,7 @@ use crate::auth::{Auth, Grants};
 use crate::config::{Limits, MixConfig};
 use crate::lane::ControlHandle;
 use crate::media::MediaHandle;
-use crate::metrics::Metrics;
+use crate::metrics::{Histogram, Metrics};
 use crate::mix::MixHandle;
 use crate::socket::Socket;
 use engine::mix::Hear;
@@ -35,6 +37,7 @@ use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex};
 use notices::Log;
 use rtp::TransportAddress;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -136,6 +139,8 @@ struct Cell {
     video_codec: VideoCodec,
     channel: String,
     shards: Arc<[ShardHandle]>,
+    /// Of rooms of its kind.
+    mos_lq: Histogram,
     state: Mutex<State>,
 }
 
@@ -147,6 +152,10 @@ struct State {
     members: HashMap<PersonKey, Member>,
     history: quality::History,
     decisions: decisions::Decisions,
+    /// What the application notes of it.
+    metadata: Option<Box<RawValue>>,
+    /// Until when a room that the HTTP API made waits for its first participant.
+    reserved_until: Option<Instant>,
     /// Nobody may come in any more: the room is about to leave the table, or has left it.
     ended: bool,
 }
@@ -278,42 +287,54 @@ impl Rooms {
         if let Some(cell) = table.by_id.get(&wanted.room) {
             return Ok(cell.clone());
         }
-        if self.draining.load(Ordering::Relaxed) {
-            let text = "the server is ending: connect to another, or again later";
-            return Err(RoomError::new(ErrorCode::Draining, text));
-        }
         if !grants.can_create {
             let text = format!("there is no room {}, and the token may open none", wanted.room);
             return Err(RoomError::new(ErrorCode::NotAllowed, text));
+        }
+        self.make(&mut table, &wanted.room, &Kind::of(wanted))
+    }
+
+    /// Makes a room; its id is free.
+    fn make(&self, table: &mut Table, id: &str, kind: &Kind) -> Result<Arc<Cell>, RoomError> {
+        if self.draining.load(Ordering::Relaxed) {
+            let text = "the server is ending: connect to another, or again later";
+            return Err(RoomError::new(ErrorCode::Draining, text));
         }
         if table.by_id.len() >= self.limits.rooms as usize {
             let text = format!("this server has its {} rooms: try again later", self.limits.rooms);
             return Err(RoomError::new(ErrorCode::RoomFull, text));
         }
         let key = RoomKey(self.key());
-        let (audio, video) = topologies(wanted);
+        let Kind { audio, video, video_codec, max_participants } = *kind;
+        let mut setup = self.setup(audio, video);
+        if let Some(most) = max_participants {
+            setup.limits.people = setup.limits.people.min(most as usize);
+        }
         let cell = Arc::new(Cell {
             key,
-            id: wanted.room.clone(),
+            id: id.to_owned(),
             audio,
             video,
-            video_codec: wanted.video_codec.unwrap_or_default(),
-            channel: wire::frame::room_channel(&wanted.room),
+            video_codec,
+            channel: wire::frame::room_channel(id),
             shards: self.shards.clone(),
+            mos_lq: self.metrics.mos_lq(audio, video),
             state: Mutex::new(State {
-                room: Room::new(key, self.setup(audio, video)),
+                room: Room::new(key, setup),
                 log: Log::default(),
                 audience: audience::Audience::default(),
                 members: HashMap::new(),
                 history: quality::History::default(),
                 decisions: decisions::Decisions::default(),
+                metadata: None,
+                reserved_until: None,
                 ended: false,
             }),
         });
-        table.by_id.insert(wanted.room.clone(), cell.clone());
+        table.by_id.insert(id.to_owned(), cell.clone());
         table.by_key.insert(key, cell.clone());
         self.metrics.rooms.set(table.by_id.len() as i64);
-        tracing::info!(room = wanted.room, ?audio, ?video, "room opened");
+        tracing::info!(room = id, ?audio, ?video, "room opened");
         Ok(cell)
     }
 
@@ -382,9 +403,7 @@ impl Rooms {
         table.by_person.remove(&person);
         self.metrics.participants.set(table.by_person.len() as i64);
         if empty {
-            table.by_id.remove(&cell.id);
-            table.by_key.remove(&cell.key);
-            self.metrics.rooms.set(table.by_id.len() as i64);
+            self.forget(&mut table, cell);
         }
         drop(table);
         let (room, participant) = (&cell.id, notices::participant_id(person));
@@ -394,26 +413,68 @@ impl Rooms {
         }
     }
 
+    /// Takes a room that has ended out of the table. Another of its id may stand there by now.
+    fn forget(&self, table: &mut Table, cell: &Cell) {
+        if table.by_id.get(&cell.id).is_some_and(|known| known.key == cell.key) {
+            table.by_id.remove(&cell.id);
+        }
+        table.by_key.remove(&cell.key);
+        self.metrics.rooms.set(table.by_id.len() as i64);
+    }
+
+    /// Ends a room, and tells everyone why. Who asks for its id meanwhile opens another.
+    fn end_room(&self, cell: &Arc<Cell>, why: &str, reason: LeaveReason) {
+        let people: Vec<PersonKey> = {
+            let mut state = locked(&cell.state);
+            state.ended = true;
+            cell.tell_all(&mut state, wire::Event::RoomEnded { reason: why.to_owned() });
+            state.room.people().map(|person| person.key).collect()
+        };
+        self.forget(&mut locked(&self.table), cell);
+        for person in people {
+            self.leave(cell, person, reason);
+        }
+    }
+
     /// Ends all rooms, and tells everyone why.
     pub(crate) fn end_all(&self, why: &str) {
         let cells: Vec<Arc<Cell>> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
-            let people: Vec<PersonKey> = {
-                let mut state = locked(&cell.state);
-                cell.tell_all(&mut state, wire::Event::RoomEnded { reason: why.to_owned() });
-                state.room.people().map(|person| person.key).collect()
-            };
-            for person in people {
-                self.leave(&cell, person, LeaveReason::ServerShutdown);
-            }
+            self.end_room(&cell, why, LeaveReason::ServerShutdown);
         }
     }
 }
 
-/// The topologies of a room that this join would open.
-fn topologies(join: &Join) -> (AudioTopology, VideoTopology) {
-    let (audio, video) = join.preset.map_or_else(Default::default, Preset::topologies);
-    (join.audio.unwrap_or(audio), join.video.unwrap_or(video))
+/// What kind of room one is to be.
+struct Kind {
+    audio: AudioTopology,
+    video: VideoTopology,
+    video_codec: VideoCodec,
+    /// Its own limit of people.
+    max_participants: Option<u32>,
+}
+
+impl Kind {
+    /// Of the room that this join would open.
+    fn of(join: &Join) -> Self {
+        Self::named(join.preset, join.audio, join.video, join.video_codec)
+    }
+
+    /// A preset, and what is said beside it.
+    fn named(
+        preset: Option<Preset>,
+        audio: Option<AudioTopology>,
+        video: Option<VideoTopology>,
+        video_codec: Option<VideoCodec>,
+    ) -> Self {
+        let topologies = preset.map_or_else(Default::default, Preset::topologies);
+        Self {
+            audio: audio.unwrap_or(topologies.0),
+            video: video.unwrap_or(topologies.1),
+            video_codec: video_codec.unwrap_or_default(),
+            max_participants: preset.and_then(Preset::max_participants),
+        }
+    }
 }
 
 impl Cell {

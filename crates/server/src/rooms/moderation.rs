@@ -1,17 +1,17 @@
-//! What moderators may do: put someone out, lock the room, change its limit. Muting others is in
-//! `calls`, beside muting oneself.
+//! What moderators may do: put someone out, lock the room, change its limit, silence others.
 
-use super::calls::{Answered, seat};
+use super::calls::{Answered, refused, seat};
 use super::decisions::Subject;
 use super::notices::person_key;
 use super::{Cell, Rooms, Seat, State, locked};
 use crate::auth::Grants;
 use crate::socket::{REVOKED, Socket};
-use engine::room::Effects;
-use std::sync::Arc;
+use engine::TrackKey;
+use engine::room::{Effects, Refusal};
+use std::sync::{Arc, MutexGuard};
 use wire::event::LeaveReason;
 use wire::frame::close;
-use wire::room::{Limit, Lock, Remove};
+use wire::room::{AudioTopology, Limit, Lock, Remove, VideoTopology};
 use wire::{ErrorCode, Event, RoomError};
 
 /// Whether this participant may moderate now: their token says so, and its time is not over.
@@ -36,27 +36,36 @@ impl Rooms {
         let seat = seat(socket)?;
         let mut state = locked(&seat.cell.state);
         may_moderate(&seat, &mut state)?;
-        let unknown = |text| Err(RoomError::new(ErrorCode::UnknownParticipant, text));
-        let gone = person_key(&remove.participant);
         if remove.lift {
-            return match gone.is_some_and(|person| state.decisions.readmit(person)) {
-                true => Ok(None),
-                false => unknown("nobody was removed under this id: use the id that was removed"),
-            };
+            seat.cell.readmit(&mut state, &remove.participant)?;
+        } else {
+            self.put_one_out(&seat.cell, state, &remove.participant, "a moderator removed you")?;
         }
+        Ok(None)
+    }
+
+    /// Puts a participant of a room out for good, and tells them why.
+    pub(super) fn put_one_out(
+        &self,
+        cell: &Arc<Cell>,
+        mut state: MutexGuard<'_, State>,
+        participant: &str,
+        why: &str,
+    ) -> Result<(), RoomError> {
+        let gone = person_key(participant);
         let member = gone.and_then(|person| Some((person, state.members.get(&person)?)));
         let Some((gone, subject)) = member.map(|(key, member)| (key, Subject::of(member))) else {
-            return unknown("no such participant in this room: see room.people");
+            let text = "no such participant in this room: see room.people";
+            return Err(RoomError::new(ErrorCode::UnknownParticipant, text));
         };
         if state.decisions.remove(subject, gone) {
             self.metrics.dropped("rooms", "decision_forgotten");
         }
         // They are told before they are out: later no event reaches them.
-        let reason = "a moderator removed you".to_owned();
-        seat.cell.tell_one(&state, gone, Event::RoomEnded { reason });
+        cell.tell_one(&state, gone, Event::RoomEnded { reason: why.to_owned() });
         drop(state);
-        self.leave(&seat.cell, gone, LeaveReason::Removed);
-        Ok(None)
+        self.leave(cell, gone, LeaveReason::Removed);
+        Ok(())
     }
 
     /// Puts everybody whose token is revoked out of all rooms. Returns how many they were.
@@ -100,14 +109,53 @@ impl Rooms {
         let seat = seat(socket)?;
         let mut state = locked(&seat.cell.state);
         may_moderate(&seat, &mut state)?;
-        let most = self.setup(seat.cell.audio, seat.cell.video).limits.people as u32;
-        if !(1..=most).contains(&limit.max_participants) {
-            let text = format!("max_participants is 1 to {most} here");
-            return Err(RoomError::new(ErrorCode::BadRequest, text));
-        }
+        let most = self.check_limit(seat.cell.audio, seat.cell.video, limit.max_participants)?;
         let mut effects = Effects::default();
-        state.room.limit(limit.max_participants as usize, &mut effects);
+        state.room.limit(most, &mut effects);
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)
+    }
+
+    /// Whether a room of this kind may let so many people in.
+    pub(super) fn check_limit(
+        &self,
+        audio: AudioTopology,
+        video: VideoTopology,
+        people: u32,
+    ) -> Result<usize, RoomError> {
+        let most = self.setup(audio, video).limits.people;
+        if (1..=most).contains(&(people as usize)) {
+            return Ok(people as usize);
+        }
+        let text = format!("max_participants is 1 to {most} here");
+        Err(RoomError::new(ErrorCode::BadRequest, text))
+    }
+
+    /// A moderator, or the application, silences a track for everybody, or lifts that.
+    pub(super) fn silence(
+        &self,
+        state: &mut State,
+        track: TrackKey,
+        on: bool,
+        effects: &mut Effects,
+    ) -> Result<(), RoomError> {
+        let owner = state.room.owner_of(track).ok_or(Refusal::UnknownTrack).map_err(refused)?;
+        let kind = state.room.silence(track, on, effects).map_err(refused)?;
+        let subject = state.members.get(&owner).and_then(Subject::of);
+        if state.decisions.silence(subject, kind, on) {
+            self.metrics.dropped("rooms", "decision_forgotten");
+        }
+        Ok(())
+    }
+}
+
+impl Cell {
+    /// Lets somebody in again who was put out.
+    pub(super) fn readmit(&self, state: &mut State, participant: &str) -> Result<(), RoomError> {
+        if person_key(participant).is_some_and(|person| state.decisions.readmit(person)) {
+            return Ok(());
+        }
+        let text = "nobody was removed under this id: use the id that was removed";
+        Err(RoomError::new(ErrorCode::UnknownParticipant, text))
     }
 }

@@ -3,7 +3,8 @@
 use super::calls::{Answered, seat};
 use super::notices::participant_id;
 use super::{Cell, Rooms, State, locked};
-use crate::socket::{RoomRow, Socket};
+use crate::desk::RoomRow;
+use crate::socket::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -116,7 +117,11 @@ impl Rooms {
         let mut state = locked(&seat.cell.state);
         let now = Instant::now();
         if let Some(member) = state.members.get_mut(&seat.person) {
-            member.last_sample = Some(Sample::new(sample, now));
+            let sample = Sample::new(sample, now);
+            if let Some(mos_lq) = sample.mos_lq {
+                seat.cell.mos_lq.observe(mos_lq);
+            }
+            member.last_sample = Some(sample);
             if state.history.is_due(now) {
                 let samples = fresh(&state, now);
                 state.history.note(&samples, now, unix_ms());
@@ -134,11 +139,7 @@ impl Rooms {
 
     /// All rooms with their people, by id.
     pub(super) fn all_rooms(&self) -> Vec<RoomRow> {
-        let row = |cell: &Arc<Cell>| {
-            let state = locked(&cell.state);
-            RoomRow { room: cell.info(&state.room), people: state.room.people().len() as u32 }
-        };
-        self.cells().iter().map(row).collect()
+        self.cells().iter().map(|cell| cell.row(&locked(&cell.state))).collect()
     }
 
     fn cells(&self) -> Vec<Arc<Cell>> {

@@ -20,6 +20,7 @@ pub use frame::Publication;
 
 use crate::auth::{Auth, Grants};
 use crate::config::Limits;
+use crate::desk::{RoomDesk, RoomRow};
 use crate::gate::Visit;
 use crate::metrics::{Counter, Metrics};
 use axum::extract::ws::{Utf8Bytes, WebSocket};
@@ -92,16 +93,11 @@ pub trait Application: Send + Sync + 'static {
     fn quality(&self) -> Quality {
         Quality { at_unix_ms: 0, rooms: Vec::new() }
     }
-}
 
-/// A room in the answer of `GET /v1/rooms`.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct RoomRow {
-    /// The room.
-    #[serde(flatten)]
-    pub room: wire::room::RoomInfo,
-    /// People now.
-    pub people: u32,
+    /// Where the HTTP API makes and changes rooms, if there are any.
+    fn desk(&self) -> Option<&dyn RoomDesk> {
+        None
+    }
 }
 
 /// Bounds and periods of sockets.
