@@ -16,7 +16,7 @@ const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 const STUDIES = {
   sfu: { sessions: 4, verdicts: 4, signaling: 4, later: 4 },
   sockets: { throughput: 3, concurrency: 1 },
-  "mesh-vs-sfu": { cpu: 7, quality: 14 },
+  "mesh-vs-sfu": { cpu: 7, quality: 21, audience_cpu: 4, audience: 8 },
   "audio-room": { cost: 2, trials: 6, capacity: 1, mos: 1, bottom: 1, fields: 14, churn: 1 },
 };
 

@@ -1,6 +1,7 @@
 //! A run from the scenario to the report.
 
 mod abort;
+mod ahead;
 mod cpus;
 mod house;
 mod options;
@@ -90,6 +91,10 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
     let mut house = House::open(scenario, options, writer.dir(), start_bots).await?;
     let plan = plan(scenario, started_at);
+    if let Err(error) = ahead::make_rooms(&house.url, &plan).await {
+        house.close().await;
+        return Err(error);
+    }
     let meta = Meta { fault: options.fault, ..meta(scenario, &house, &plan, started_at) };
     let result = match writer.meta(&meta) {
         Ok(()) => {

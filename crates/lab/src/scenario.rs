@@ -14,7 +14,7 @@ use crate::observe::metrics::NAMES;
 use crate::record::LinkLimit;
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, MAX_PEOPLE, RampStage, Stay, ramp};
-pub use rooms::{Role, RoomGroup};
+pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
@@ -395,6 +395,9 @@ fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
     }
     if scenario.protocol == Protocol::Tcp {
         refuse("media", "bots reach Janus by udp alone", "write udp");
+    }
+    if scenario.rooms.iter().any(|room| room.ahead.is_some()) {
+        refuse("rooms", "Janus has not moim's HTTP API", "leave `create` out for Janus");
     }
     if scenario.media.video == VideoSource::Simulcast {
         refuse("media", "nobody chooses layers of a VideoRoom of Janus", "write 480p");

@@ -1,4 +1,4 @@
-//! One small HTTP GET: enough to ask a server for its health and its metrics.
+//! Small HTTP requests: enough to ask a server for its health and its metrics, and to make rooms.
 
 use crate::base::Url;
 use std::io;
@@ -27,12 +27,42 @@ pub async fn get_with(
     token: Option<&str>,
     timeout: Duration,
 ) -> io::Result<String> {
+    let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+    let (what, headers) = (format!("GET {path}"), bearer.unwrap_or_default());
+    match ask(url, &what, &headers, "", timeout).await? {
+        (status, body) if status == "200" => Ok(body),
+        (status, _) => Err(io::Error::other(format!("status {status}"))),
+    }
+}
+
+/// Posts JSON; status and body of the answer.
+///
+/// # Errors
+/// No connection, no answer in time, or no text.
+pub async fn post(
+    url: &Url,
+    path: &str,
+    json: &str,
+    timeout: Duration,
+) -> io::Result<(String, String)> {
+    let length = json.len();
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n");
+    ask(url, &format!("POST {path}"), &headers, json, timeout).await
+}
+
+/// Asks for something by method and path; status and body of the answer.
+async fn ask(
+    url: &Url,
+    what: &str,
+    headers: &str,
+    body: &str,
+    timeout: Duration,
+) -> io::Result<(String, String)> {
     let request = async {
         let mut stream = TcpStream::connect(url.authority()).await?;
-        let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
-        let (host, bearer) = (url.authority(), bearer.unwrap_or_default());
-        let head = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n{bearer}\r\n");
-        stream.write_all(head.as_bytes()).await?;
+        let host = url.authority();
+        let text = format!("{what} HTTP/1.0\r\nHost: {host}\r\n{headers}\r\n{body}");
+        stream.write_all(text.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.take(MAX_BYTES).read_to_end(&mut answer).await?;
         Ok::<_, io::Error>(answer)
@@ -43,10 +73,8 @@ pub async fn get_with(
     let text = String::from_utf8(answer).map_err(io::Error::other)?;
     let (head, body) =
         text.split_once("\r\n\r\n").ok_or_else(|| io::Error::other("the answer is not HTTP"))?;
-    match head.lines().next().and_then(|line| line.split_whitespace().nth(1)) {
-        Some("200") => Ok(body.to_owned()),
-        status => Err(io::Error::other(format!("status {}", status.unwrap_or("unknown")))),
-    }
+    let status = head.lines().next().and_then(|line| line.split_whitespace().nth(1));
+    Ok((status.unwrap_or("unknown").to_owned(), body.to_owned()))
 }
 
 #[cfg(test)]

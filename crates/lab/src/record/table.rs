@@ -114,7 +114,7 @@ pub struct Column {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// Its id.
     pub id: String,

@@ -175,7 +175,7 @@ fn configuration(
     let together = options.keep_together.map(|people| format!(", keep_together: {people}"));
     let together = together.unwrap_or_default();
     format!(
-        "http: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
+        "http: {{ bind: \"127.0.0.1:{http_port}\" }}\nguests: all\n\
          admin: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
          media: {{ bind: [127.0.0.1], port: {media_port}, shards: {}{together} }}\n\
          limits: {{ sockets: {sockets}, connections_per_address: 1000000, requests_per_second: {requests_per_second}, \

@@ -35,6 +35,17 @@ pub struct RoomGroup {
     pub alternate: bool,
     /// How the bots come and go.
     pub executor: Executor,
+    /// How the HTTP API makes the rooms before anyone comes; none: the first who join open them.
+    pub ahead: Option<Ahead>,
+}
+
+/// A room that the HTTP API makes before anyone comes (`create: api`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ahead {
+    /// What is asked for by name.
+    pub preset: Preset,
+    /// Its own limit of people; none: the preset's, or the server's.
+    pub max_participants: Option<u32>,
 }
 
 /// What some of a room's bots are there for.
@@ -90,7 +101,8 @@ fn decode_role(role: &mut Section<'_>) -> Option<Role> {
 
 pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     let presets = Preset::ALL.map(|preset| (preset_name(preset), preset));
-    let preset = room.read("preset", one_of(&presets)).or(Preset::SmallCall).topologies();
+    let named = room.read("preset", one_of(&presets)).or(Preset::SmallCall);
+    let preset = named.topologies();
     let audio =
         [("mesh", AudioTopology::Mesh), ("sfu", AudioTopology::Sfu), ("mcu", AudioTopology::Mcu)];
     let audio = room.read("audio", one_of(&audio)).or(preset.0);
@@ -120,6 +132,7 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     room.at_most_one(&["senders", "roles"]);
     let loud = [("anyone", false), ("every_second", true)];
     let alternate = room.read("loud", one_of(&loud)).or(false);
+    let ahead = decode_ahead(room, named, bots + chromium);
     Some(RoomGroup {
         count,
         audio,
@@ -131,7 +144,30 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
         roles,
         alternate,
         executor,
+        ahead,
     })
+}
+
+/// Who makes the rooms. Presets with a limit are for rooms that the API makes: whoever joins says topologies alone.
+fn decode_ahead(room: &mut Section<'_>, preset: Preset, people: u32) -> Option<Ahead> {
+    let by_api = room.read("create", one_of(&[("join", false), ("api", true)])).or(false);
+    let max_participants = room.read("max_participants", number(1..=MAX_PEOPLE)).optional();
+    if !by_api && max_participants.is_some() {
+        let what = "the first who joins opens the room with the server's limit";
+        room.fault("max_participants", what, "write `create: api`");
+    }
+    if !by_api && preset.max_participants().is_some() {
+        let what = "rooms of this preset are made by the API";
+        room.fault("preset", what, "write `create: api`");
+    }
+    if let Some(most) = max_participants.or(preset.max_participants())
+        && by_api
+        && people > most
+    {
+        let what = format!("{people} people come, and the room lets {most} in");
+        room.fault("create", what, format!("write `max_participants: {people}`"));
+    }
+    by_api.then_some(Ahead { preset, max_participants })
 }
 
 /// A preset's name in scenarios, as in `wire`.
@@ -141,6 +177,8 @@ fn preset_name(preset: Preset) -> &'static str {
         Preset::Mesh => "mesh",
         Preset::AudioRoom => "audio_room",
         Preset::AudioMixWithCameras => "audio_mix_with_cameras",
+        Preset::LargeRoomForAudioOnly => "large_room_for_audio_only",
+        Preset::SmallRoomForVideo => "small_room_for_video",
     }
 }
 

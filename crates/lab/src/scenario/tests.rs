@@ -5,7 +5,7 @@ use crate::base::Url;
 use crate::clients::bot::spec::BotCommand;
 use crate::clients::seat::Adapter;
 use crate::record::LinkLimit;
-use wire::room::{AudioTopology, VideoTopology};
+use wire::room::{AudioTopology, Preset, VideoTopology};
 
 const FIRST_ROOM: &str = include_str!("../../../../scenarios/first-room.yaml");
 
@@ -262,6 +262,37 @@ fn roles_that_contradict_are_told() {
         (with("roles: [{ name: a }]", "media: { audio: tone }\n"), "a plan of their own"),
     ] {
         let found = problems(&text);
+        assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
+    }
+}
+
+#[test]
+fn rooms_that_the_api_makes_have_a_limit_of_their_own() {
+    let with =
+        |head: &str, room: &str| format!("name: x\n{head}\nduration: 5s\nrooms: [{{ {room} }}]\n");
+    let ahead = |room: &str| {
+        let parsed = Scenario::parse(&with("serve: {}", room), "x.yaml").expect(room);
+        parsed.rooms[0].ahead
+    };
+    let preset = Preset::LargeRoomForAudioOnly;
+    let large = "preset: large_room_for_audio_only, create: api";
+    let made = |max_participants| Some(Ahead { preset, max_participants });
+    assert_eq!(ahead(&format!("{large}, people: {{ bot: 25 }}")), made(None));
+    let more = format!("{large}, people: {{ bot: 26 }}, max_participants: 30");
+    assert_eq!(ahead(&more), made(Some(30)));
+    assert_eq!(ahead("preset: audio_room, people: { bot: 2 }, create: join"), None);
+    let janus = "target: { adapter: janus, url: \"http://127.0.0.1:1\" }";
+    for (head, room, told) in [
+        ("serve: {}", format!("{large}, people: {{ bot: 26 }}"), "write `max_participants: 26`"),
+        ("serve: {}", "max_participants: 3, people: { bot: 2 }".into(), "write `create: api`"),
+        (
+            "serve: {}",
+            "preset: small_room_for_video, people: { bot: 2 }".into(),
+            "write `create: api`",
+        ),
+        (janus, "create: api, people: { bot: 2 }".into(), "Janus has not moim's HTTP API"),
+    ] {
+        let found = problems(&with(head, &room));
         assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
     }
 }

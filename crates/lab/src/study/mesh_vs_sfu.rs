@@ -1,4 +1,5 @@
-//! Study C: mesh against SFU, 1:N video, two to eight people.
+//! Study C: mesh against SFU. The study's meeting, in which everybody sends camera and voice to everybody, and beside it one
+//! sender before a growing audience.
 
 use super::columns::{LATE, PEOPLE};
 use super::session::{Session, Sessions, limits};
@@ -6,29 +7,68 @@ use crate::observe::metrics::Reduced;
 use crate::record::{About, Cell, Plot, Row, Table};
 
 /// The study's table: people, then CPU in percent of client with mesh and SFU, of server likewise.
-const STUDY: [(u32, f64, f64, f64, f64); 7] = [
-    (2, 4.0, 5.0, 0.1, 2.0),
-    (3, 10.0, 8.0, 0.1, 13.0),
-    (4, 22.0, 9.5, 0.1, 24.0),
-    (5, 34.0, 18.0, 0.1, 32.0),
-    (6, 47.0, 25.0, 0.1, 41.0),
-    (7, 64.0, 30.0, 0.1, 48.0),
-    (8, 80.0, 30.0, 0.1, 50.0),
+const STUDY: [(u32, [f64; 4]); 7] = [
+    (2, [4.0, 5.0, 0.1, 2.0]),
+    (3, [10.0, 8.0, 0.1, 13.0]),
+    (4, [22.0, 9.5, 0.1, 24.0]),
+    (5, [34.0, 18.0, 0.1, 32.0]),
+    (6, [47.0, 25.0, 0.1, 41.0]),
+    (7, [64.0, 30.0, 0.1, 48.0]),
+    (8, [80.0, 30.0, 0.1, 50.0]),
 ];
+/// People of the other table; bots, whose server's CPU is the question.
+const AUDIENCES: [u32; 4] = [4, 16, 30, 100];
+/// Members of a mesh, at most.
+const MOST_IN_A_MESH: u32 = 16;
 /// So many browsers that encode in software are as many as two CPUs carry.
 const MOST_BROWSERS: u32 = 4;
+/// From this share of all its CPUs on the machine is full, in percent.
+const FULL_PCT: f64 = 95.0;
 
-const KINDS: [&str; 2] = ["mesh", "sfu"];
+/// A way of a meeting's media.
+struct Kind {
+    key: &'static str,
+    audio: &'static str,
+    video: &'static str,
+}
+
+const MESH: Kind = Kind { key: "mesh", audio: "mesh", video: "mesh" };
+const SFU: Kind = Kind { key: "sfu", audio: "sfu", video: "sfu" };
+const MCU: Kind = Kind { key: "mcu", audio: "mcu", video: "sfu" };
+
+/// What is tested: who sends pictures, by which ways, and the tables of its figures.
+struct Shape {
+    cpu: &'static str,
+    quality: &'static str,
+    kinds: &'static [Kind],
+    /// What a scenario says of who sends.
+    senders: &'static str,
+    /// Most people with `--quick`.
+    quick: u32,
+}
+
+const MEETING: Shape =
+    Shape { cpu: "cpu", quality: "quality", kinds: &[MESH, SFU, MCU], senders: "", quick: 3 };
+const AUDIENCE: Shape = Shape {
+    cpu: "audience_cpu",
+    quality: "audience",
+    kinds: &[MESH, SFU],
+    senders: "senders: 1, ",
+    quick: AUDIENCES[0],
+};
 
 fn tables() -> Vec<Table> {
     let cpu = [
         ("client_cpu_mesh_pct", "clients' CPU %, mesh", 1),
         ("client_cpu_sfu_pct", "clients' CPU %, SFU", 1),
+        ("client_cpu_mcu_pct", "clients' CPU %, sound mixed", 1),
         ("server_cpu_mesh_pct", "server CPU %, mesh", 2),
         ("server_cpu_sfu_pct", "server CPU %, SFU", 2),
+        ("server_cpu_mcu_pct", "server CPU %, sound mixed", 2),
         ("browsers", "browsers", 0),
         ("bots", "native bots", 0),
     ];
+    let audience_cpu = [cpu[3], cpu[4], cpu[7]];
     let quality = [
         ("freeze_pct", "frozen % (worst 5 % of people)", 2),
         ("frames_per_second", "frames/s (worst 5 %)", 1),
@@ -39,20 +79,32 @@ fn tables() -> Vec<Table> {
     ];
     vec![
         Table::new(
-            "cpu",
-            "CPU over people",
-            "One person sends 360p video, everyone speaks and hears. Percent of one core, of all \
+            MEETING.cpu,
+            "A meeting: CPU over people",
+            "Everybody sends camera (360p) and voice to everybody. Percent of one core, of all \
              clients together, over the second half of each session; the study's is of its desktop. \
-             Rows of native bots encode nothing and decode nothing: their clients' CPU is the cost \
-             of the network alone and is not to be compared with a browser's.",
+             With native bots only the server's CPU is told: they encode and decode nothing.",
             &cpu,
         ),
         Table::new(
-            "quality",
-            "How late and how frozen",
+            MEETING.quality,
+            "A meeting: how late and how frozen",
             "What the study saw but could not say in numbers: with its SFU, video was no longer \
              live from 6 people and froze for seconds from 7; in the mesh it slowed and never \
              froze. Late is half the round trip plus the jitter buffer.",
+            &quality,
+        ),
+        Table::new(
+            AUDIENCE.cpu,
+            "One sender, growing audience: CPU of the server",
+            "One person shows video, everyone speaks and hears: a wish of the study's. Percent of \
+             one core, over the second half of each session.",
+            &audience_cpu,
+        ),
+        Table::new(
+            AUDIENCE.quality,
+            "One sender, growing audience: how late",
+            "As above; all people are native bots.",
             &quality,
         ),
     ]
@@ -60,8 +112,8 @@ fn tables() -> Vec<Table> {
 
 /// What the study is, and its tables.
 pub(super) fn about() -> About {
-    let text = "The study had browsers and server on one desktop and let one person show video to \
-               one to seven others, by a mesh and by an SFU.";
+    let text = "The study had browsers and server on one desktop and held a meeting of two to eight \
+               people, everybody with camera and voice, by a mesh and by an SFU.";
     About::new("Study C: mesh against SFU", text, tables())
 }
 
@@ -73,120 +125,166 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
         (true, false) => MOST_BROWSERS,
     };
     let (mut rows, mut points) = (Vec::new(), Vec::new());
-    for (people, client_mesh, client_sfu, server_mesh, server_sfu) in STUDY {
-        let row = Row::new("cpu", format!("{people} people")).reference([
+    for (people, theirs) in STUDY {
+        let [client_mesh, client_sfu, server_mesh, server_sfu] = theirs;
+        let row = Row::new(MEETING.cpu, format!("{people} people")).reference([
             ("client_cpu_mesh_pct", client_mesh),
             ("client_cpu_sfu_pct", client_sfu),
             ("server_cpu_mesh_pct", server_mesh),
             ("server_cpu_sfu_pct", server_sfu),
         ]);
-        if sessions.quick && people > 3 {
-            let reason = "--quick runs two and three people only";
-            rows.push(row.rest(&tables[0], reason));
-            for kind in KINDS {
-                let name = format!("{people} people, {kind}");
-                rows.push(Row::new("quality", name).rest(&tables[1], reason));
-            }
-            continue;
-        }
         let browsers = if people <= most_browsers { people } else { 0 };
-        let (row, quality, point) = pair(sessions, &tables, row, people, browsers).await;
-        rows.push(row);
-        rows.extend(quality);
-        points.push((f64::from(people), point));
+        let (some, point) = compare(sessions, &tables, &MEETING, row, (people, browsers)).await;
+        rows.extend(some);
+        points.extend(point.map(|point| (f64::from(people), point)));
     }
+    for people in AUDIENCES {
+        let row = Row::new(AUDIENCE.cpu, format!("{people} people"));
+        rows.extend(compare(sessions, &tables, &AUDIENCE, row, (people, 0)).await.0);
+    }
+    let labels = MEETING.kinds.iter().map(|kind| kind.key);
+    let labels: Vec<String> = ["clients", "server"]
+        .iter()
+        .flat_map(|side| labels.clone().map(move |kind| format!("{side}, {kind}")))
+        .collect();
     about.plots.push(Plot::new(
-        ("CPU over people", "% of one core", "people"),
-        &["clients, mesh", "clients, SFU", "server, mesh", "server, SFU"],
+        ("A meeting: CPU over people", "% of one core", "people"),
+        &labels.iter().map(String::as_str).collect::<Vec<_>>(),
         points,
     ));
     about.shown.push(format!(
         "Up to {most_browsers} people are real browsers that share this machine's CPUs with the \
-         server; more are native bots, and labelled so."
+         server; more are native bots, of which the server's CPU alone is told."
     ));
     about.not_shown.extend([
         "What a browser needs with more people than this machine carries.".to_owned(),
-        "Mouth-to-ear and camera-to-screen delay: marks in sound and picture come later; “late” is \
-         an estimate."
-            .to_owned(),
+        "Camera-to-screen delay: marks in pictures come later; “late” is an estimate.".to_owned(),
     ]);
     rows
 }
 
+/// The CPU of clients, then of the server, by each way.
 type Point = Vec<Option<f64>>;
 
-/// The same room by mesh and by SFU.
-async fn pair(
+/// The same room by each way: its rows, and its point if it was held.
+async fn compare(
     sessions: &mut Sessions,
     tables: &[Table],
+    shape: &Shape,
     mut row: Row,
-    people: u32,
-    browsers: u32,
-) -> (Row, Vec<Row>, Point) {
+    (people, browsers): (u32, u32),
+) -> (Vec<Row>, Option<Point>) {
+    let table = |id: &str| tables.iter().find(|table| table.id == id).cloned().unwrap_or_default();
+    let (cpu, quality) = (table(shape.cpu), table(shape.quality));
+    let name = |kind: &Kind| format!("{people} people, {}", kind.key);
+    if sessions.quick && people > shape.quick {
+        let reason = &format!("--quick runs up to {} people only", shape.quick);
+        let mut rows = vec![row.rest(&cpu, reason)];
+        let of_kinds = shape.kinds.iter();
+        rows.extend(of_kinds.map(|k| Row::new(shape.quality, name(k)).rest(&quality, reason)));
+        return (rows, None);
+    }
     let bots = people - browsers;
     row =
         row.cell("browsers", Cell::number(browsers.into())).cell("bots", Cell::number(bots.into()));
-    let mut quality = Vec::new();
-    let (mut clients, mut servers) = (Vec::new(), Vec::new());
-    for kind in KINDS {
-        let seconds = match (sessions.quick, browsers) {
-            (true, 0) => 8,
-            (true, _) => 14,
-            (false, 0) => 20,
-            (false, _) => 32,
+    let (mut rows, mut clients, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+    for kind in shape.kinds {
+        let session = hold(sessions, shape, kind, (bots, browsers)).await;
+        let of_kind = Row::new(shape.quality, name(kind));
+        let figures = match &session {
+            Ok(held) => held.cpu(browsers > 0),
+            Err(reason) => (Err(reason.clone()), Err(reason.clone())),
         };
-        // Pages take a while to start, and their start is not the room's cost.
-        let from_s = f64::from(seconds) / 2.0;
-        let serve = if browsers > 0 { "serve: { cpus: shared }\n" } else { &sessions.serve(1) };
-        let text = format!(
-            "{serve}duration: {seconds}s\nrooms: [{{ audio: {kind}, video: {kind}, senders: 1, \
-             people: {{ bot: {bots}, chromium: {browsers} }} }}]\nmedia: {{ audio: speech, video: \
-             360p }}\ncanary: {{ show: 8 }}\njoin: {{ per_second: 2 }}\n"
-        );
-        let name = format!("{kind}-{people}");
-        let of_kind = Row::new("quality", format!("{people} people, {kind}"));
-        let session = match sessions.run(&name, &text).await {
-            Ok(session) => session,
-            Err(reason) => {
-                quality.push(of_kind.rest(&tables[1], &reason));
-                for side in ["client", "server"] {
-                    let key = format!("{side}_cpu_{kind}_pct");
-                    row = row.cell(&key, Cell::none(reason.clone()));
-                }
-                clients.push(None);
-                servers.push(None);
-                continue;
-            }
-        };
-        let client = clients_pct(&session, browsers > 0, from_s);
-        let server = session
-            .mean_from(from_s, |record| record.server.as_ref()?.cpu_cores)
-            .map(|cores| cores * 100.0);
-        row = row
-            .measured(&format!("client_cpu_{kind}_pct"), client)
-            .measured(&format!("server_cpu_{kind}_pct"), server);
-        clients.push(client);
-        servers.push(server);
-        let mut of_kind = limits(quality_row(of_kind, &session), &session);
-        if browsers == 0 {
-            of_kind = of_kind.note("native bots: no jitter buffer, so late is the network alone");
+        for (side, figure, all) in
+            [("client", figures.0, &mut clients), ("server", figures.1, &mut servers)]
+        {
+            all.push(figure.as_ref().ok().copied());
+            let cell = figure.map_or_else(Cell::none, Cell::number);
+            row = row.cell(&format!("{side}_cpu_{}_pct", kind.key), cell);
         }
-        quality.push(of_kind);
+        match session {
+            Err(reason) => rows.push(of_kind.rest(&quality, &reason)),
+            Ok(held) => {
+                rows.push(limits(quality_row(of_kind, &held.session), &held.session));
+                if let Some(busy) = held.machine_pct().filter(|busy| *busy >= FULL_PCT) {
+                    let what =
+                        format!("{}: the machine is full, {busy:.0} % of its CPUs", kind.key);
+                    row = row.note(what);
+                }
+            }
+        }
     }
-    (row, quality, clients.into_iter().chain(servers).collect())
+    rows.insert(0, row);
+    (rows, Some(clients.into_iter().chain(servers).collect()))
 }
 
-/// CPU of the people: of the browser's processes, or of the bots' own threads, in % of a core.
-fn clients_pct(session: &Session, browsers: bool, from_s: f64) -> Option<f64> {
-    let wanted = |name: &str| match browsers {
-        true => name == "chromium",
-        false => name.starts_with("bots"),
+/// A room that was held.
+struct Held {
+    session: Session,
+    /// Its second half begins here: pages take a while to start, and their start is not the room's cost.
+    from_s: f64,
+}
+
+async fn hold(
+    sessions: &mut Sessions,
+    shape: &Shape,
+    kind: &Kind,
+    (bots, browsers): (u32, u32),
+) -> Result<Held, String> {
+    let people = bots + browsers;
+    if kind.key == MESH.key && people > MOST_IN_A_MESH {
+        return Err(format!("a mesh has {MOST_IN_A_MESH} members at most"));
+    }
+    let seconds = match (sessions.quick, browsers) {
+        (true, 0) => 8,
+        (true, _) => 14,
+        (false, 0) => 20,
+        (false, _) => 32,
     };
-    session.mean_from(from_s, |record| {
-        let threads = record.generator.threads.iter();
-        let cores: f64 = threads.filter(|(name, _)| wanted(name)).map(|(_, cores)| cores).sum();
-        (cores > 0.0).then_some(cores * 100.0)
-    })
+    let serve = if browsers > 0 { "serve: { cpus: shared }\n" } else { &sessions.serve(1) };
+    let Shape { cpu, senders, .. } = shape;
+    let Kind { key, audio, video } = kind;
+    let text = format!(
+        "{serve}duration: {seconds}s\nrooms: [{{ audio: {audio}, video: {video}, {senders}people: \
+         {{ bot: {bots}, chromium: {browsers} }} }}]\nmedia: {{ audio: speech, video: 360p \
+         }}\ncanary: {{ show: 8 }}\njoin: {{ per_second: {} }}\n",
+        if people > MOST_IN_A_MESH { 20 } else { 2 }
+    );
+    let session = sessions.run(&format!("{cpu}-{key}-{people}"), &text).await?;
+    Ok(Held { session, from_s: f64::from(seconds) / 2.0 })
+}
+
+impl Held {
+    /// CPU of clients and of the server, in percent of a core, or why it is not known.
+    fn cpu(&self, browsers: bool) -> (Result<f64, String>, Result<f64, String>) {
+        let of_browsers = || {
+            self.session.mean_from(self.from_s, |record| {
+                let threads = record.generator.threads.iter();
+                let wanted = threads.filter(|(name, _)| *name == "chromium");
+                let cores: f64 = wanted.map(|(_, cores)| cores).sum();
+                (cores > 0.0).then_some(cores * 100.0)
+            })
+        };
+        let clients = match browsers {
+            true => of_browsers().ok_or_else(|| "the browser's CPU could not be read".to_owned()),
+            false => Err("native bots encode and decode nothing".to_owned()),
+        };
+        let server = self.server_cores().map(|cores| cores * 100.0);
+        (clients, server.ok_or_else(|| "the server's CPU could not be read".to_owned()))
+    }
+
+    fn server_cores(&self) -> Option<f64> {
+        self.session.mean_from(self.from_s, |record| record.server.as_ref()?.cpu_cores)
+    }
+
+    /// Share of all CPUs that server and clients used together, in percent.
+    fn machine_pct(&self) -> Option<f64> {
+        let lab = self.session.mean_from(self.from_s, |record| {
+            Some(record.generator.threads.values().sum::<f64>())
+        })?;
+        let cpus = net::thread::current_thread_cpus().ok()?.len() as f64;
+        Some(100.0 * (lab + self.server_cores()?) / cpus)
+    }
 }
 
 fn quality_row(row: Row, session: &Session) -> Row {

@@ -448,7 +448,7 @@ impl Outgoing {
             kind: if video { MediaKind::Video } else { MediaKind::Audio },
             codec: Some(self.codec.as_str().to_owned()),
             packets_sent: own.packets,
-            retransmitted_packets_sent: self.rtx.as_ref().map(|_| own.resent),
+            retransmitted_packets_sent: Some(own.resent),
             bitrate_kbps: own.bytes as f64 * 8.0 / seconds / 1000.0,
             remote_loss_pct: self.take_remote_loss_pct(),
             frames_per_second: video.then(|| own.frames as f64 / seconds),

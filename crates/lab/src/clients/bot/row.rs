@@ -162,6 +162,8 @@ impl Row {
         // A mark in a mix has been through the codecs already.
         let ahead_ms = if marks > 0 { 20.0 } else { PACKET_MS };
         let transit = |percent| crate::base::percentile(&transits, percent);
+        // A buffer that waits for the slowest packets in time holds the others back for so long.
+        let held_ms = transit(IN_TIME).zip(transit(50.0)).map(|(slowest, usual)| slowest - usual);
         let received = ReceivedTrack {
             participant: self.participant.clone(),
             track: self.track.clone(),
@@ -174,7 +176,7 @@ impl Row {
             total_packets_lost: Some(self.total.1),
             jitter_ms: interval.jitter_ms,
             gap_ms: (!video && interval.received > 0).then_some(1e3 * gap.as_secs_f64()),
-            jitter_buffer_ms: None,
+            jitter_buffer_ms: held_ms.filter(|_| !video),
             transit_ms: transit(50.0),
             transit_p95_ms: transit(95.0),
             marks_expected: (expected > 0).then_some(expected),

@@ -22,17 +22,9 @@ const MAX_FAILED_SAMPLES: u32 = 3;
 fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String {
     let Told { show, camera, .. } = told;
     let group = &place.group;
-    let audio = match group.audio {
-        AudioTopology::Mesh => "mesh",
-        AudioTopology::Sfu => "sfu",
-        AudioTopology::Mcu => "mcu",
-    };
-    let (video, camera) = match group.video {
-        VideoTopology::None => ("none", "0"),
-        VideoTopology::Mesh => ("mesh", *camera),
-        VideoTopology::Sfu => ("sfu", *camera),
-    };
-    let camera = if place.sends_video { camera } else { "0" };
+    let (audio, video) = (group.audio.as_str(), group.video.as_str());
+    let has_camera = place.sends_video && group.video != VideoTopology::None;
+    let camera = if has_camera { camera } else { "0" };
     let codec = match group.video_codec {
         VideoCodec::Vp8 => "vp8",
         VideoCodec::H264 => "h264",

@@ -22,6 +22,7 @@ rooms:
       roles: [{ name: a, weight: 2, audio: true, video: false, speaks_pct: 40 }] }
   - { ramping: { stages: [{ duration: 1m30s, people: 3 }] } }
   - { arrival: { rate_per_second: 0.5, stay: 20s, max: 4 } }
+  - { create: api, max_participants: 9, people: { bot: 2 } }
 sockets:
   - { connections: 10, arrival_per_second: 5, rate_per_second: 1, batch_ms: 5, chromium: 1 }
 media: { audio: speech, video: simulcast, transport: udp }

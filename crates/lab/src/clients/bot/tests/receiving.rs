@@ -55,6 +55,7 @@ fn a_clean_network_gives_clean_samples() {
     assert_eq!((audio.transit_ms, audio.transit_p95_ms), (Some(10.0), Some(10.0)));
     assert_eq!((audio.marks_found, audio.marks_expected), (Some(150), Some(150)));
     assert_eq!(audio.mouth_to_ear_ms, Some(36.5), "packet time, look-ahead, the way");
+    assert_eq!(audio.jitter_buffer_ms, Some(0.0), "all are equally fast");
     assert!((audio.mos_lq.unwrap() - 4.30).abs() < 0.01 && audio.mos_cq == audio.mos_lq);
     let video = row(&sample.received, "V");
     assert_eq!(video.gap_ms, None);

@@ -1,0 +1,104 @@
+//! Whether a room is healthy once all have come.
+
+use super::super::session::Session;
+use crate::base::percentile;
+use crate::record::{MIX, SampleRecord};
+use std::collections::BTreeMap;
+
+/// A room is healthy up to so much loss for its people (percent) …
+const LOSS_LIMIT_PCT: f64 = 1.0;
+/// … so many ticks of the mixer over 20 ms late (percent) …
+const LATE_LIMIT_PCT: f64 = 1.0;
+/// … where nobody gets fewer packets of the mix than this a second (of 50) …
+const MIX_LIMIT_PER_S: f64 = 45.0;
+/// … up to this delay from mouth to ear, where it is measured (ITU-T G.114: more is not to be planned for) …
+const MOUTH_TO_EAR_LIMIT_MS: f64 = 400.0;
+/// … and up to such gaps in the sound, beyond which words are lost.
+const GAP_LIMIT_MS: f64 = 100.0;
+
+/// What a person got.
+#[derive(Default)]
+struct Got {
+    received: u64,
+    lost: u64,
+    interval_ms: u64,
+    mos_lq: Vec<f64>,
+    mouth_to_ear_ms: Vec<f64>,
+    gap_ms: f64,
+}
+
+/// A room once all have come.
+pub(super) struct Health {
+    /// Of the person of 20 who loses most.
+    pub(super) loss_pct: Option<f64>,
+    /// Packets of the mix a second, of the person who gets fewest.
+    pub(super) worst_mix_per_s: Option<f64>,
+    pub(super) ticks_late_pct: Option<f64>,
+    pub(super) mos_lq_median: Option<f64>,
+    /// Of 95 in 100 measurements.
+    pub(super) mouth_to_ear_ms: Option<f64>,
+    /// The longest of the person of 20 who has it worst.
+    pub(super) gap_ms: Option<f64>,
+    all_there: bool,
+}
+
+impl Health {
+    pub(super) fn of(session: &Session, from_s: f64) -> Self {
+        let late = |record: &&SampleRecord| record.t_ms as f64 / 1000.0 >= from_s;
+        let mut people: BTreeMap<&str, Got> = BTreeMap::new();
+        for record in session.samples.iter().filter(late) {
+            let person = people.entry(&record.person).or_default();
+            person.interval_ms += record.sample.interval_ms;
+            for row in record.sample.received.iter().filter(|row| row.track == MIX) {
+                person.received += row.packets_received;
+                person.lost += row.packets_lost;
+                person.mos_lq.extend(row.mos_lq);
+                person.mouth_to_ear_ms.extend(row.mouth_to_ear_ms);
+                person.gap_ms = person.gap_ms.max(row.gap_ms.unwrap_or(0.0));
+            }
+        }
+        let expected = |got: &&Got| got.received + got.lost > 0;
+        let losses = people.values().filter(expected);
+        let losses = losses.map(|got| 100.0 * got.lost as f64 / (got.received + got.lost) as f64);
+        let rates = people.values().filter(|got| got.interval_ms > 0);
+        let rates =
+            rates.map(|got| (got.received + got.lost) as f64 * 1000.0 / got.interval_ms as f64);
+        let scores = people.values().filter_map(|got| nth(got.mos_lq.clone(), 50.0));
+        let ways = people.values().flat_map(|got| got.mouth_to_ear_ms.iter().copied());
+        let gaps = people.values().filter(expected).map(|got| got.gap_ms);
+        let (ticks, late_ticks) = ticks(session, from_s);
+        Self {
+            loss_pct: nth(losses.collect(), 95.0),
+            worst_mix_per_s: rates.reduce(f64::min),
+            ticks_late_pct: (ticks > 0).then(|| 100.0 * late_ticks as f64 / ticks as f64),
+            mos_lq_median: nth(scores.collect(), 50.0),
+            mouth_to_ear_ms: nth(ways.collect(), 95.0),
+            gap_ms: nth(gaps.collect(), 95.0),
+            all_there: session.summary.people == session.meta.people.len(),
+        }
+    }
+
+    pub(super) fn healthy(&self) -> bool {
+        self.all_there
+            && self.loss_pct.is_some_and(|loss| loss < LOSS_LIMIT_PCT)
+            && self.worst_mix_per_s.is_some_and(|rate| rate >= MIX_LIMIT_PER_S)
+            && self.ticks_late_pct.is_none_or(|late| late < LATE_LIMIT_PCT)
+            && self.mouth_to_ear_ms.is_none_or(|way| way <= MOUTH_TO_EAR_LIMIT_MS)
+            && self.gap_ms.is_none_or(|gap| gap <= GAP_LIMIT_MS)
+    }
+}
+
+fn nth(mut values: Vec<f64>, percent: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    percentile(&values, percent)
+}
+
+/// Ticks of the mixers, and those that were late.
+fn ticks(session: &Session, from_s: f64) -> (u64, u64) {
+    let records = session.machine.iter().filter(|r| r.t_ms as f64 / 1000.0 >= from_s);
+    let count = |name: &str| -> u64 {
+        let servers = records.clone().filter_map(|record| record.server.as_ref());
+        servers.map(|server| server.mix.get(name).copied().unwrap_or(0)).sum()
+    };
+    (count("moim_mix_ticks_total"), count("moim_mix_ticks_late_total"))
+}
