@@ -54,6 +54,12 @@ test("the console shows a live room and its people", async (t) => {
   for (const figure of [loss, rtt, jitter]) assert.match(figure, /^\d+\.\d$/);
   assert.match(age, /^\d+ s$/);
   assert.equal(await room.locator("canvas").count(), 1);
+  const server = page.getByRole("region", { name: "Server" });
+  await until("the media thread's CPU", async () =>
+    (await server.locator("tbody").innerText()).includes("media-0"),
+  );
+  assert.match(await server.innerText(), /packets\/s in, \d+ out, \d+ MiB/);
+  assert.match(await server.locator('[data-figure="in"] dd').innerText(), /^\d+(\.\d)? [kM]bit\/s$/);
   assert.equal(await page.getByText("No room is open").isVisible(), false);
 
   await page.setViewportSize({ width: 360, height: 740 });

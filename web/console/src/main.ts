@@ -1,7 +1,8 @@
 import type { Quality } from "@moim/sdk/wire";
 import { el } from "../../app/src/dom.ts";
 import { RoomView } from "./room-view.ts";
-import { ask, POLL_MS } from "./source.ts";
+import { ServerView } from "./server-view.ts";
+import { ask, askServer, POLL_MS } from "./source.ts";
 import "./style.css";
 
 const KEY = "moim.console.token";
@@ -10,6 +11,7 @@ let token = sessionStorage.getItem(KEY) ?? "";
 let askedAt = 0;
 
 const status = el("p", { class: "status", role: "status", textContent: "Asking the server…" });
+const server = new ServerView();
 const list = el("div", { class: "rooms" });
 const empty = el(
   "div",
@@ -75,12 +77,13 @@ function count(n: number, one: string, many: string): string {
 
 async function poll(): Promise<void> {
   const mine = ++askedAt;
-  const asked = await ask(token);
+  const [asked, reading] = await Promise.all([ask(token), askServer(token)]);
   if (mine !== askedAt) return; // a token was given meanwhile
   const wantsToken = asked.state === "token";
   if (wantsToken && form.hidden) queueMicrotask(() => field.focus());
   form.hidden = !wantsToken;
   list.hidden = wantsToken;
+  server.update(reading);
   if (asked.state === "figures") show(asked.quality);
   else {
     empty.hidden = true;
@@ -98,6 +101,14 @@ async function poll(): Promise<void> {
 document
   .getElementById("console")!
   .append(
-    el("main", {}, el("header", {}, el("h1", { textContent: "moim console" }), status), form, empty, list),
+    el(
+      "main",
+      {},
+      el("header", {}, el("h1", { textContent: "moim console" }), status),
+      form,
+      server.element,
+      empty,
+      list,
+    ),
   );
 void poll();

@@ -1,11 +1,7 @@
 import type { RoomQuality } from "@moim/sdk/wire";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import { el } from "../../app/src/dom.ts";
 import { age, figure, grade, lines } from "./figures.ts";
-
-const HEIGHT = 110;
-const MINUTES = 5;
+import { MINUTES, MinutesPlot } from "./minutes-plot.ts";
 
 /** Rooms are drawn while they are so near to what is seen. */
 const NEAR = "300px";
@@ -15,14 +11,9 @@ export class RoomView {
   readonly element: HTMLElement;
   readonly #about = el("p", { class: "about" });
   readonly #spread = el("dl", { class: "spread" });
-  readonly #holder = el("div", { class: "plot" });
   readonly #bottom = el("tbody");
   readonly #table: HTMLElement;
   readonly #none = el("p", { class: "hint", textContent: "Nobody has told figures of sound yet." });
-  readonly #observer = new ResizeObserver(() => {
-    const width = this.#holder.clientWidth;
-    if (this.#plot && width > 0 && this.#plot.width !== width) this.#plot.setSize({ width, height: HEIGHT });
-  });
   readonly #sight = new IntersectionObserver(
     (entries) => {
       this.#seen = entries.at(-1)!.isIntersecting;
@@ -30,7 +21,15 @@ export class RoomView {
     },
     { rootMargin: NEAR },
   );
-  #plot: uPlot | null = null;
+  readonly #plot = new MinutesPlot(
+    `MOS of the last ${MINUTES} minutes: least, median, most`,
+    { min: 1, max: 5 },
+    [
+      ["least", "--danger", 1],
+      ["median", "--accent", 2],
+      ["most", "--soft", 1],
+    ],
+  );
   #seen = false;
   /** What is to be drawn, and the server's clock. */
   #latest: { room: RoomQuality; nowMs: number } | null = null;
@@ -47,21 +46,14 @@ export class RoomView {
         this.#bottom,
       ),
     );
-    const chart = el(
-      "figure",
-      {},
-      el("figcaption", { textContent: `MOS of the last ${MINUTES} minutes: least, median, most` }),
-      this.#holder,
-    );
     this.element = el(
       "section",
       { class: "room undrawn", "aria-label": `Room ${id}` },
       el("header", {}, el("h2", { textContent: id }), this.#about),
-      el("div", { class: "figures" }, this.#spread, chart),
+      el("div", { class: "figures" }, this.#spread, this.#plot.element),
       this.#table,
       this.#none,
     );
-    this.#observer.observe(this.#holder);
     this.#sight.observe(this.element);
   }
 
@@ -72,9 +64,8 @@ export class RoomView {
   }
 
   end(): void {
-    this.#observer.disconnect();
     this.#sight.disconnect();
-    this.#plot?.destroy();
+    this.#plot.end();
     this.element.remove();
   }
 
@@ -119,43 +110,6 @@ export class RoomView {
     );
     this.#table.hidden = room.bottom.length === 0;
     this.#none.hidden = room.bottom.length > 0;
-    const data = lines(room.history, nowMs);
-    if (this.#plot) this.#plot.setData(data);
-    else this.#plot = this.#chart(data);
-  }
-
-  #chart(data: uPlot.AlignedData): uPlot {
-    const css = getComputedStyle(document.documentElement);
-    const colour = (name: string) => css.getPropertyValue(name).trim();
-    const axis = {
-      stroke: colour("--soft"),
-      grid: { stroke: colour("--line"), width: 1 },
-      ticks: { show: false },
-      font: "11px system-ui, sans-serif",
-    };
-    const line = (label: string, stroke: string, width: number) => ({
-      label,
-      stroke: colour(stroke),
-      width,
-      points: { show: false },
-    });
-    const options: uPlot.Options = {
-      width: Math.max(200, this.#holder.clientWidth),
-      height: HEIGHT,
-      legend: { show: false },
-      cursor: { show: false },
-      scales: { x: { time: false, range: [-60 * MINUTES, 0] }, y: { range: [1, 5] } },
-      axes: [
-        {
-          ...axis,
-          size: 22,
-          values: (_plot, at) => at.map((s) => (s === 0 ? "now" : `${s / 60} min`)),
-          incrs: [60],
-        },
-        { ...axis, size: 28, incrs: [1], space: 15 },
-      ],
-      series: [{}, line("least", "--danger", 1), line("median", "--accent", 2), line("most", "--soft", 1)],
-    };
-    return new uPlot(options, data, this.#holder);
+    this.#plot.update(lines(room.history, nowMs));
   }
 }

@@ -1,4 +1,5 @@
 import { type Quality, quality as qualityShape } from "@moim/sdk/wire";
+import { type Reading, read } from "./server.ts";
 
 /** How often the figures are asked for. */
 export const POLL_MS = 3_000;
@@ -11,10 +12,25 @@ export type Asked =
   | { state: "token"; problem: string }
   | { state: "failed"; problem: string };
 
+function headersOf(token: string): Record<string, string> {
+  return token === "" ? {} : { authorization: `Bearer ${token}` };
+}
+
+/** Reads the server's metrics once; null if they are not for whoever asks, or do not come. */
+export async function askServer(token: string, get: typeof fetch = fetch): Promise<Reading | null> {
+  try {
+    const headers = headersOf(token);
+    const answer = await get("/metrics", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    return answer.ok ? read(await answer.text(), performance.now()) : null;
+  } catch {
+    return null;
+  }
+}
+
 /** Asks for the figures once. */
 export async function ask(token: string, get: typeof fetch = fetch): Promise<Asked> {
   try {
-    const headers: Record<string, string> = token === "" ? {} : { authorization: `Bearer ${token}` };
+    const headers = headersOf(token);
     const answer = await get("/v1/quality", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (answer.ok) return { state: "figures", quality: qualityShape(await answer.json(), "quality") };
     const said = await problemOf(answer);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { age, figure, grade, lines } from "../src/figures.ts";
-import { ask } from "../src/source.ts";
+import { between, bitrate, read } from "../src/server.ts";
+import { ask, askServer } from "../src/source.ts";
 
 const answer = (status: number, body: unknown) => async () =>
   new Response(JSON.stringify(body), { status, headers: { "content-type": "application/json" } });
@@ -56,6 +57,54 @@ describe("figures", () => {
       [1, null],
       [4, null],
       [4.4, null],
+    ]);
+  });
+});
+
+describe("the server's own figures", () => {
+  const text = (cpu: number, mix: number, dropped: number, start = 5) => `# HELP a b
+process_start_time_seconds ${start}
+process_cpu_seconds_total ${cpu}
+process_resident_memory_bytes 1048576
+moim_thread_cpu_seconds_total{thread="media-0"} 7
+moim_thread_cpu_seconds_total{thread="mix-0"} ${mix}
+moim_media_bytes_in_total{thread="media-0"} ${1000 * cpu}
+moim_media_bytes_in_total{thread="media-1"} ${1000 * cpu}
+moim_dropped_total{where="media",reason="malformed"} ${dropped}
+moim_dropped_total{where="media",reason="none"} 4
+what is this
+`;
+
+  it("are what is between two readings", () => {
+    const figures = between(read(text(10, 1, 0), 1_000), read(text(11, 2.5, 6), 4_000))!;
+    expect(figures.cores).toBeCloseTo(1 / 3);
+    expect(figures.threads).toEqual([
+      { name: "mix-0", cores: 0.5 },
+      { name: "media-0", cores: 0 },
+    ]);
+    expect(figures.bitsIn).toBeCloseTo((2 * 8 * 1000) / 3);
+    expect(figures.drops).toEqual([{ what: "media: malformed", rate: 2 }]);
+    expect(figures.memoryBytes).toBe(1_048_576);
+  });
+
+  it("are none over a restart, or without time between", () => {
+    const first = read(text(10, 1, 0), 1_000);
+    expect(between(first, read(text(1, 0, 0, 6), 4_000))).toBeNull();
+    expect(between(first, first)).toBeNull();
+  });
+
+  it("are for those who may see metrics", async () => {
+    expect(await askServer("", async () => new Response("no", { status: 403 }))).toBeNull();
+    const broken = async () => {
+      throw new TypeError("fetch failed");
+    };
+    expect(await askServer("", broken)).toBeNull();
+    const reading = await askServer("", async () => new Response("a 1\n"));
+    expect(reading?.series.get("a{}")).toBe(1);
+    expect([bitrate(900), bitrate(2_340_000), bitrate(1.5e9)]).toEqual([
+      "1 kbit/s",
+      "2.3 Mbit/s",
+      "1.50 Gbit/s",
     ]);
   });
 });
