@@ -120,6 +120,9 @@ fn a_room_is_changed_and_moderated_from_outside() {
     let told = |event: &Event| matches!(event, Event::RoomChanged { room } if room.locked && room.limits.max_participants == 2);
     assert!(ada.events().iter().any(told));
     assert_eq!(join(&server, "hall", "min").1, Err(ErrorCode::RoomLocked));
+    let none = done(&server, "PATCH", "/v1/rooms/hall", &json!({ "metadata": null }));
+    assert_eq!((none.get("metadata"), &none["locked"]), (None, &json!(true)));
+    done(&server, "PATCH", "/v1/rooms/hall", &json!({ "metadata": [1] }));
     let changed = done(&server, "PATCH", "/v1/rooms/hall", &json!({ "locked": false }));
     assert_eq!(
         (&changed["limits"]["max_participants"], &changed["metadata"]),
@@ -180,6 +183,7 @@ fn what_cannot_be_meant_is_a_problem_and_changes_nothing() {
     for (method, path, body, status, code) in [
         ("POST", "/v1/rooms", json!({ "id": "a/b" }), 400, "bad_request"),
         ("POST", "/v1/rooms", json!({ "id": "" }), 400, "bad_request"),
+        ("POST", "/v1/rooms", json!({ "id": ".." }), 400, "bad_request"),
         ("POST", "/v1/rooms", json!({ "id": "x".repeat(65) }), 400, "bad_request"),
         ("POST", "/v1/rooms", json!({ "id": 7 }), 400, "bad_request"),
         ("POST", "/v1/rooms", json!({ "preset": "ballroom" }), 400, "bad_request"),

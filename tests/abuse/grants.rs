@@ -92,3 +92,31 @@ fn a_moderators_rights_end_with_the_token_and_come_back_with_a_fresh_one() {
     moderator.ask("room.lock", lock(true));
     moderator.ask("room.announce", announce("a"));
 }
+
+#[test]
+fn a_token_for_one_room_makes_and_ends_no_other() {
+    let server = server_with_keys();
+    let ask = |method: &str, path: &str, body: &Value, video: Value| {
+        let token = token("app", video, 600);
+        let headers =
+            format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+        server.request(method, server.http, path, &headers, &body.to_string()).0
+    };
+    let makes = || json!({ "roomCreate": true, "room": "garden" });
+    let any = || json!({ "roomCreate": true });
+    let (garden, cellar) = (json!({ "id": "garden" }), json!({ "id": "cellar" }));
+    for (method, path, body, video, status) in [
+        ("POST", "/v1/rooms", &garden, makes(), 201),
+        ("POST", "/v1/rooms", &cellar, makes(), 403),
+        ("POST", "/v1/rooms", &json!({}), makes(), 403),
+        ("POST", "/v1/rooms", &cellar, any(), 201),
+        ("DELETE", "/v1/rooms/cellar", &Value::Null, makes(), 403),
+        ("DELETE", "/v1/rooms/garden", &Value::Null, makes(), 204),
+        ("PATCH", "/v1/rooms/cellar", &json!({ "locked": true }), any(), 403),
+        // A participant's token may open a room by joining, and make none ahead.
+        ("POST", "/v1/rooms", &garden, json!({}), 403),
+    ] {
+        let said = video.to_string();
+        assert_eq!(ask(method, path, body, video), status, "{method} {path} {body} by {said}");
+    }
+}

@@ -15,7 +15,7 @@ const RATE = "8s";
 /** Runs something until the test ends. */
 function beside(t, command, args) {
   const child = spawn(command, args, { stdio: "ignore" });
-  const ended = new Promise((done) => child.once("exit", done));
+  const ended = new Promise((done) => child.once("exit", done).once("error", done));
   t.after(async () => {
     child.kill("SIGTERM");
     await ended;

@@ -42,7 +42,7 @@ export async function until(what, probe, seconds = 20) {
 /** A temporary directory that is gone after the test. */
 export function scratch(t) {
   const dir = mkdtempSync(join(tmpdir(), "moim-e2e-"));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  t.after(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
   return dir;
 }
 

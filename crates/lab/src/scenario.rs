@@ -397,7 +397,7 @@ fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
         refuse("media", "bots reach Janus by udp alone", "write udp");
     }
     if scenario.rooms.iter().any(|room| room.ahead.is_some()) {
-        refuse("rooms", "Janus has not moim's HTTP API", "leave `create` out for Janus");
+        refuse("rooms", "Janus does not have moim's HTTP API", "leave `create` out for Janus");
     }
     if scenario.media.video == VideoSource::Simulcast {
         refuse("media", "nobody chooses layers of a VideoRoom of Janus", "write 480p");

@@ -2,7 +2,7 @@
 //! them, and to act there as a moderator does. `api/rooms.rs` reads the requests and checks the grants, `rooms/desk.rs`
 //! does it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use wire::RoomError;
 use wire::room::{AudioTopology, People, PeoplePage, Preset, RoomInfo, VideoCodec, VideoTopology};
@@ -27,7 +27,7 @@ pub struct NewRoom {
     /// Its limits.
     #[serde(default)]
     pub limits: NewLimits,
-    /// What the application notes of it, at most [`METADATA_BYTES`]: participants do not see it.
+    /// What the application notes of it, at most [`METADATA_BYTES`]: for those who may list or moderate rooms by HTTP.
     pub metadata: Option<Box<RawValue>>,
 }
 
@@ -48,8 +48,14 @@ pub struct RoomChange {
     /// Its limits.
     #[serde(default)]
     pub limits: NewLimits,
-    /// What the application notes of it.
+    /// What the application notes of it; `null`: nothing any more.
+    #[serde(default, deserialize_with = "given")]
     pub metadata: Option<Box<RawValue>>,
+}
+
+/// What is there, also if it is `null`.
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(from).map(Some)
 }
 
 /// A room in the answer of `GET /v1/rooms`.
@@ -62,7 +68,7 @@ pub struct RoomRow {
     pub people: u32,
 }
 
-/// A room, with what only the application sees.
+/// A room, with what the application notes of it.
 #[derive(Debug, Serialize)]
 pub struct RoomDetails {
     /// The room.
@@ -137,6 +143,6 @@ pub trait RoomDesk {
     /// Silences a track for everybody, or lifts that.
     ///
     /// # Errors
-    /// There is no such track.
+    /// There is no such track, or the server is behind its work.
     fn silence(&self, room: &str, track: &str, on: bool) -> Result<(), Unmet>;
 }

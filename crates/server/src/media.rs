@@ -262,11 +262,15 @@ impl Running {
                 self.read(socket, &mut reading);
             }
             if tcp_ready || self.ports.tcp.is_due(now.at) {
+                self.round.busy();
                 self.read_tcp();
             }
             let now = clock();
             self.shard.handle_timeout(now, &mut self.ports);
             self.ports.flush();
+            if self.ports.batches.iter().any(SendBatch::is_blocked) {
+                self.round.busy();
+            }
             self.report();
             if now.at >= count_due {
                 count_due = now.at + COUNT_INTERVAL;
@@ -277,10 +281,13 @@ impl Running {
 
     /// Takes what other media threads and the mixer handed over; says whether more waits.
     fn take_from_beside(&mut self, now: Now) -> bool {
-        let (shard, ports) = (&mut self.shard, &mut self.ports);
+        let (shard, ports, round) = (&mut self.shard, &mut self.ports, &mut self.round);
         let more = self.lanes_in.take(|come| match come {
             Come::Control(message) => shard.handle_relay_control(message),
-            Come::Packet(packet) => shard.handle_relayed(now, &packet, ports),
+            Come::Packet(packet) => {
+                round.busy();
+                shard.handle_relayed(now, &packet, ports);
+            }
         });
         shard.flush(now, ports);
         // No more than the mixer makes while they are sent: a few a room and tick.
@@ -367,7 +374,7 @@ impl Running {
                 return;
             }
         }
-        self.round.more();
+        self.round.busy();
     }
 
     /// Reads the connections that have something.

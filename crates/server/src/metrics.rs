@@ -280,6 +280,8 @@ impl Metrics {
     pub fn new() -> Self {
         let registry = Registry::default();
         let r = &registry;
+        // The server has begun.
+        let _ = crate::process::started();
         Self {
             health: Health::default(),
             rooms: r.gauge("moim_rooms", "Rooms now.", &[]),

@@ -77,13 +77,15 @@ function count(n: number, one: string, many: string): string {
 
 async function poll(): Promise<void> {
   const mine = ++askedAt;
-  const [asked, reading] = await Promise.all([ask(token), askServer(token)]);
+  void askServer(token).then((came) => {
+    if (mine === askedAt) server.update(came);
+  });
+  const asked = await ask(token);
   if (mine !== askedAt) return; // a token was given meanwhile
   const wantsToken = asked.state === "token";
   if (wantsToken && form.hidden) queueMicrotask(() => field.focus());
   form.hidden = !wantsToken;
   list.hidden = wantsToken;
-  server.update(reading);
   if (asked.state === "figures") show(asked.quality);
   else {
     empty.hidden = true;

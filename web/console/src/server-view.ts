@@ -52,13 +52,14 @@ export class ServerView {
     );
   }
 
-  /** A reading came; null: the metrics are not for whoever looks. */
-  update(reading: Reading | null): void {
+  /** What asking brought; after a failure the last figures stay. */
+  update(came: Reading | "hidden" | "failed"): void {
+    if (came === "failed") return;
     const before = this.#last;
-    this.#last = reading;
-    this.element.hidden = reading === null;
-    if (reading === null || before === null) return;
-    const figures = between(before, reading);
+    this.#last = came === "hidden" ? null : came;
+    this.element.hidden = came === "hidden";
+    if (came === "hidden" || before === null) return;
+    const figures = between(before, came);
     if (figures === null) {
       this.#history = [];
       return;

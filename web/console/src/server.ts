@@ -39,14 +39,15 @@ export function read(text: string, atMs: number): Reading {
 /** What is between two readings. None if the server began anew, or there is no time between. */
 export function between(before: Reading, now: Reading): ServerFigures | null {
   const seconds = (now.atMs - before.atMs) / 1000;
-  const started = "process_start_time_seconds{}";
-  if (seconds <= 0 || before.series.get(started) !== now.series.get(started)) return null;
+  const [started, cpu] = ["process_start_time_seconds{}", "process_cpu_seconds_total{}"];
+  const isAnother = before.series.get(started) !== now.series.get(started);
+  const fell = (now.series.get(cpu) ?? 0) < (before.series.get(cpu) ?? 0);
+  if (seconds <= 0 || isAnother || fell) return null;
   const rates = (name: string): { labels: string; rate: number }[] =>
     [...now.series]
       .filter(([key]) => key.startsWith(`${name}{`))
       .map(([key, value]) => ({
         labels: key.slice(name.length + 1, -1),
-        // A thread that ended takes what it had with it.
         rate: Math.max(0, value - (before.series.get(key) ?? 0)) / seconds,
       }));
   const total = (name: string) => rates(name).reduce((sum, { rate }) => sum + rate, 0);

@@ -16,14 +16,18 @@ function headersOf(token: string): Record<string, string> {
   return token === "" ? {} : { authorization: `Bearer ${token}` };
 }
 
-/** Reads the server's metrics once; null if they are not for whoever asks, or do not come. */
-export async function askServer(token: string, get: typeof fetch = fetch): Promise<Reading | null> {
+/** Reads the server's metrics once: "hidden" if they are not for whoever asks, "failed" if they do not come. */
+export async function askServer(
+  token: string,
+  get: typeof fetch = fetch,
+): Promise<Reading | "hidden" | "failed"> {
   try {
     const headers = headersOf(token);
     const answer = await get("/metrics", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
-    return answer.ok ? read(await answer.text(), performance.now()) : null;
+    if (answer.ok) return read(await answer.text(), performance.now());
+    return answer.status === 401 || answer.status === 403 ? "hidden" : "failed";
   } catch {
-    return null;
+    return "failed";
   }
 }
 

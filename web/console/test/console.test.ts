@@ -94,13 +94,14 @@ what is this
   });
 
   it("are for those who may see metrics", async () => {
-    expect(await askServer("", async () => new Response("no", { status: 403 }))).toBeNull();
+    expect(await askServer("", async () => new Response("no", { status: 403 }))).toBe("hidden");
     const broken = async () => {
       throw new TypeError("fetch failed");
     };
-    expect(await askServer("", broken)).toBeNull();
+    expect(await askServer("", broken)).toBe("failed");
+    expect(await askServer("", async () => new Response("no", { status: 500 }))).toBe("failed");
     const reading = await askServer("", async () => new Response("a 1\n"));
-    expect(reading?.series.get("a{}")).toBe(1);
+    expect(reading).toMatchObject({ series: new Map([["a{}", 1]]) });
     expect([bitrate(900), bitrate(2_340_000), bitrate(1.5e9)]).toEqual([
       "1 kbit/s",
       "2.3 Mbit/s",

@@ -160,6 +160,10 @@ fn decode_ahead(room: &mut Section<'_>, preset: Preset, people: u32) -> Option<A
         let what = "rooms of this preset are made by the API";
         room.fault("preset", what, "write `create: api`");
     }
+    if by_api && ["churn", "ramping", "arrival"].iter().any(|key| room.has(key)) {
+        let what = "a room ends when all have left, and who comes then opens another by joining";
+        room.fault("create", what, "leave `create` out where people come and go");
+    }
     if let Some(most) = max_participants.or(preset.max_participants())
         && by_api
         && people > most

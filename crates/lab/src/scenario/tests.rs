@@ -290,7 +290,8 @@ fn rooms_that_the_api_makes_have_a_limit_of_their_own() {
             "preset: small_room_for_video, people: { bot: 2 }".into(),
             "write `create: api`",
         ),
-        (janus, "create: api, people: { bot: 2 }".into(), "Janus has not moim's HTTP API"),
+        (janus, "create: api, people: { bot: 2 }".into(), "Janus does not have moim's HTTP API"),
+        ("serve: {}", "create: api, people: { bot: 2 }, churn: {}".into(), "leave `create` out"),
     ] {
         let found = problems(&with(head, &room));
         assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");

@@ -154,7 +154,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     ));
     about.shown.push(format!(
         "Up to {most_browsers} people are real browsers that share this machine's CPUs with the \
-         server; more are native bots, of which the server's CPU alone is told."
+         server; more are native bots, and only the server's CPU is told."
     ));
     about.not_shown.extend([
         "What a browser needs with more people than this machine carries.".to_owned(),

@@ -48,7 +48,9 @@ impl From<Unmet> for Problem {
         };
         let status = match error.code {
             ErrorCode::UnknownParticipant | ErrorCode::UnknownTrack => StatusCode::NOT_FOUND,
-            ErrorCode::RoomFull | ErrorCode::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::RoomFull | ErrorCode::Draining | ErrorCode::TooFast => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.code.as_str(), error.message)
@@ -205,7 +207,7 @@ async fn participants<A: Application>(
     struct Participants {
         count: u32,
         participants: Vec<ParticipantInfo>,
-        /// What to write as `after` for the next page; null at the end.
+        /// What to write as `after` for the next page, which may be empty; null at the end.
         next: Option<String>,
     }
     let is_full = found.people.len() == page.limit.unwrap_or(PEOPLE_A_PAGE) as usize;

@@ -1,5 +1,6 @@
-//! When a media thread begins its next round. In a large mixed room nearly all that comes is sound that nobody hears, and
-//! nobody waits for it. A thread that woke up for each few of those packets would spend a fifth of its time on waking up.
+//! When a media thread begins its next round. In a large mixed room nearly all that comes is sound that nobody hears. A thread
+//! that wakes up for each few of those packets spends a fifth of its time on waking up. So it rests after a round of them; a
+//! packet that somebody does wait for, and that comes meanwhile, waits for the end of the rest.
 
 use engine::Handled;
 use engine::mix::TICK;
@@ -20,13 +21,13 @@ pub(super) struct Round {
     begun: Instant,
     quiet: u32,
     others: u32,
-    /// More waits to be read.
-    more: bool,
+    /// There is something else to do soon.
+    busy: bool,
 }
 
 impl Round {
     pub(super) fn new(now: Instant) -> Self {
-        Self { begun: now, quiet: 0, others: 0, more: false }
+        Self { begun: now, quiet: 0, others: 0, busy: false }
     }
 
     /// A datagram was handled.
@@ -37,13 +38,13 @@ impl Round {
         }
     }
 
-    /// More waits than a round takes.
-    pub(super) fn more(&mut self) {
-        self.more = true;
+    /// More waits to be read, came by another way than UDP, or waits to leave: no rest follows.
+    pub(super) fn busy(&mut self) {
+        self.busy = true;
     }
 
     fn is_quiet(&self) -> bool {
-        !self.more && self.quiet >= QUIET && self.quiet >= QUIET_TO_OTHERS * self.others
+        !self.busy && self.quiet >= QUIET && self.quiet >= QUIET_TO_OTHERS * self.others
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(rest(&round(30, 0), 45_200, Some(45_500)), Some(300));
         assert_eq!(rest(&round(30, 0), 45_200, Some(45_100)), None, "something is due");
         let mut full = round(30, 0);
-        full.more();
+        full.busy();
         assert_eq!(rest(&full, 45_200, None), None, "more waits");
         // The tick at 60 ms is near.
         let late = |us| {

@@ -75,10 +75,8 @@ pub(super) fn refused(refusal: Refusal) -> RoomError {
 
 impl Application for Rooms {
     async fn call(&self, socket: &Arc<Socket>, event: &str, data: Option<&RawValue>) -> Answered {
-        if ADDS_WORK.contains(&event) && self.is_behind() {
-            self.metrics.dropped("rooms", "behind");
-            let text = "the server is behind its work: try again in a second";
-            return Err(RoomError::new(ErrorCode::TooFast, text));
+        if ADDS_WORK.contains(&event) {
+            self.check_behind()?;
         }
         match event {
             room::JOIN => self.join(socket, parse(event, data)?),
@@ -163,10 +161,11 @@ pub(super) fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
 /// Whether a room may have this id.
 pub(super) fn check_id(id: &str) -> Result<(), RoomError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=64).contains(&id.len()) && id.chars().all(fits) {
+    // These two have a meaning of their own in addresses.
+    if (1..=64).contains(&id.len()) && id.chars().all(fits) && id != "." && id != ".." {
         return Ok(());
     }
-    let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ .";
+    let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ . and not . or .. alone";
     Err(RoomError::new(ErrorCode::BadRequest, text))
 }
 
@@ -309,6 +308,16 @@ impl Cell {
 }
 
 impl Rooms {
+    /// Whether there is time for calls that add work.
+    pub(super) fn check_behind(&self) -> Result<(), RoomError> {
+        if !self.is_behind() {
+            return Ok(());
+        }
+        self.metrics.dropped("rooms", "behind");
+        let text = "the server is behind its work: try again in a second";
+        Err(RoomError::new(ErrorCode::TooFast, text))
+    }
+
     fn join(&self, socket: &Arc<Socket>, join: Join) -> Answered {
         check_names(&join)?;
         let grants = self.auth.for_join(join.token.as_deref(), socket, &join.room)?;
@@ -483,7 +492,7 @@ impl Rooms {
             state.room.mute(owner, track, mute.muted, &mut effects).map_err(refused)?;
         } else {
             may_moderate(&seat, &mut state)?;
-            self.silence(&mut state, track, mute.muted, &mut effects)?;
+            self.silence_track(&mut state, track, mute.muted, &mut effects)?;
         }
         seat.cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(None)

@@ -99,16 +99,18 @@ impl RoomDesk for Rooms {
         if let Some(most) = most {
             state.room.limit(most, &mut effects);
         }
-        if metadata.is_some() {
-            state.metadata = metadata;
+        if let Some(metadata) = metadata {
+            state.metadata = Some(metadata).filter(|metadata| metadata.get() != "null");
         }
         cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(cell.details(&state))
     }
 
     fn end(&self, room: &str, reason: &str) -> Result<(), Unmet> {
-        self.end_room(&self.named(room)?, reason, LeaveReason::Removed);
-        Ok(())
+        match self.end_room(&self.named(room)?, reason, LeaveReason::Removed) {
+            true => Ok(()),
+            false => Err(Unmet::UnknownRoom),
+        }
     }
 
     fn people(&self, room: &str, page: &People) -> Result<PeoplePage, Unmet> {
@@ -126,11 +128,12 @@ impl RoomDesk for Rooms {
     }
 
     fn silence(&self, room: &str, track: &str, on: bool) -> Result<(), Unmet> {
+        self.check_behind()?;
         let cell = self.named(room)?;
         let track = track_key(track).ok_or(Refusal::UnknownTrack).map_err(refused)?;
         let mut state = locked(&cell.state);
         let mut effects = Effects::default();
-        Rooms::silence(self, &mut state, track, on, &mut effects)?;
+        self.silence_track(&mut state, track, on, &mut effects)?;
         cell.apply(&mut state, effects, LeaveReason::Left);
         Ok(())
     }

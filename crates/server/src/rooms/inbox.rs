@@ -104,14 +104,16 @@ impl Rooms {
     pub(super) fn sweep(&self, now: Instant) {
         let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
-            if locked(&cell.state).reserved_until.is_some_and(|until| now >= until) {
-                self.end_unused(&cell);
-                continue;
-            }
             let over = |since: Option<Instant>| {
                 since.is_some_and(|at| now.saturating_duration_since(at) >= LINGER)
             };
-            let lost: Vec<(PersonKey, LeaveReason)> = locked(&cell.state)
+            let mut state = locked(&cell.state);
+            if state.reserved_until.is_some_and(|until| now >= until) {
+                drop(state);
+                self.end_unused(&cell);
+                continue;
+            }
+            let lost: Vec<(PersonKey, LeaveReason)> = state
                 .members
                 .iter_mut()
                 .filter_map(|(person, member)| {
@@ -130,6 +132,7 @@ impl Rooms {
                     }
                 })
                 .collect();
+            drop(state);
             for (person, reason) in lost {
                 self.leave(&cell, person, reason);
             }

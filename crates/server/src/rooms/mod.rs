@@ -139,7 +139,7 @@ struct Cell {
     video_codec: VideoCodec,
     channel: String,
     shards: Arc<[ShardHandle]>,
-    /// Of rooms of its kind.
+    /// MOS-LQ of samples in all rooms of this kind.
     mos_lq: Histogram,
     state: Mutex<State>,
 }
@@ -422,11 +422,13 @@ impl Rooms {
         self.metrics.rooms.set(table.by_id.len() as i64);
     }
 
-    /// Ends a room, and tells everyone why. Who asks for its id meanwhile opens another.
-    fn end_room(&self, cell: &Arc<Cell>, why: &str, reason: LeaveReason) {
+    /// Ends a room, and tells everyone why; false if it has ended already. Who asks for its id meanwhile opens another.
+    fn end_room(&self, cell: &Arc<Cell>, why: &str, reason: LeaveReason) -> bool {
         let people: Vec<PersonKey> = {
             let mut state = locked(&cell.state);
-            state.ended = true;
+            if std::mem::replace(&mut state.ended, true) {
+                return false;
+            }
             cell.tell_all(&mut state, wire::Event::RoomEnded { reason: why.to_owned() });
             state.room.people().map(|person| person.key).collect()
         };
@@ -434,6 +436,7 @@ impl Rooms {
         for person in people {
             self.leave(cell, person, reason);
         }
+        true
     }
 
     /// Ends all rooms, and tells everyone why.
@@ -445,7 +448,7 @@ impl Rooms {
     }
 }
 
-/// What kind of room one is to be.
+/// The kind of a room that is to be made.
 struct Kind {
     audio: AudioTopology,
     video: VideoTopology,

@@ -132,7 +132,7 @@ impl Rooms {
     }
 
     /// A moderator, or the application, silences a track for everybody, or lifts that.
-    pub(super) fn silence(
+    pub(super) fn silence_track(
         &self,
         state: &mut State,
         track: TrackKey,

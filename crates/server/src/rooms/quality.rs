@@ -16,6 +16,8 @@ use wire::quality::{ReceivedTrack, SAMPLE_INTERVAL_MS};
 const POINTS: usize = 100;
 /// A sample that is older tells nothing of now.
 const FRESH: Duration = Duration::from_millis(SAMPLE_INTERVAL_MS * 3 + 1000);
+/// A participant's sample counts in the histogram so long after the one before.
+const COUNTS_AFTER: Duration = Duration::from_millis(SAMPLE_INTERVAL_MS / 2);
 /// People in a room's bottom list.
 const BOTTOM: usize = 10;
 
@@ -118,7 +120,10 @@ impl Rooms {
         let now = Instant::now();
         if let Some(member) = state.members.get_mut(&seat.person) {
             let sample = Sample::new(sample, now);
-            if let Some(mos_lq) = sample.mos_lq {
+            // Who sends samples more often does not count more.
+            let last = member.last_sample.map(|last| now.saturating_duration_since(last.at));
+            let counts = last.is_none_or(|since| since >= COUNTS_AFTER);
+            if let Some(mos_lq) = sample.mos_lq.filter(|_| counts) {
                 seat.cell.mos_lq.observe(mos_lq);
             }
             member.last_sample = Some(sample);
