@@ -64,7 +64,7 @@ export class MinutesPlot {
           values: (_plot, at) => at.map((s) => (s === 0 ? "now" : `${s / 60} min`)),
           incrs: [60],
         },
-        { ...axis, size: 32, space: 15 },
+        { ...axis, size: 40, space: 15 },
       ],
       series: [
         {},
