@@ -2,6 +2,7 @@ import type { RoomQuality } from "@moim/sdk/wire";
 import { el } from "../../app/src/dom.ts";
 import { age, figure, grade, lines } from "./figures.ts";
 import { MINUTES, MinutesPlot } from "./minutes-plot.ts";
+import { scrollingTable } from "./table.ts";
 
 /** Rooms are drawn while they are so near to what is seen. */
 const NEAR = "300px";
@@ -36,16 +37,7 @@ export class RoomView {
 
   constructor(id: string) {
     const heads = ["Who has it worst", "MOS", "Loss %", "RTT ms", "Jitter ms", "Age"];
-    this.#table = el(
-      "div",
-      { class: "scroll" },
-      el(
-        "table",
-        {},
-        el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", { scope: "col", textContent: text })))),
-        this.#bottom,
-      ),
-    );
+    this.#table = scrollingTable(heads, this.#bottom);
     this.element = el(
       "section",
       { class: "room undrawn", "aria-label": `Room ${id}` },

@@ -3,6 +3,7 @@ import { el } from "../../app/src/dom.ts";
 import { figure } from "./figures.ts";
 import { MinutesPlot } from "./minutes-plot.ts";
 import { between, bitrate, type Reading, type ServerFigures } from "./server.ts";
+import { scrollingTable } from "./table.ts";
 
 /** Five minutes of readings every 3 s. */
 const POINTS = 100;
@@ -34,20 +35,7 @@ export class ServerView {
       { class: "room", "aria-label": "Server", hidden: true },
       el("header", {}, el("h2", { textContent: "Server" }), this.#about),
       el("div", { class: "figures" }, this.#figures, this.#plot.element),
-      el(
-        "div",
-        { class: "scroll" },
-        el(
-          "table",
-          {},
-          el(
-            "thead",
-            {},
-            el("tr", {}, ...heads.map((text) => el("th", { scope: "col", textContent: text }))),
-          ),
-          this.#threads,
-        ),
-      ),
+      scrollingTable(heads, this.#threads),
       this.#drops,
     );
   }
