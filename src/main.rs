@@ -93,6 +93,9 @@ enum Command {
         /// Small and short: shows that everything works, not how fast it is.
         #[arg(long)]
         quick: bool,
+        /// audio-room alone: one person a second and minutes a step, as the study did in two hours.
+        #[arg(long, conflicts_with = "quick")]
+        like_the_study: bool,
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
@@ -172,8 +175,17 @@ fn main() -> ExitCode {
             let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
-        Command::Study { name, quick, out } => {
-            let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };
+        Command::Study { name, like_the_study: true, .. }
+            if name != lab::study::Name::AudioRoom =>
+        {
+            eprintln!(
+                "moim: --like-the-study is of audio-room alone: the other studies told no timeline"
+            );
+            BAD_CONFIGURATION.into()
+        }
+        Command::Study { name, quick, like_the_study, out } => {
+            let options =
+                StudyOptions { name, quick, like_the_study, runs_dir: out, server_exe: None };
             lab::study::study(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),

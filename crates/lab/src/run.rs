@@ -4,12 +4,14 @@ mod abort;
 mod ahead;
 mod cpus;
 mod house;
+mod lead;
 mod options;
 mod plan;
 mod prove;
 mod serve;
 mod watch;
 
+pub(crate) use lead::{Leader, Seen};
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
 
@@ -63,15 +65,17 @@ pub(crate) async fn run<D: BotDriver>(
 ) -> Result<Run, NoRun> {
     let scenario = Scenario::read(&options.scenario)
         .map_err(|problems| NoRun::new(exit::BAD_CONFIGURATION, problems.to_string()))?;
-    run_scenario(&scenario, options, start_bots, interrupt).await
+    run_scenario(&scenario, options, start_bots, interrupt, None).await
 }
 
-/// Runs a scenario that was read or made already; `options.scenario` is not looked at.
+/// Runs a scenario that was read or made already; `options.scenario` is not looked at. A run with a leader writes no
+/// report of its own: the record of thousands over many minutes is no page that a browser opens.
 pub(crate) async fn run_scenario<D: BotDriver>(
     scenario: &Scenario,
     options: &LoadOptions,
     start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
+    leader: Option<&mut dyn Leader>,
 ) -> Result<Run, NoRun> {
     if scenario.browsers() > 0 {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -99,7 +103,8 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     let result = match writer.meta(&meta) {
         Ok(()) => {
             let progress = Progress::start(About::of(scenario, &house.url), options.plain);
-            act(scenario, &mut house, plan, meta, writer, progress, interrupt).await
+            let play = Play { plan, meta, writer, progress, leader };
+            act(scenario, &mut house, play, interrupt).await
         }
         Err(error) => Err(error.into()),
     };
@@ -129,16 +134,24 @@ async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), 
     Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
 }
 
+/// What a run takes from its start.
+struct Play<'a> {
+    plan: Vec<Planned>,
+    meta: Meta,
+    writer: Writer,
+    progress: Progress,
+    leader: Option<&'a mut dyn Leader>,
+}
+
 /// The load itself: people come, stay and leave. Then come the verdict and the report, also after an interrupt.
 async fn act<D: BotDriver>(
     scenario: &Scenario,
     house: &mut House<D>,
-    plan: Vec<Planned>,
-    mut meta: Meta,
-    writer: Writer,
-    progress: Progress,
+    play: Play<'_>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
+    let Play { plan, mut meta, writer, progress, leader } = play;
+    let led = leader.is_some();
     let dir = writer.dir().to_owned();
     let mut monitor = Monitor::start(
         house.url.clone(),
@@ -149,7 +162,9 @@ async fn act<D: BotDriver>(
     .with_link_limit(scenario.link_limit);
     let networks = Networks::start(&scenario.networks)?;
     let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
-    let stage = Arc::new(stage.with_networks(networks).with_adapter(scenario.adapter));
+    let login = house.server.as_ref().and_then(|server| server.login.clone());
+    let stage = stage.with_networks(networks).with_adapter(scenario.adapter).with_login(login);
+    let stage = Arc::new(stage);
     if let Some(Err(cause)) = &house.bots {
         stage.fault(None, format!("no bots: {cause}"));
     }
@@ -176,6 +191,8 @@ async fn act<D: BotDriver>(
         progress,
         told: Told::default(),
         ending: None,
+        leader: leader.map(|leader| leader as &mut dyn Leader),
+        led: Told::default(),
     };
     let interrupt = async {
         tokio::select! { () = interrupt => {}, () = ended_by_key => {} }
@@ -231,7 +248,9 @@ async fn act<D: BotDriver>(
             format!("the record is not whole: {fault}"),
         ));
     }
-    report::render(&dir)?;
+    if !led {
+        report::render(&dir)?;
+    }
     Ok(Run { dir, meta, summary, machine })
 }
 

@@ -13,12 +13,13 @@ use crate::judge::threshold::{self, Threshold};
 use crate::observe::metrics::NAMES;
 use crate::record::LinkLimit;
 pub use events::{Happening, ScenarioEvent};
-pub use executors::{Arrival, Executor, MAX_PEOPLE, RampStage, Stay, ramp};
+pub use executors::{Arrival, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
 pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
     Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
+    text,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub struct Scenario {
 }
 
 /// What is tested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// A server that runs already.
     Running(Url),
@@ -71,7 +72,7 @@ pub enum Target {
 }
 
 /// How a server of our own is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServeOptions {
     /// Media threads.
     pub shards: u16,
@@ -79,11 +80,16 @@ pub struct ServeOptions {
     pub keep_together: Option<u16>,
     /// Which CPUs it runs on.
     pub cpus: Cpus,
+    /// Its CPU quota in cores; none: all of its CPUs.
+    pub quota_cores: Option<f64>,
+    /// What it does wrong on purpose, as `moim serve --fault` takes it. Such a server is a development server, with
+    /// the ports and limits of one.
+    pub fault: Option<String>,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { shards: 1, keep_together: None, cpus: Cpus::Auto }
+        Self { shards: 1, keep_together: None, cpus: Cpus::Auto, quota_cores: None, fault: None }
     }
 }
 
@@ -144,6 +150,12 @@ impl Scenario {
     /// Browsers in all, in rooms and on sockets alone.
     pub fn browsers(&self) -> u32 {
         self.chromium() + self.sockets.iter().map(|group| group.chromium).sum::<u32>()
+    }
+
+    /// Whether there are browsers that come and go: they log in with a token.
+    pub fn browsers_churn(&self) -> bool {
+        let churns = |room: &RoomGroup| matches!(room.executor, Executor::Churn { .. });
+        self.rooms.iter().any(|room| room.chromium > 0 && churns(room))
     }
 
     /// Bots in all rooms.
@@ -276,6 +288,8 @@ fn decode_target(root: &mut Section<'_>) -> Option<(Target, Adapter, LinkLimit)>
         shards: serve.read("shards", number(1..=64)).or(1),
         keep_together: serve.read("keep_together", number(1..=10_000)).optional(),
         cpus: decode_cpus(serve),
+        quota_cores: serve.read("quota_cores", number(0.01..=1024.0)).optional(),
+        fault: serve.read("fault", text(1..=100)).optional(),
     });
     let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \
                 runs, or `serve: {}` to have one started";

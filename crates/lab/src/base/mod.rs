@@ -5,10 +5,12 @@ pub mod figures;
 pub(crate) mod guard;
 pub(crate) mod http;
 pub(crate) mod prompt;
+pub(crate) mod quota;
 pub(crate) mod random;
 pub mod url;
 
 pub use figures::{mean, percentile, short};
 pub(crate) use prompt::be_prompt;
+pub(crate) use quota::Quota;
 pub(crate) use random::SplitMix;
 pub use url::Url;

@@ -4,6 +4,7 @@ pub mod bot;
 pub mod canary;
 mod janus;
 pub mod link;
+pub(crate) mod login;
 pub(crate) mod seat;
 pub mod signaling;
 

@@ -63,8 +63,10 @@ pub struct Expected {
     pub listeners: Vec<Listener>,
     /// What listeners heard of mixes, by name.
     pub mixes: BTreeMap<String, MixWindows>,
-    /// What came of people who come and go.
+    /// What came of bots who come and go.
     pub churn: Churn,
+    /// What came of browsers that come and go.
+    pub browsers_churn: Churn,
     /// When the scenario itself cut people's links (loss of 100 %), by name.
     pub cuts: BTreeMap<String, Vec<Span>>,
     /// End of the run, in milliseconds since its start.
@@ -94,7 +96,7 @@ pub struct Churn {
     /// Visits that lasted as long as they were to.
     pub loops: u64,
     /// Visits that failed, by reason: an error code of the server, or `no_connection`,
-    /// `socket_closed`, `no_answer`, `negotiation`, `ice_dtls`, `no_audio`, `lost`.
+    /// `socket_closed`, `no_answer`, `negotiation`, `ice_dtls`, `no_audio`, `lost`, `browser`, `login`.
     pub failures: BTreeMap<String, u64>,
     /// People who came at a rate, whether there was a place for them or not…
     pub arrived: u64,

@@ -16,6 +16,7 @@ pub struct Roster {
     /// What listeners heard of mixes, by name.
     mixes: BTreeMap<String, MixWindows>,
     churn: Churn,
+    browsers_churn: Churn,
 }
 
 #[derive(Debug, Default)]
@@ -151,9 +152,14 @@ impl Roster {
         self.mixes.entry(person.to_owned()).or_default().absorb(windows);
     }
 
-    /// What came so far of people who come and go.
+    /// What came so far of bots who come and go.
     pub fn churn(&mut self) -> &mut Churn {
         &mut self.churn
+    }
+
+    /// What came so far of browsers that come and go.
+    pub fn browsers_churn(&mut self) -> &mut Churn {
+        &mut self.browsers_churn
     }
 
     /// A person of this run is connected: from now on they should receive and be received.
@@ -195,8 +201,9 @@ impl Roster {
                 listener.max_video = Some(listener.max_video.map_or(video, |max| max.min(video)));
             }
         }
-        let (mixes, churn) = (self.mixes.clone(), self.churn.clone());
-        Expected { tracks, listeners, mixes, churn, end_ms, ..Expected::default() }
+        let (mixes, cuts) = (self.mixes.clone(), BTreeMap::new());
+        let (churn, browsers_churn) = (self.churn.clone(), self.browsers_churn.clone());
+        Expected { tracks, listeners, mixes, churn, browsers_churn, cuts, end_ms }
     }
 }
 

@@ -157,9 +157,12 @@ pub struct Summary {
     /// Those of them in which somebody was missing, or was heard who should not be.
     #[serde(default)]
     pub mix_windows_wrong: Option<u64>,
-    /// People who came and went; null if nobody did.
+    /// Bots who came and went; null if nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub churn: Option<ChurnSummary>,
+    /// Browsers that came and went; null if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browsers_churn: Option<ChurnSummary>,
     /// Groups of sockets without a room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<SocketsSummary>,
@@ -229,6 +232,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         mix_windows: mix_windows(input, |heard| heard.windows),
         mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
         churn: input.expected.and_then(|expected| churn(&expected.churn)),
+        browsers_churn: input.expected.and_then(|expected| churn(&expected.browsers_churn)),
         sockets: input.sockets.to_vec(),
         networks: input.networks.clone(),
         study: None,

@@ -3,14 +3,16 @@
 mod arrivals;
 mod canary;
 mod churn;
+mod crowd;
 mod guest;
 mod mesh;
 mod place;
 mod visit;
 
 pub use arrivals::arrivals;
-pub use canary::{Told, canary};
+pub use canary::{PageGuest, Told, canary, canary_churn};
 pub use churn::churn;
+pub use crowd::crowd;
 pub use guest::{Guest, bot};
 pub use place::Place;
 

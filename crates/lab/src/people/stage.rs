@@ -3,6 +3,7 @@
 use crate::base::Url;
 use crate::clients::bot::spec::BotCommand;
 use crate::clients::link::networks::{Change, Network, Networks};
+use crate::clients::login::Login;
 use crate::clients::seat::Adapter;
 use crate::judge::expected::{Expected, Listener};
 use crate::judge::roster::Roster;
@@ -15,6 +16,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use wire::{EventEnvelope, QualitySample};
 
+/// How many are to be in a room whose people are led.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Crowd {
+    /// So many.
+    pub people: u32,
+    /// So many come or leave a second until then.
+    pub per_second: f64,
+}
+
 /// The run as its people see it.
 #[derive(Debug)]
 pub struct Stage {
@@ -26,8 +36,11 @@ pub struct Stage {
     pub writer: Writer,
     /// The links before people.
     pub networks: Option<Networks>,
+    /// How users log in at a server of our own; none: everybody is a guest.
+    pub(crate) login: Option<Arc<Login>>,
     started: Instant,
     end: watch::Sender<bool>,
+    crowd: watch::Sender<Crowd>,
     kept: Mutex<Kept>,
 }
 
@@ -108,12 +121,29 @@ impl Stage {
         let kept = Kept { people, ..Kept::default() };
         let (started, end) = (Instant::now(), watch::Sender::new(false));
         let (adapter, networks) = (Adapter::Moim, None);
-        Self { target, adapter, writer, networks, started, end, kept: Mutex::new(kept) }
+        let crowd = watch::Sender::default();
+        let login = None;
+        Self {
+            target,
+            adapter,
+            writer,
+            networks,
+            login,
+            started,
+            end,
+            crowd,
+            kept: Mutex::new(kept),
+        }
     }
 
     /// The same with links before people.
     pub fn with_networks(self, networks: Option<Networks>) -> Self {
         Self { networks, ..self }
+    }
+
+    /// The same at a server where users log in.
+    pub(crate) fn with_login(self, login: Option<Arc<Login>>) -> Self {
+        Self { login, ..self }
     }
 
     /// The same at a server that speaks something else.
@@ -161,6 +191,16 @@ impl Stage {
     /// Ends the run for everyone.
     pub fn finish(&self) {
         self.end.send_replace(true);
+    }
+
+    /// How many who leads the run wants to be there; nobody until they say so.
+    pub fn crowd(&self) -> watch::Receiver<Crowd> {
+        self.crowd.subscribe()
+    }
+
+    /// Wants so many to be there.
+    pub fn want(&self, crowd: Crowd) {
+        self.crowd.send_replace(crowd);
     }
 
     /// Whether the run has ended: what fails after that is no fault.

@@ -10,7 +10,7 @@ use crate::judge::summary::exit;
 use crate::observe::proc;
 use crate::people::sockets;
 use crate::record::CpuSets;
-use crate::scenario::{Scenario, Target};
+use crate::scenario::{Executor, RoomGroup, Scenario, Target};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,9 +68,12 @@ impl<D: BotDriver> House<D> {
         let bots = (scenario.bots() > 0).then(|| {
             start_bots(&url, scenario.bots()).map(Arc::new).map_err(|error| error.to_string())
         });
-        let browser = match scenario.browsers() {
-            0 => None,
-            _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
+        // Those that come and go start browsers of their own.
+        let stays = |room: &RoomGroup| room.chromium > 0 && room.executor == Executor::Constant;
+        let by_hand = scenario.sockets.iter().any(|group| group.chromium > 0);
+        let browser = match by_hand || scenario.rooms.iter().any(stays) {
+            false => None,
+            true => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
         };
         Ok(Self { url, server, bots, browser, cpus, all_cpus })
     }

@@ -6,10 +6,10 @@ use crate::clients::bot::spec::{BotDriver, BotSpec, SlotPool};
 use crate::clients::bot::words::AudioSource;
 use crate::clients::link::networks::network_of;
 use crate::observe::proc;
-use crate::people::person::{self, Guest, Place, Told};
+use crate::people::person::{self, Guest, PageGuest, Place, Told};
 use crate::people::stage::Stage;
 use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
-use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
+use crate::scenario::{Arrival, Executor, LED_CORE, Role, RoomGroup, Scenario, Stay, ramp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -39,6 +39,8 @@ pub(super) enum Coming {
     Stays(Vec<Stay>),
     /// When it is their turn among those of their group who arrive at a rate.
     Arriving(usize, Arrival),
+    /// When who leads the run wants more of this group of rooms.
+    Led(usize),
 }
 
 /// Everyone in the order of joining: in each room browsers first, since a page takes longest.
@@ -49,7 +51,7 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
     let everyone = scenario.bots() + scenario.chromium();
     let (mut people, mut rooms, mut bots, mut pages) = (Vec::new(), 0u32, 0u32, 0u32);
     let mixes = scenario.rooms.iter().filter(|group| group.audio == AudioTopology::Mcu);
-    let (mut mixed, in_mixes) = (0, mixes.map(|group| group.count * group.bots).sum());
+    let (mut mixed, in_mixes) = (0, mixes.map(|group| group.count * with_marks(group)).sum());
     let mut queue =
         (0u32..).map(|nth| Duration::from_secs_f64(f64::from(nth) / scenario.join_per_second));
     let mut next = || queue.next().unwrap_or_default();
@@ -68,26 +70,40 @@ pub(super) fn plan(scenario: &Scenario, started_at: SystemTime) -> Vec<Planned> 
             for number in 0..group.chromium {
                 pages += 1;
                 let (name, kind) = (format!("chromium-{pages}"), PersonKind::Chromium);
-                let (place, coming) = (room.page(number, network(number)), Coming::At(next()));
+                let place = room.page(number, network(number));
+                let coming = match &group.executor {
+                    Executor::Churn { stay } => Coming::Churn(next(), *stay),
+                    _ => Coming::At(next()),
+                };
                 people.push(Planned { name, kind, index: pages, place, coming });
             }
             for number in 0..group.bots {
                 bots += 1;
                 let (name, kind) = (format!("bot-{bots}"), PersonKind::Bot);
-                let listening = Turn { place: mixed, of: in_mixes };
-                mixed += u32::from(group.audio == AudioTopology::Mcu);
+                let takes_part = number < with_marks(group);
+                let listening = takes_part.then_some(Turn { place: mixed, of: in_mixes });
+                mixed += u32::from(takes_part && group.audio == AudioTopology::Mcu);
                 let place = room.bot(number, network(group.chromium + number), listening);
                 let coming = match &group.executor {
                     Executor::Constant => Coming::At(next()),
                     Executor::Churn { stay } => Coming::Churn(next(), *stay),
                     Executor::Ramping { .. } => Coming::Stays(stays.next().unwrap_or_default()),
                     Executor::Arrival(arrival) => Coming::Arriving(number_of_group, *arrival),
+                    Executor::Led => Coming::Led(number_of_group),
                 };
                 people.push(Planned { name, kind, index: bots, place, coming });
             }
         }
     }
     people
+}
+
+/// How many bots of a room say marks and listen for them: of people who are led those who are always there.
+fn with_marks(group: &RoomGroup) -> u32 {
+    match group.executor {
+        Executor::Led => group.bots.min(LED_CORE),
+        _ => group.bots,
+    }
 }
 
 /// A room that is being filled.
@@ -108,7 +124,8 @@ impl<'a> Room<'a> {
             let role = roles.get(*number as usize);
             role.is_none_or(|role| role.audio && role.speaks_pct > 0.0)
         };
-        let bots = if scenario.media.audio == AudioSource::None { 0 } else { group.bots };
+        let silent = scenario.media.audio == AudioSource::None;
+        let bots = if silent { 0 } else { with_marks(group) };
         let speakers = (0..bots).filter(speaks).collect();
         Self { id, group, roles, speakers }
     }
@@ -120,7 +137,7 @@ impl<'a> Room<'a> {
             role: None,
             sends_video: number < self.group.senders.unwrap_or(u32::MAX),
             turn: None,
-            listening: Turn { place: 0, of: 1 },
+            listening: Some(Turn { place: 0, of: 1 }),
             voices: self.speakers.len() as u32 + self.group.chromium,
             network,
         }
@@ -133,7 +150,7 @@ impl<'a> Room<'a> {
     }
 
     /// A bot's place; `number` counts the room's bots.
-    fn bot(&self, number: u32, network: Option<usize>, listening: Turn) -> Place {
+    fn bot(&self, number: u32, network: Option<usize>, listening: Option<Turn>) -> Place {
         let place = self.place(self.group.chromium + number, network);
         let role = self.roles.get(number as usize).map(|role| (*role).clone());
         let of = self.speakers.len() as u32;
@@ -191,12 +208,11 @@ pub(super) fn invite<D: BotDriver>(
     let mut tasks = JoinSet::new();
     let begin = Instant::now();
     let mut arriving: BTreeMap<usize, (Arrival, Vec<Guest<D>>)> = BTreeMap::new();
+    let mut led: BTreeMap<usize, Vec<Guest<D>>> = BTreeMap::new();
     for planned in plan {
         let Planned { name, kind, index, place, coming } = planned;
         let stage = Arc::clone(stage);
         if kind == PersonKind::Chromium {
-            let Some(browser) = house.browser().cloned() else { continue };
-            let Coming::At(at) = coming else { continue };
             let told = Told {
                 show: scenario.canary_show,
                 camera: scenario.media.video.camera(),
@@ -205,10 +221,19 @@ pub(super) fn invite<D: BotDriver>(
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());
             let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);
-            tasks.spawn(async move {
-                sleep_until(begin + at).await;
-                person::canary(stage, browser, name, place, told, marks).await;
-            });
+            let page = PageGuest { stage, name, place, told, marks };
+            match (coming, house.browser().cloned()) {
+                (Coming::Churn(from, stay), _) => {
+                    tasks.spawn(person::canary_churn(page, begin + from, stay));
+                }
+                (Coming::At(at), Some(browser)) => {
+                    tasks.spawn(async move {
+                        sleep_until(begin + at).await;
+                        person::canary(page, browser).await;
+                    });
+                }
+                _ => {}
+            }
             continue;
         }
         let Some(Ok(driver)) = house.bots.clone() else { continue };
@@ -235,10 +260,14 @@ pub(super) fn invite<D: BotDriver>(
             Coming::Arriving(group, arrival) => {
                 arriving.entry(group).or_insert((arrival, Vec::new())).1.push(guest);
             }
+            Coming::Led(group) => led.entry(group).or_default().push(guest),
         }
     }
     for (arrival, guests) in arriving.into_values() {
         tasks.spawn(person::arrivals(guests, arrival, begin));
+    }
+    for guests in led.into_values() {
+        tasks.spawn(person::crowd(guests));
     }
     tasks
 }

@@ -2,7 +2,8 @@
 
 use super::cpus;
 use crate::base::guard::Guard;
-use crate::base::{Url, http};
+use crate::base::{Quota, Url, http};
+use crate::clients::login::Login;
 use crate::scenario::{Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
@@ -10,11 +11,14 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
 /// How long the server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Where a development server answers.
+const DEVELOPMENT_PORT: u16 = 7880;
 /// How long it may take to end after being asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -26,6 +30,8 @@ pub struct Limits {
     participants_per_room: u32,
     audio_slots: u32,
     video_slots: u32,
+    /// Some log in with a token.
+    users: bool,
 }
 
 impl Limits {
@@ -42,6 +48,7 @@ impl Limits {
             participants_per_room: room.max(500),
             audio_slots: room.clamp(16, 64),
             video_slots: room.clamp(64, 256),
+            users: scenario.browsers_churn(),
         }
     }
 }
@@ -53,6 +60,10 @@ pub struct OwnServer {
     pid: u32,
     /// Kept while the server runs: if the lab is killed, the guard ends the server.
     _guard: Guard,
+    /// Removed when the server has ended.
+    _quota: Option<Quota>,
+    /// How its users log in.
+    pub login: Option<Arc<Login>>,
     /// Where it answers.
     pub url: Url,
 }
@@ -70,17 +81,13 @@ impl OwnServer {
         cpus: &[usize],
         dir: &Path,
     ) -> io::Result<Self> {
-        let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let media_port = free_media_ports(options.shards)?;
-        let config = dir.join("server.yaml");
-        fs::write(&config, configuration(options, limits, http_port, media_port))?;
         let log_path = dir.join("server.log");
         let log = File::create(&log_path)?;
         let mut command = Command::new(exe);
+        let login = limits.users.then(|| Login::new(exe.to_owned())).transpose()?.map(Arc::new);
+        let keys = login.as_ref().map(|login| login.settings()).unwrap_or_default();
+        let http_port = settings_of(&mut command, options, limits, (dir, &keys))?;
         command
-            .arg("serve")
-            .arg("--config")
-            .arg(&config)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -93,7 +100,9 @@ impl OwnServer {
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         guard.watch(pid)?;
         let url = Url { host: "127.0.0.1".into(), port: http_port };
-        let mut server = Self { child, pid, _guard: guard, url };
+        let quota = options.quota_cores.map(Quota::new).transpose()?;
+        quota.as_ref().map_or(Ok(()), |quota| quota.take(pid))?;
+        let mut server = Self { child, pid, _guard: guard, _quota: quota, login, url };
         match server.wait_ready().await {
             Ok(()) => Ok(server),
             Err(error) => {
@@ -148,6 +157,31 @@ impl OwnServer {
     }
 }
 
+/// Gives `moim serve` its arguments; the port that it answers at. With a fault it is a development server, which takes
+/// no settings.
+fn settings_of(
+    command: &mut Command,
+    options: &ServeOptions,
+    limits: Limits,
+    (dir, keys): (&Path, &str),
+) -> io::Result<u16> {
+    command.arg("serve");
+    if let Some(fault) = &options.fault {
+        let taken = |error| {
+            io::Error::other(format!("port {DEVELOPMENT_PORT} of a development server: {error}"))
+        };
+        TcpListener::bind((Ipv4Addr::LOCALHOST, DEVELOPMENT_PORT)).map_err(taken)?;
+        command.args(["--fault", fault, "--shards", &options.shards.to_string()]);
+        return Ok(DEVELOPMENT_PORT);
+    }
+    let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let media_port = free_media_ports(options.shards)?;
+    let config = dir.join("server.yaml");
+    fs::write(&config, configuration(options, limits, http_port, media_port) + keys)?;
+    command.arg("--config").arg(config);
+    Ok(http_port)
+}
+
 /// A base port whose neighbours (one a shard) are free for UDP and TCP.
 fn free_media_ports(shards: u16) -> io::Result<u16> {
     for _ in 0..50 {
@@ -170,8 +204,14 @@ fn configuration(
     http_port: u16,
     media_port: u16,
 ) -> String {
-    let Limits { sockets, requests_per_second, participants_per_room, audio_slots, video_slots } =
-        limits;
+    let Limits {
+        sockets,
+        requests_per_second,
+        participants_per_room,
+        audio_slots,
+        video_slots,
+        users: _,
+    } = limits;
     let together = options.keep_together.map(|people| format!(", keep_together: {people}"));
     let together = together.unwrap_or_default();
     format!(

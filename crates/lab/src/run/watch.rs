@@ -1,6 +1,7 @@
 //! Watches a run from the first join to its end.
 
 use super::abort::Abort;
+use super::lead::{Leader, Seen};
 use super::serve::OwnServer;
 use crate::base::SplitMix;
 use crate::clients::bot::spec::BotCommand;
@@ -36,6 +37,9 @@ pub(super) struct Watch<'a> {
     pub(super) told: Told,
     /// How the server is being ended as planned, and since when.
     pub(super) ending: Option<String>,
+    /// Who says on the way how many are there, and what they have seen.
+    pub(super) leader: Option<&'a mut dyn Leader>,
+    pub(super) led: Told,
 }
 
 /// Why a run is over.
@@ -90,6 +94,10 @@ impl Watch<'_> {
                     self.show(Phase::Under);
                     return End::Aborted(why);
                 }
+                if !self.lead() {
+                    self.show(Phase::Under);
+                    return End::Time;
+                }
             }
             if let Some(status) = self.server.as_mut().and_then(|server| server.ended()) {
                 let text = match &self.ending {
@@ -115,6 +123,21 @@ impl Watch<'_> {
         let sockets = self.sockets.iter().map(sockets::Load::live).sum();
         let news = self.stage.news(&mut self.told);
         self.progress.update(Duration::from_millis(self.stage.now_ms()), phase, sockets, news);
+    }
+
+    /// Asks who leads the run, if anybody does. False: it is over.
+    fn lead(&mut self) -> bool {
+        let (Some(leader), Some(machine)) = (&mut self.leader, self.machine.last()) else {
+            return true;
+        };
+        let (t_ms, (connected, _)) = (self.stage.now_ms(), self.stage.standing());
+        let mut samples = Vec::new();
+        self.stage.since(&mut self.led, |new, _| samples.extend_from_slice(new));
+        match leader.look(&Seen { t_ms, connected, samples: &samples, machine }) {
+            Some(crowd) => self.stage.want(crowd),
+            None => return false,
+        }
+        true
     }
 
     /// Makes an event of the scenario happen; `number` counts the events from 1.

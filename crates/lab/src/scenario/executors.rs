@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub enum Executor {
     /// All come, as fast as `join` says, and stay until the end.
     Constant,
-    /// All come so too; each stays about so long, leaves and comes again.
+    /// All come so too; each stays about so long, leaves and comes again. A browser is started anew each time.
     Churn {
         /// The mean.
         stay: Duration,
@@ -27,7 +27,12 @@ pub enum Executor {
     },
     /// New people come at a rate, however slow the server is.
     Arrival(Arrival),
+    /// As many are there as who leads the run asks for on the way. No scenario file says this: a study does.
+    Led,
 }
+
+/// Where people are led, so many of those who come first say marks and listen for them: they are there all the time.
+pub const LED_CORE: u32 = 100;
 
 /// A stretch of time at whose end so many of a group's bots are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -189,9 +189,10 @@ fn preset_name(preset: Preset) -> &'static str {
 /// What only the whole can tell.
 pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Duration, media: Media) {
     for (index, room) in rooms.iter().enumerate() {
-        if room.executor != Executor::Constant && room.chromium > 0 {
-            let what = format!("rooms[{index}]: browsers do not come and go");
-            let cure = "give the browsers a room of their own, without churn, ramping or arrival";
+        let comes = matches!(room.executor, Executor::Constant | Executor::Churn { .. });
+        if room.chromium > 0 && !comes {
+            let what = format!("rooms[{index}]: browsers come and go by churn alone");
+            let cure = "write `churn`, or give the browsers a room of their own without ramping or arrival";
             root.fault("rooms", what, cure);
         }
         if let Executor::Ramping { stages } = &room.executor {

@@ -73,7 +73,7 @@ sockets: [{ connections: 100, arrival_per_second: 50, rate_per_second: 425, chro
     let cpus = Cpus::Server(vec![1]);
     assert_eq!(
         scenario.target,
-        Target::Serve(ServeOptions { shards: 2, keep_together: None, cpus })
+        Target::Serve(ServeOptions { shards: 2, cpus, ..ServeOptions::default() })
     );
     let group = scenario.sockets[0];
     assert_eq!((group.connections, group.rate_per_second, group.batch_ms), (100, 425.0, 5));
@@ -99,7 +99,10 @@ rooms:
             "media: { video: simulcast }\nrooms: [{ video: mesh, people: { bot: 2 } }]",
             "in one layer",
         ),
-        ("rooms: [{ churn: {}, people: { chromium: 1 } }]", "do not come and go"),
+        (
+            "rooms: [{ ramping: { stages: [{ duration: 1s, people: 1 }] }, people: { chromium: 1 } }]",
+            "by churn alone",
+        ),
         ("sockets: [{}]", "connections: the key is missing"),
     ] {
         let found = problems(&format!("name: x\nserve: {{}}\nduration: 5s\n{text}\n"));

@@ -2,12 +2,12 @@
 //! side `tbf` limits, and under a CPU quota where asked. Needs root.
 
 use crate::base::guard::Guard;
-use crate::base::{Url, http};
+use crate::base::{Quota, Url, http};
+use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 /// The networks for documentation of RFC 5737: the link takes one that this machine has no address in.
 const NETS: [&str; 3] = ["192.0.2", "198.51.100", "203.0.113"];
@@ -16,8 +16,6 @@ const PORT: u16 = 7880;
 const LONGEST: &str = "1800";
 /// The server has so long to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Length of a quota's period in µs.
-const PERIOD_US: f64 = 100_000.0;
 
 /// What the server has.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +32,7 @@ pub(super) struct Limited {
     holder: Child,
     server: Option<Child>,
     near: String,
-    quota: Option<PathBuf>,
+    quota: Option<Quota>,
     /// Where the server answers.
     pub url: Url,
     _guard: Guard,
@@ -69,7 +67,7 @@ impl Limited {
         tokio::time::sleep(Duration::from_millis(300)).await;
         this.link(&far, net, limits.mbit_per_s)?;
         if let Some(cores) = limits.cores {
-            this.quota = Some(quota(cores).map_err(|error| format!("no CPU quota: {error}"))?);
+            this.quota = Some(Quota::new(cores).map_err(|error| error.to_string())?);
         }
         this.serve(exe, cpu, dir, group)?;
         this.wait_ready(dir).await?;
@@ -117,7 +115,7 @@ impl Limited {
         let log = written.map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut line = self.inside();
         if let Some(quota) = &self.quota {
-            let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", quota.display());
+            let enter = format!("echo $$ > {} && exec \"$@\"", quota.procs().display());
             line.extend(["sh".into(), "-c".into(), enter, "sh".into()]);
         }
         line.extend(["taskset".into(), "-c".into(), cpu.to_string()]);
@@ -152,9 +150,6 @@ impl Drop for Limited {
         // Where the far end is gone already, so is this one.
         let _ =
             Command::new("ip").args(["link", "delete", &self.near]).stderr(Stdio::null()).status();
-        if let Some(quota) = &self.quota {
-            let _ = fs::remove_dir(quota);
-        }
     }
 }
 
@@ -176,21 +171,4 @@ fn must(line: &[String]) -> Result<(), String> {
     }
     let why = String::from_utf8_lossy(&output.stderr);
     Err(format!("`{}` failed: {} (limited links need root)", line.join(" "), why.trim()))
-}
-
-/// A control group of so many cores, of version 1 or 2.
-fn quota(cores: f64) -> io::Result<PathBuf> {
-    let name = format!("moim-study-{}", std::process::id());
-    let us = (cores * PERIOD_US).round();
-    let v1 = Path::new("/sys/fs/cgroup/cpu");
-    if v1.is_dir() {
-        let dir = v1.join(name);
-        fs::create_dir_all(&dir)?;
-        fs::write(dir.join("cpu.cfs_quota_us"), us.to_string())?;
-        return Ok(dir);
-    }
-    let dir = Path::new("/sys/fs/cgroup").join(name);
-    fs::create_dir_all(&dir)?;
-    fs::write(dir.join("cpu.max"), format!("{us} {PERIOD_US}"))?;
-    Ok(dir)
 }

@@ -46,6 +46,8 @@ pub struct StudyOptions {
     pub name: Name,
     /// Small and short, to see that all of it works; its figures mean little.
     pub quick: bool,
+    /// Study D with the lengths of the study's own timeline: two hours.
+    pub like_the_study: bool,
     /// Where the record goes, in a directory of its own.
     pub runs_dir: PathBuf,
     /// The binary whose `serve` is started; none: this one.

@@ -11,8 +11,8 @@ use crate::observe::metrics::Reduced;
 use crate::record::{
     CpuSets, Level, LinkUsage, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
 };
-use crate::run::{self, LoadOptions};
-use crate::scenario::Scenario;
+use crate::run::{self, Leader, LoadOptions};
+use crate::scenario::{Executor, Scenario};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -144,6 +144,8 @@ pub struct Sessions {
     pub name: Name,
     /// Small and short.
     pub quick: bool,
+    /// As long as the study's own.
+    pub like_the_study: bool,
     options: LoadOptions,
     /// What broke first is to be proven.
     prove: bool,
@@ -162,6 +164,7 @@ impl Sessions {
         Self {
             name: options.name,
             quick: options.quick,
+            like_the_study: options.like_the_study,
             options: LoadOptions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
@@ -185,10 +188,15 @@ impl Sessions {
     /// The line of a scenario that starts the server on the first half of the CPUs, the generator
     /// on the rest; shared where there is one CPU only.
     pub fn serve(&self, shards: u32) -> String {
+        self.serve_with(shards, "")
+    }
+
+    /// The same with more of what `serve` takes, such as `, quota_cores: 0.5`.
+    pub fn serve_with(&self, shards: u32, more: &str) -> String {
         let all = net::thread::current_thread_cpus().unwrap_or_default();
         match all.len() / 2 {
-            0 => format!("serve: {{ shards: {shards}, cpus: shared }}\n"),
-            half => format!("serve: {{ shards: {shards}, cpus: {:?} }}\n", &all[..half]),
+            0 => format!("serve: {{ shards: {shards}, cpus: shared{more} }}\n"),
+            half => format!("serve: {{ shards: {shards}, cpus: {:?}{more} }}\n", &all[..half]),
         }
     }
 
@@ -203,15 +211,36 @@ impl Sessions {
     /// # Errors
     /// Why there is no such session: a reason for the cells of its row. It counts as missing.
     pub async fn run(&mut self, name: &str, text: &str) -> Result<Session, String> {
-        let mut result = self.try_run(name, text, run::interrupted()).await;
+        let mut result = self.try_run(name, text, None).await;
         if !self.quick && result.as_ref().is_ok_and(Session::generator_was_limit) {
             eprintln!("  and again: the generator was its limit");
-            result = self.try_run(name, text, run::interrupted()).await;
+            result = self.try_run(name, text, None).await;
         }
-        if let Err(reason) = &result {
+        self.miss(name, &result);
+        result
+    }
+
+    /// Runs a scenario whose people are led, and who may fail to come in: that is for the leader to judge.
+    ///
+    /// # Errors
+    /// As [`Sessions::run`].
+    pub(super) async fn run_led(
+        &mut self,
+        name: &str,
+        text: &str,
+        leader: &mut dyn Leader,
+    ) -> Result<Session, String> {
+        let text =
+            format!("# How many people are there is decided on the way, by the study.\n{text}");
+        let result = self.try_run(name, &text, Some(leader)).await;
+        self.miss(name, &result);
+        result
+    }
+
+    fn miss(&mut self, name: &str, result: &Result<Session, String>) {
+        if let Err(reason) = result {
             self.missing.push(format!("session {name}: {reason}"));
         }
-        result
     }
 
     /// Runs a scenario against a server behind a link of its own, and once more to prove what broke first. `text`:
@@ -237,14 +266,12 @@ impl Sessions {
             Ok(server) => {
                 let text = format!("target: {{ url: \"{}\" }}\n{text}", server.url);
                 self.prove = true;
-                let ran = self.try_run(name, &text, run::interrupted()).await;
+                let ran = self.try_run(name, &text, None).await;
                 self.prove = false;
                 ran
             }
         };
-        if let Err(reason) = &result {
-            self.missing.push(format!("session {name}: {reason}"));
-        }
+        self.miss(name, &result);
         result
     }
 
@@ -252,19 +279,25 @@ impl Sessions {
         &mut self,
         name: &str,
         text: &str,
-        interrupt: impl Future<Output = ()>,
+        leader: Option<&mut dyn Leader>,
     ) -> Result<Session, String> {
         if self.interrupted {
             return Err("the study was interrupted before".into());
         }
         eprintln!("--- session {name}");
         let text = format!("name: {name}\n{text}");
-        let scenario = Scenario::parse(&text, name).map_err(|problems| problems.to_string())?;
+        let read = Scenario::parse(&text, name);
+        let mut scenario = read.map_err(|problems| problems.to_string())?;
+        let led = leader.is_some();
+        if led {
+            scenario.rooms.iter_mut().for_each(|room| room.executor = Executor::Led);
+        }
         let ran = run::run_scenario(
             &scenario,
             &self.options,
             run::bots_of_this_build(&self.options),
-            interrupt,
+            run::interrupted(),
+            leader,
         )
         .await;
         let mut ran = ran.map_err(|no_run| no_run.to_string())?;
@@ -281,7 +314,7 @@ impl Sessions {
         self.people += summary.people;
         let directory = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.names.push(directory);
-        if summary.people < ran.meta.people.len() {
+        if !led && summary.people < ran.meta.people.len() {
             let all = ran.meta.people.len();
             self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
         }

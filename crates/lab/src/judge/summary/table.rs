@@ -58,12 +58,15 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
             rows.push(("network".into(), text));
         }
     }
-    if let Some(churn) = &summary.churn {
+    for (churn, whose) in
+        [(&summary.churn, "visits"), (&summary.browsers_churn, "browsers' visits")]
+    {
+        let Some(churn) = churn else { continue };
         let arrived = churn.arrived.map_or(String::new(), |arrived| {
             format!("{arrived} arrived, {} dropped  ", churn.dropped.unwrap_or(0))
         });
         let failed: u64 = churn.failures.values().sum();
-        rows.push(("visits".into(), format!("{arrived}{} whole, {failed} failed", churn.loops)));
+        rows.push((whose.into(), format!("{arrived}{} whole, {failed} failed", churn.loops)));
     }
     rows.extend(usage_rows(summary));
     rows.extend(bottleneck_rows(&summary.bottleneck));

@@ -1,6 +1,9 @@
 //! A page in a real browser, from joining to leaving.
 
-use super::place::{Place, ended, sampling};
+use super::churn::{AUDIO_WITHIN, PAUSE, spread};
+use super::place::{Failure, Place, ended, sampling};
+use super::visit::Visited;
+use crate::base::SplitMix;
 use crate::clients::bot::marks::SaidMarks;
 use crate::clients::canary::ears::PageEars;
 use crate::clients::canary::{Browser, Hooks, Page, put_link};
@@ -8,7 +11,7 @@ use crate::people::stage::Stage;
 use crate::record::{Level, PersonKind};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wire::room::{AudioTopology, VideoCodec, VideoTopology};
 
 /// How long a page may take from being opened to being connected.
@@ -49,19 +52,100 @@ pub struct Told {
     pub jitter_buffer_ms: Option<u32>,
 }
 
-/// A page in a real browser, from joining to leaving.
-pub async fn canary(
-    stage: Arc<Stage>,
-    browser: Arc<Browser>,
-    name: String,
-    place: Place,
-    told: Told,
-    marks: Option<SaidMarks>,
-) {
+/// Somebody with a browser.
+#[derive(Debug, Clone)]
+pub struct PageGuest {
+    /// The run.
+    pub stage: Arc<Stage>,
+    /// Their name.
+    pub name: String,
+    /// Where they go.
+    pub place: Place,
+    /// What their page is told.
+    pub told: Told,
+    /// The marks that the room's bots say.
+    pub marks: Option<SaidMarks>,
+}
+
+/// Somebody with a page in a browser that runs already, from joining to the end of the run. What fails is a fault.
+pub async fn canary(guest: PageGuest, browser: Arc<Browser>) {
+    if let Err(failure) = attend(&guest, &browser, None, None).await {
+        guest.stage.fault(Some(&guest.name), failure.text);
+    }
+}
+
+/// A user in the study's loop: a browser is started, the user logs in, enters, checks that sound arrives, stays, leaves
+/// and closes the browser, again and again from `begin` on. What fails is a fault.
+pub async fn canary_churn(guest: PageGuest, begin: Instant, stay: Duration) {
+    let mut end = guest.stage.end();
+    let number: u64 = guest.name.bytes().map(u64::from).sum();
+    let mut random = SplitMix(0x0b50_7e12 ^ number);
+    let mut token = None;
+    tokio::select! {
+        () = sleep_until(begin) => {}
+        () = ended(&mut end) => return,
+    }
+    while !guest.stage.finished() {
+        let stay = spread(stay, &mut random);
+        let visited = round(&guest, &mut token, stay).await;
+        if guest.stage.finished() {
+            return;
+        }
+        guest.stage.roster(|roster| match &visited {
+            Ok(visited) => {
+                let churn = roster.browsers_churn();
+                churn.loops += u64::from(visited.whole);
+                churn.join_to_first_audio_ms.extend(visited.first_audio_ms);
+            }
+            Err(failure) => {
+                let failures = &mut roster.browsers_churn().failures;
+                *failures.entry(failure.reason.to_owned()).or_default() += 1;
+            }
+        });
+        if let Err(failure) = visited {
+            guest.stage.fault(Some(&guest.name), failure.text);
+        }
+        tokio::select! {
+            () = sleep(PAUSE) => {}
+            () = ended(&mut end) => return,
+        }
+    }
+}
+
+/// One round of the loop. The user is made in the first one: their token is kept.
+async fn round(
+    guest: &PageGuest,
+    token: &mut Option<String>,
+    stay: Duration,
+) -> Result<Visited, Failure> {
+    let login = guest.stage.login.as_ref();
+    let made =
+        login.filter(|_| token.is_none()).map(|login| login.token(&guest.name, &guest.place.room));
+    if let Some(made) = made {
+        *token = Some(made.await.map_err(|error| Failure::new("login", error))?);
+    }
+    let browser = Browser::launch().await;
+    let mut browser = browser.map_err(|error| Failure::new("browser", error.to_string()))?;
+    let visited = attend(guest, &browser, token.as_deref(), Some(stay)).await;
+    browser.stop().await;
+    visited
+}
+
+/// One time in the room: until the end of the run, or for as long as `stay` says after sound has come.
+async fn attend(
+    guest: &PageGuest,
+    browser: &Browser,
+    token: Option<&str>,
+    stay: Option<Duration>,
+) -> Result<Visited, Failure> {
+    let PageGuest { stage, name, place, told, marks } = guest.clone();
     let mut end = stage.end();
     let asked_ms = stage.now_ms();
     stage.comes(&place.person(&name, PersonKind::Chromium));
-    let address = page_address(&stage, &name, &place, &told);
+    let mut address = page_address(&stage, &name, &place, &told);
+    if let Some(token) = token {
+        address = format!("{address}#token={token}");
+    }
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
     let (link, ears_too) = (place.network.is_some(), ears.is_some());
@@ -70,14 +154,22 @@ pub async fn canary(
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
             Err(error) => {
-                return stage.fault(Some(&name), format!("could not join: {error}"));
+                return Err(Failure::new("browser", format!("could not join: {error}")));
             }
         },
-        () = ended(&mut end) => return,
+        () = ended(&mut end) => return Ok(Visited::default()),
     };
-    let (stage, page) = (&*stage, page);
-    let mut canary =
-        Canary { stage, page: &page, name, place, show: told.show, participant: None, ears };
+    let stage = &*stage;
+    let mut canary = Canary {
+        page: &page,
+        name,
+        place,
+        show: told.show,
+        stage,
+        participant: None,
+        ears,
+        first_audio_ms: None,
+    };
     let (mut known, person) = (Vec::new(), canary.name.clone());
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
@@ -89,18 +181,17 @@ pub async fn canary(
         }
     };
     let result = tokio::select! {
-        result = canary.stay(asked_ms) => result,
-        result = link => result,
-        () = ended(&mut end) => Ok(()),
+        result = canary.stay(asked_ms, stay) => result,
+        result = link => result.map(|()| false).map_err(|cause| Failure::new("link", cause)),
+        () = ended(&mut end) => Ok(false),
     };
     canary.errors();
-    if let Err(cause) = result {
-        stage.fault(Some(&canary.name), cause);
-    }
     if let Some(participant) = &canary.participant {
         stage.gone(participant);
     }
+    let first_audio_ms = canary.first_audio_ms;
     page.close().await;
+    result.map(|whole| Visited { whole, first_audio_ms })
 }
 
 struct Canary<'a> {
@@ -112,18 +203,38 @@ struct Canary<'a> {
     participant: Option<String>,
     /// Set if the room is mixed and bots say marks.
     ears: Option<PageEars>,
+    /// From asking to join until the first sound.
+    first_audio_ms: Option<f64>,
+}
+
+/// A moment that may never come.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn no_audio() -> Failure {
+    let seconds = AUDIO_WITHIN.as_secs();
+    Failure::new("no_audio", format!("heard nothing within {seconds} s of connecting"))
 }
 
 impl Canary<'_> {
-    async fn stay(&mut self, asked_ms: u64) -> Result<(), String> {
+    /// Stays, for so long after being connected or until it is dropped. Says whether it was the whole time.
+    async fn stay(&mut self, asked_ms: u64, stay: Option<Duration>) -> Result<bool, Failure> {
+        let lost = |text: String| Failure::new("lost", text);
         match timeout(PAGE_CONNECT_TIMEOUT, self.connect()).await {
-            Ok(connected) => connected?,
-            Err(_) => return Err("could not join: the page was not connected in time".into()),
+            Ok(connected) => connected.map_err(|text| Failure::new("no_connection", text))?,
+            Err(_) => {
+                let text = "could not join: the page was not connected in time";
+                return Err(Failure::new("no_connection", text));
+            }
         }
         let took_ms = self.stage.now_ms().saturating_sub(asked_ms);
         // The first sample tells who it is, and begins the first window.
         let first =
-            self.page.sample().await.map_err(|error| format!("gives no sample: {error}"))?;
+            self.page.sample().await.map_err(|error| lost(format!("gives no sample: {error}")))?;
         let id = first.participant.clone();
         self.stage.joined(&self.name, &id);
         let listener = self.place.listener(self.stage, &self.name, &id, Some(self.show));
@@ -132,8 +243,17 @@ impl Canary<'_> {
         self.record(first);
         let mut ticks = sampling();
         let mut failed = 0;
+        let connected = Instant::now();
+        let leave_at = stay.map(|stay| connected + stay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = until(leave_at) => return self.hears_at_the_end(connected).await.map(|()| true),
+            }
+            if stay.is_some() && connected.elapsed() > AUDIO_WITHIN && self.first_audio_ms.is_none()
+            {
+                return Err(no_audio());
+            }
             self.errors();
             match self.page.sample().await {
                 Ok(mut sample) => {
@@ -150,7 +270,7 @@ impl Canary<'_> {
                     failed += 1;
                     let text = format!("gives no sample: {error}");
                     if failed == MAX_FAILED_SAMPLES {
-                        return Err(text);
+                        return Err(lost(text));
                     }
                     self.stage.event(Level::Warn, Some(&self.name), text);
                 }
@@ -176,7 +296,22 @@ impl Canary<'_> {
         }
     }
 
-    fn record(&self, sample: wire::QualitySample) {
+    /// Before leaving: a visit shorter than a sample must have heard something, too.
+    async fn hears_at_the_end(&mut self, connected: Instant) -> Result<(), Failure> {
+        while self.first_audio_ms.is_none() {
+            if connected.elapsed() > AUDIO_WITHIN {
+                return Err(no_audio());
+            }
+            let sample = self.page.sample().await;
+            let sample = sample.map_err(|error| Failure::new("lost", error.to_string()))?;
+            self.record(sample);
+            sleep(PAGE_POLL).await;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, sample: wire::QualitySample) {
+        self.first_audio_ms = self.first_audio_ms.or(sample.join_to_first_audio_ms);
         let t_ms = self.stage.now_ms();
         self.stage.roster(|roster| {
             for row in &sample.sent {

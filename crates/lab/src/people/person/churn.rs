@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use wire::room::AudioTopology;
 
 /// How long after connecting sound must have arrived.
-const AUDIO_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const AUDIO_WITHIN: Duration = Duration::from_secs(10);
 /// Between leaving and coming again, and after a failure.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// A bot that comes and goes from `begin` until the run ends. It stays each time for `stay`, spread
 /// by half of it to each side. Each time that it cannot come in, or hears nothing within 10 s, is a

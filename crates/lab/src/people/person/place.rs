@@ -44,8 +44,9 @@ pub struct Place {
     pub sends_video: bool,
     /// This person's turn to say marks, if the room's people do; see [`MarkRole`].
     pub turn: Option<Turn>,
-    /// This person's place among the bots of all rooms that mix, who listen for marks in turn.
-    pub listening: Turn,
+    /// This person's place among the bots of all rooms that mix, who listen for marks in turn; none: they say no
+    /// marks and listen for none.
+    pub listening: Option<Turn>,
     /// How many others of the room may be heard.
     pub voices: u32,
     /// Which of the scenario's networks is before this person, if any.
@@ -119,8 +120,8 @@ impl Place {
         let place = spec.index.saturating_sub(1) % bots;
         let heard = self.turn.is_some() || self.voices > 0;
         let mixed = self.group.audio == AudioTopology::Mcu && heard;
-        let (listening, turn) = (self.listening, self.turn);
-        mixed.then_some(MarkRole { room: self.seed(), place, listening, turn })
+        let listening = self.listening.filter(|_| mixed)?;
+        Some(MarkRole { room: self.seed(), place, listening, turn: self.turn })
     }
 
     /// How much a bot speaks, if that is not all the time.

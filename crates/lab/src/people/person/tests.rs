@@ -6,7 +6,7 @@ use crate::clients::bot::spec::{BotCommand, BotDriver, BotSpec, SlotPool};
 use crate::clients::bot::tones::ToneRole;
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use crate::judge::checks;
-use crate::people::stage::{Outcome, Stage};
+use crate::people::stage::{Crowd, Outcome, Stage};
 use crate::record::{PersonKind, PersonMeta, Writer};
 use crate::scenario::{Arrival, RoomGroup, Scenario, Stay};
 use crate::testing::bots::FakeDriver;
@@ -73,7 +73,7 @@ fn place(audio: AudioTopology, video: VideoTopology, bots: u32) -> Place {
     let scenario = Scenario::parse(text, "x").expect("valid");
     let group = RoomGroup { audio, video, bots, ..scenario.rooms[0].clone() };
     let (role, turn, voices) = (None, None, bots - 1);
-    let (room, listening) = ("r".into(), Turn { place: 0, of: bots });
+    let (room, listening) = ("r".into(), Some(Turn { place: 0, of: bots }));
     let (sends_video, network) = (true, None);
     Place { room, group, role, sends_video, turn, listening, voices, network }
 }
@@ -251,6 +251,29 @@ async fn people_arrive_at_a_rate_and_who_finds_no_place_is_dropped() {
     assert!(churn.failures.is_empty() && churn.arrived >= churn.dropped + churn.loops, "{churn:?}");
     let names: Vec<&str> = outcome.people.iter().map(|person| person.name.as_str()).collect();
     assert_eq!(names, ["bot-1"], "of two places one may be taken");
+}
+
+/// Three, one, two: who came last leaves first, and the room lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_are_there_as_who_leads_the_run_wants() {
+    let theatre = Theatre::open(&[]).await;
+    let driver = Arc::new(FakeDriver::default());
+    let place = place(AudioTopology::Mcu, VideoTopology::None, 4);
+    let guests = (1..=4).map(|index| theatre.guest(&driver, spec(index, BOTH), &place)).collect();
+    tokio::spawn(crowd(guests));
+    for (people, there) in
+        [(3, vec![1, 2, 3]), (1, vec![1]), (2, vec![1, 2]), (9, vec![1, 2, 3, 4])]
+    {
+        theatre.stage.want(Crowd { people, per_second: 20.0 });
+        theatre
+            .until("as many as wanted", |stage| {
+                stage.attending() == there && stage.standing().0 == there.len()
+            })
+            .await;
+    }
+    let outcome = theatre.end();
+    assert_eq!(outcome.faults, Vec::<String>::new());
+    assert!(outcome.expected.churn.failures.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

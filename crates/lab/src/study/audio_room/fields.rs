@@ -1,8 +1,9 @@
 //! The sample that the study's SDK posts every 3 s, field by field: what ours has of it.
 
 use super::super::session::Session;
-use crate::record::{Cell, PersonKind, Row};
+use crate::record::{Cell, PersonKind, Row, SampleRecord};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use wire::QualitySample;
 use wire::quality::ReceivedTrack;
 
@@ -46,9 +47,12 @@ fn any(sample: &QualitySample, has: impl Fn(&ReceivedTrack) -> bool) -> bool {
 }
 
 /// Samples of one kind of person, without each one's first: it holds the time before media flowed.
-fn later_samples(session: &Session, kind: PersonKind) -> Vec<&QualitySample> {
+fn later_samples<'a>(
+    samples: impl Iterator<Item = &'a SampleRecord>,
+    kind: PersonKind,
+) -> Vec<&'a QualitySample> {
     let mut seen = BTreeMap::<&str, u32>::new();
-    let of_kind = session.samples.iter().filter(|record| record.kind == kind);
+    let of_kind = samples.filter(|record| record.kind == kind);
     let later = of_kind.filter(|record| {
         let count = seen.entry(&record.person).or_default();
         *count += 1;
@@ -58,9 +62,13 @@ fn later_samples(session: &Session, kind: PersonKind) -> Vec<&QualitySample> {
 }
 
 /// A row a field: which share of bots' and of browsers' samples have it.
-pub(super) fn field_rows(bots: Option<&Session>, browser: Option<&Session>) -> Vec<Row> {
-    let bots = bots.map(|session| later_samples(session, PersonKind::Bot));
-    let browser = browser.map(|session| later_samples(session, PersonKind::Chromium));
+pub(super) fn field_rows(
+    bots: Option<&[Arc<SampleRecord>]>,
+    browser: Option<&Session>,
+) -> Vec<Row> {
+    let bots = bots.map(|all| later_samples(all.iter().map(AsRef::as_ref), PersonKind::Bot));
+    let browser =
+        browser.map(|session| later_samples(session.samples.iter(), PersonKind::Chromium));
     let share = |samples: &Option<Vec<&QualitySample>>, has: &fn(&QualitySample) -> bool| {
         let samples = samples.as_ref()?;
         let present = samples.iter().filter(|sample| has(sample)).count();

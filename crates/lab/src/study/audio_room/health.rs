@@ -1,16 +1,16 @@
 //! Whether a room is healthy once all have come.
 
-use super::super::session::Session;
 use crate::base::percentile;
-use crate::record::{MIX, SampleRecord};
+use crate::record::{MIX, MachineRecord, SampleRecord};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A room is healthy up to so much loss for its people (percent) …
 const LOSS_LIMIT_PCT: f64 = 1.0;
 /// … so many ticks of the mixer over 20 ms late (percent) …
 const LATE_LIMIT_PCT: f64 = 1.0;
-/// … where nobody gets fewer packets of the mix than this a second (of 50) …
-const MIX_LIMIT_PER_S: f64 = 45.0;
+/// … where nobody gets fewer packets of the mix than this a second (16.7 of 60 ms in large rooms) …
+const MIX_LIMIT_PER_S: f64 = 15.0;
 /// … up to this delay from mouth to ear, where it is measured (ITU-T G.114: more is not to be planned for) …
 const MOUTH_TO_EAR_LIMIT_MS: f64 = 400.0;
 /// … and up to such gaps in the sound, beyond which words are lost.
@@ -43,10 +43,14 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn of(session: &Session, from_s: f64) -> Self {
-        let late = |record: &&SampleRecord| record.t_ms as f64 / 1000.0 >= from_s;
+    /// Of what was sampled while they were all to be there, and of the machine meanwhile.
+    pub(super) fn of(
+        samples: &[Arc<SampleRecord>],
+        machine: &[MachineRecord],
+        all_there: bool,
+    ) -> Self {
         let mut people: BTreeMap<&str, Got> = BTreeMap::new();
-        for record in session.samples.iter().filter(late) {
+        for record in samples {
             let person = people.entry(&record.person).or_default();
             person.interval_ms += record.sample.interval_ms;
             for row in record.sample.received.iter().filter(|row| row.track == MIX) {
@@ -66,7 +70,7 @@ impl Health {
         let scores = people.values().filter_map(|got| nth(got.mos_lq.clone(), 50.0));
         let ways = people.values().flat_map(|got| got.mouth_to_ear_ms.iter().copied());
         let gaps = people.values().filter(expected).map(|got| got.gap_ms);
-        let (ticks, late_ticks) = ticks(session, from_s);
+        let (ticks, late_ticks) = ticks(machine);
         Self {
             loss_pct: nth(losses.collect(), 95.0),
             worst_mix_per_s: rates.reduce(f64::min),
@@ -74,17 +78,36 @@ impl Health {
             mos_lq_median: nth(scores.collect(), 50.0),
             mouth_to_ear_ms: nth(ways.collect(), 95.0),
             gap_ms: nth(gaps.collect(), 95.0),
-            all_there: session.summary.people == session.meta.people.len(),
+            all_there,
         }
     }
 
-    pub(super) fn healthy(&self) -> bool {
-        self.all_there
-            && self.loss_pct.is_some_and(|loss| loss < LOSS_LIMIT_PCT)
-            && self.worst_mix_per_s.is_some_and(|rate| rate >= MIX_LIMIT_PER_S)
-            && self.ticks_late_pct.is_none_or(|late| late < LATE_LIMIT_PCT)
-            && self.mouth_to_ear_ms.is_none_or(|way| way <= MOUTH_TO_EAR_LIMIT_MS)
-            && self.gap_ms.is_none_or(|gap| gap <= GAP_LIMIT_MS)
+    /// What is not as it should be, in words; empty: the room is healthy.
+    pub(super) fn lacks(&self) -> Vec<String> {
+        let over = |value: Option<f64>, limit: f64| value.filter(|value| *value > limit);
+        let none = |what: &str| format!("nobody tells {what}");
+        let loss = match self.loss_pct {
+            None => Some(none("what is lost")),
+            loss => over(loss, LOSS_LIMIT_PCT).map(|loss| format!("{loss:.1} % lost")),
+        };
+        let mix = match self.worst_mix_per_s {
+            None => Some(none("what is received")),
+            mix => mix
+                .filter(|rate| *rate < MIX_LIMIT_PER_S)
+                .map(|rate| format!("{rate:.0} packets of the mix a second")),
+        };
+        let ticks = over(self.ticks_late_pct, LATE_LIMIT_PCT);
+        let way = over(self.mouth_to_ear_ms, MOUTH_TO_EAR_LIMIT_MS);
+        let gap = over(self.gap_ms, GAP_LIMIT_MS);
+        let all = [
+            (!self.all_there).then(|| "not all came in".to_owned()),
+            way.map(|ms| format!("{ms:.0} ms from mouth to ear")),
+            gap.map(|ms| format!("gaps of {ms:.0} ms")),
+            ticks.map(|pct| format!("{pct:.1} % of ticks late")),
+            loss,
+            mix,
+        ];
+        all.into_iter().flatten().collect()
     }
 }
 
@@ -94,10 +117,9 @@ fn nth(mut values: Vec<f64>, percent: f64) -> Option<f64> {
 }
 
 /// Ticks of the mixers, and those that were late.
-fn ticks(session: &Session, from_s: f64) -> (u64, u64) {
-    let records = session.machine.iter().filter(|r| r.t_ms as f64 / 1000.0 >= from_s);
+fn ticks(machine: &[MachineRecord]) -> (u64, u64) {
     let count = |name: &str| -> u64 {
-        let servers = records.clone().filter_map(|record| record.server.as_ref());
+        let servers = machine.iter().filter_map(|record| record.server.as_ref());
         servers.map(|server| server.mix.get(name).copied().unwrap_or(0)).sum()
     };
     (count("moim_mix_ticks_total"), count("moim_mix_ticks_late_total"))
