@@ -40,9 +40,12 @@ enum Command {
         /// fewest are. Wins over media.keep_together of the settings.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         keep_together: Option<u16>,
+        /// Settings of a server that hosts nobody: faults may be made as in development mode.
+        #[arg(long, requires = "config", hide_short_help = true)]
+        for_tests: bool,
         /// A fault made on purpose, for tests in development mode: hot_thread=40us,
-        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, panic=media or
-        /// stall=media/5s (media, control or mix). May be given again.
+        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, tcp_backlog=2097152,
+        /// panic=media or stall=media/5s (media, control or mix). May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Vec<String>,
     },
@@ -155,8 +158,8 @@ const BAD_CONFIGURATION: u8 = 104;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { config, shards, keep_together, fault } => {
-            serve(config, shards, keep_together, &fault)
+        Command::Serve { config, shards, keep_together, for_tests, fault } => {
+            serve(config, (shards, keep_together), for_tests, &fault)
         }
         Command::Doctor => {
             lab::doctor::print();
@@ -183,8 +186,8 @@ fn main() -> ExitCode {
 
 fn serve(
     path: Option<PathBuf>,
-    shards: Option<u16>,
-    keep_together: Option<u16>,
+    (shards, keep_together): (Option<u16>, Option<u16>),
+    for_tests: bool,
     faults: &[String],
 ) -> ExitCode {
     let mut config = match Config::load(path.as_deref()) {
@@ -194,6 +197,7 @@ fn serve(
             return BAD_CONFIGURATION.into();
         }
     };
+    config.for_tests = for_tests;
     if let Some(shards) = shards {
         config.media.shards = shards.into();
     }
