@@ -87,7 +87,7 @@ enum Command {
     /// Run one of the four reference studies and put our figures beside its own.
     ///
     /// Starts the server itself, on CPUs and ports of its own, runs one session after the other
-    /// (up to 15 minutes; --quick under one) and writes one report. Exit codes: 0 the report is
+    /// (up to 20 minutes; --quick about one) and writes one report. Exit codes: 0 the report is
     /// complete, 99 rows, cells or people are missing, 105 interrupted.
     Study {
         /// sfu, sockets, mesh-vs-sfu or audio-room.
@@ -96,6 +96,10 @@ enum Command {
         /// Small and short: shows that everything works, not how fast it is.
         #[arg(long)]
         quick: bool,
+        /// Of sfu: one more session, in which perf tells where the server's media thread spends its
+        /// time. Needs perf on PATH (Debian: linux-perf).
+        #[arg(long)]
+        profile: bool,
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
@@ -175,8 +179,12 @@ fn main() -> ExitCode {
             let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
-        Command::Study { name, quick, out } => {
-            let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };
+        Command::Study { name, profile: true, .. } if name != lab::study::Name::Sfu => {
+            eprintln!("moim: --profile is of study sfu: write `moim study sfu --profile`");
+            BAD_CONFIGURATION.into()
+        }
+        Command::Study { name, quick, profile, out } => {
+            let options = StudyOptions { name, quick, profile, runs_dir: out, server_exe: None };
             lab::study::study(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),

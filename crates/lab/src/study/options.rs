@@ -46,6 +46,8 @@ pub struct StudyOptions {
     pub name: Name,
     /// Small and short, to see that all of it works; its figures mean little.
     pub quick: bool,
+    /// Where the server's media thread spends its time is shown, too: of the study of the SFU.
+    pub profile: bool,
     /// Where the record goes, in a directory of its own.
     pub runs_dir: PathBuf,
     /// The binary whose `serve` is started; none: this one.

@@ -2,7 +2,7 @@
 
 use super::limited::{Limited, Limits};
 use super::options::{Name, StudyOptions};
-use crate::base::{mean, percentile};
+use crate::base::mean;
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
 use crate::judge::summary::{Summary, exit};
@@ -57,21 +57,6 @@ impl Session {
     /// Server CPU, in cores.
     pub fn server_cores(&self) -> Option<f64> {
         self.summary.server.as_ref()?.cpu_cores
-    }
-
-    /// What all people together receive, as each one's median: payload, in Mbit/s.
-    pub fn mean_received_mbit(&self) -> Option<f64> {
-        let mut people = BTreeMap::<&str, Vec<f64>>::new();
-        for record in &self.samples {
-            let kbps = record.sample.received.iter().map(|row| row.bitrate_kbps).sum();
-            people.entry(&record.person).or_default().push(kbps);
-        }
-        let medians = people.into_values().filter_map(|mut rates| {
-            rates.sort_by(f64::total_cmp);
-            percentile(&rates, 50.0)
-        });
-        let kbps: f64 = medians.sum();
-        (kbps > 0.0).then_some(kbps / 1000.0)
     }
 
     /// How often the server's signaling loop was over 5 ms late, and how late at worst, in ms; none where it does
@@ -144,6 +129,8 @@ pub struct Sessions {
     pub name: Name,
     /// Small and short.
     pub quick: bool,
+    /// Where the server's time goes is to be shown.
+    pub profile: bool,
     options: LoadOptions,
     /// What broke first is to be proven.
     prove: bool,
@@ -162,6 +149,7 @@ impl Sessions {
         Self {
             name: options.name,
             quick: options.quick,
+            profile: options.profile,
             options: LoadOptions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
@@ -192,6 +180,11 @@ impl Sessions {
         }
     }
 
+    /// Where the records go.
+    pub fn dir(&self) -> &Path {
+        &self.options.runs_dir
+    }
+
     /// Whether there is a browser on this machine.
     pub fn has_chromium(&self) -> bool {
         canary::find("chromium", &std::env::var_os("PATH").unwrap_or_default()).is_some()
@@ -214,15 +207,15 @@ impl Sessions {
         result
     }
 
-    /// Runs a scenario against a server behind a link of its own, and once more to prove what broke first. `text`:
-    /// all but name and target.
+    /// Runs a scenario against a server behind a link of its own; with `prove` once more, to prove what broke first.
+    /// `text`: all but name and target.
     ///
     /// # Errors
     /// As [`Sessions::run`], and where there can be no such link.
     pub(super) async fn run_limited(
         &mut self,
         name: &str,
-        limits: Limits,
+        (limits, prove): (Limits, bool),
         text: &str,
     ) -> Result<Session, String> {
         let cpu = net::thread::current_thread_cpus().unwrap_or_default().first().copied();
@@ -236,7 +229,7 @@ impl Sessions {
             Err(reason) => Err(reason),
             Ok(server) => {
                 let text = format!("target: {{ url: \"{}\" }}\n{text}", server.url);
-                self.prove = true;
+                self.prove = prove;
                 let ran = self.try_run(name, &text, run::interrupted()).await;
                 self.prove = false;
                 ran
