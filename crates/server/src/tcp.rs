@@ -32,8 +32,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 const BEHIND_BYTES: usize = 128 << 10;
 /// …until no more than so many are left.
 const CAUGHT_UP_BYTES: usize = 16 << 10;
-/// Most bytes of pictures: what one batch of packets adds once a connection is behind.
-const MAX_PICTURE_BYTES: usize = BEHIND_BYTES + (128 << 10);
+/// What one batch of packets adds once a connection is behind, or full.
+const BATCH_BYTES: usize = 128 << 10;
+/// Most bytes of pictures.
+const MAX_PICTURE_BYTES: usize = BEHIND_BYTES + BATCH_BYTES;
 /// Most bytes of sound and control, some 500 packets.
 const MAX_SOUND_BYTES: usize = 64 << 10;
 /// Handed to the kernel at a time, pictures at the end: what is in there, sound cannot overtake.
@@ -306,7 +308,7 @@ impl TcpPort {
     pub(crate) fn has_room(&self, to: SocketAddr, priority: Priority) -> bool {
         let Some(connection) = self.connection(to) else { return false };
         match (priority, self.backlog) {
-            (_, Some(most)) => connection.pictures.len() + MAX_DATAGRAM + HEADER_LEN <= most,
+            (_, Some(most)) => connection.pictures.len() + BATCH_BYTES <= most,
             (Priority::High, None) => {
                 connection.sound.len() + MAX_DATAGRAM + HEADER_LEN <= MAX_SOUND_BYTES
             }
@@ -655,11 +657,12 @@ mod tests {
         const MOST: usize = 2 << 20;
         world.port.backlog = Some(MOST);
         let mut packets = 0;
+        let of = |number: usize| match number % 2 {
+            0 => (Priority::Low, 1200, 1),
+            _ => (Priority::High, 92, 2),
+        };
         while world.port.has_room(world.peer, Priority::Low) {
-            let (priority, len, fill) = match packets % 2 {
-                0 => (Priority::Low, 1200, 1),
-                _ => (Priority::High, 92, 2),
-            };
+            let (priority, len, fill) = of(packets);
             assert!(world.queue(priority, len, fill));
             world.port.flush();
             packets += 1;
@@ -669,6 +672,12 @@ mod tests {
         let connection = world.port.connection(world.peer).unwrap();
         assert!(connection.pictures.len() > MAX_PICTURE_BYTES && connection.sound.is_empty());
         assert!(connection.pictures.len() <= MOST);
+        // What is under way in this batch has room still: it has a number.
+        for _ in 0..100 {
+            let (priority, len, fill) = of(packets);
+            assert!(world.queue(priority, len, fill));
+            packets += 1;
+        }
         world.port.serve(Instant::now() + SWEEP);
         let waiting = world.port.connection(world.peer).unwrap().waiting();
         assert_eq!(world.port.counts.waiting.get(), waiting as i64);

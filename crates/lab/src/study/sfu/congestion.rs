@@ -52,7 +52,8 @@ pub(super) fn tcp_table() -> Table {
         "TCP behind 100 Mbit/s",
         "The row that made the study: no loss, and seconds of delay. Everybody sends 1080p; the server's link is limited to \
          the study's rate. Delay is the way of sound from being sent to arriving, measured by the time in each packet \
-         (abs-capture-time); jitter is RFC 3550's. “As the study's server”: all that people are to get is written into TCP, \
+         (abs-capture-time). Jitter is RFC 3550's, which smooths the difference between neighbours: a queue that stays long \
+         moves it little, so the study's seconds are nearer to our delay. “As the study's server”: all that people are to get is written into TCP, \
          in one queue of 2 MiB a connection (`--fault tcp_backlog=2097152`). The other TCP rows are moim as it is: where a \
          connection is behind, pictures give way and sound overtakes them. Shares of the link are of its second half; the \
          rest are headers, control packets, and what TCP itself sends again.",
@@ -72,7 +73,7 @@ pub(super) fn tcp_table() -> Table {
             ("sound_pct", "sound %", 1),
             ("repair_pct", "pictures again %", 1),
             ("rest_pct", "the rest %", 1),
-            ("held_back", "copies not sent, at most a connection behind", 0),
+            ("held_back", "copies not sent to who is behind", 0),
         ],
     )
 }

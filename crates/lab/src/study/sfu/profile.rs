@@ -32,7 +32,7 @@ pub(super) fn table() -> Table {
         "Where the media thread's time goes",
         "One more session of the largest room, with perf beside it: samples of the media threads by what they were at. On a \
          loopback the kernel's sending is also the way to the receiver's socket.",
-        &[("bar", "", 0), ("share_pct", "%", 1), ("symbols", "most of it in", 0)],
+        &[("bar", "share", 0), ("share_pct", "%", 1), ("symbols", "most of it in", 0)],
     )
 }
 
@@ -178,6 +178,7 @@ fn group(frames: &[(&str, &str)]) -> &'static str {
     }
     match () {
         () if symbol == "[unknown]" => NAMELESS,
+        () if has(&["opus", "silk", "celt"]) => "voices: measure who is loud",
         () if has(&["bwe::", "goog_cc"]) => "estimate of paths",
         () if has(&["encrypt", "seal", "Sealer"]) => "seal (SRTP)",
         () if has(&["decrypt", "::open", "_open", "Opener"]) => "open (SRTP)",
@@ -189,16 +190,19 @@ fn group(frames: &[(&str, &str)]) -> &'static str {
     }
 }
 
-/// The last two parts of a path.
+/// The last two parts of a path; of a trait's function its type and itself.
 fn brief(symbol: &str) -> String {
-    let bare = symbol.trim_start_matches('<');
-    let bare = bare.split(" as ").next().unwrap_or(bare);
-    let method = symbol.rsplit_once(">::").map(|(_, method)| method);
-    let parts: Vec<&str> = bare.trim_end_matches('>').split("::").collect();
-    let last = parts[parts.len().saturating_sub(2)..].join("::");
-    match method.filter(|_| symbol.starts_with('<')) {
-        Some(method) => format!("{}::{method}", parts.last().unwrap_or(&"")),
-        None => last,
+    let of_trait = symbol.strip_prefix('<').and_then(|rest| {
+        let (own, rest) = rest.split_once(" as ")?;
+        Some((own, rest.rsplit_once(">::")?.1))
+    });
+    let last = |path: &str, count: usize| {
+        let parts: Vec<&str> = path.split("::").collect();
+        parts[parts.len().saturating_sub(count)..].join("::")
+    };
+    match of_trait {
+        Some((own, function)) => format!("{}::{function}", last(own, 1)),
+        None => last(symbol, 2),
     }
 }
 
@@ -255,6 +259,7 @@ media-0
             brief("<goog_cc::x::Estimator as goog_cc::y::Trait>::incoming"),
             "Estimator::incoming"
         );
+        assert_eq!(brief("<core::FilterMap<I,F> as core::Iterator>::next"), "FilterMap<I,F>::next");
         assert_eq!(brief("udp_sendmsg"), "udp_sendmsg");
         let stripped = "media-0 \n\t  a2cf92 [unknown] (/usr/bin/moim)\n\n";
         let rows = rows(stripped).expect("a sample");

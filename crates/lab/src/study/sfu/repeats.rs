@@ -35,7 +35,7 @@ pub(super) fn table() -> Table {
 
 /// The runs, their median and their spread.
 pub(super) async fn run(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
-    let (people, runs, seconds) = if sessions.quick { (5, 2, 6) } else { (30, RUNS, SECONDS) };
+    let (people, runs, seconds) = if sessions.quick { (5, 2, 8) } else { (30, RUNS, SECONDS) };
     let mut rows = Vec::new();
     for number in 1..=runs {
         let row = Row::new("repeats", format!("run {number} of {runs}, {seconds} s"));
