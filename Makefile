@@ -55,7 +55,7 @@ evidence-senders: build ## what Chromium as a sender does on networks of RFC 886
 evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (8 min, goes on where it stopped)
 	@scripts/evidence-downlinks.sh
 
-study-sfu: ## study A in full, up to 15 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
+study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)
 

@@ -40,9 +40,12 @@ enum Command {
         /// fewest are. Wins over media.keep_together of the settings.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         keep_together: Option<u16>,
+        /// Settings of a server that hosts nobody: faults may be made as in development mode.
+        #[arg(long, requires = "config", hide_short_help = true)]
+        for_tests: bool,
         /// A fault made on purpose, for tests in development mode: hot_thread=40us,
-        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, panic=media or
-        /// stall=media/5s (media, control or mix). May be given again.
+        /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, tcp_backlog=2097152,
+        /// panic=media or stall=media/5s (media, control or mix). May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]
         fault: Vec<String>,
     },
@@ -84,7 +87,7 @@ enum Command {
     /// Run one of the four reference studies and put our figures beside its own.
     ///
     /// Starts the server itself, on CPUs and ports of its own, runs one session after the other
-    /// (up to 15 minutes; --quick under one) and writes one report. Exit codes: 0 the report is
+    /// (up to 20 minutes; --quick about one) and writes one report. Exit codes: 0 the report is
     /// complete, 99 rows, cells or people are missing, 105 interrupted.
     Study {
         /// sfu, sockets, mesh-vs-sfu or audio-room.
@@ -96,6 +99,10 @@ enum Command {
         /// audio-room alone: one person a second and minutes a step, as the study did in two hours.
         #[arg(long, conflicts_with = "quick")]
         like_the_study: bool,
+        /// Of sfu: one more session, in which perf tells where the server's media thread spends its
+        /// time. Needs perf on PATH (Debian: linux-perf).
+        #[arg(long)]
+        profile: bool,
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
@@ -158,8 +165,8 @@ const BAD_CONFIGURATION: u8 = 104;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Serve { config, shards, keep_together, fault } => {
-            serve(config, shards, keep_together, &fault)
+        Command::Serve { config, shards, keep_together, for_tests, fault } => {
+            serve(config, (shards, keep_together), for_tests, &fault)
         }
         Command::Doctor => {
             lab::doctor::print();
@@ -183,9 +190,14 @@ fn main() -> ExitCode {
             );
             BAD_CONFIGURATION.into()
         }
-        Command::Study { name, quick, like_the_study, out } => {
+        Command::Study { name, profile: true, .. } if name != lab::study::Name::Sfu => {
+            eprintln!("moim: --profile is of study sfu: write `moim study sfu --profile`");
+            BAD_CONFIGURATION.into()
+        }
+        Command::Study { name, quick, like_the_study, profile, out } => {
+            let (runs_dir, server_exe) = (out, None);
             let options =
-                StudyOptions { name, quick, like_the_study, runs_dir: out, server_exe: None };
+                StudyOptions { name, quick, like_the_study, profile, runs_dir, server_exe };
             lab::study::study(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),
@@ -195,8 +207,8 @@ fn main() -> ExitCode {
 
 fn serve(
     path: Option<PathBuf>,
-    shards: Option<u16>,
-    keep_together: Option<u16>,
+    (shards, keep_together): (Option<u16>, Option<u16>),
+    for_tests: bool,
     faults: &[String],
 ) -> ExitCode {
     let mut config = match Config::load(path.as_deref()) {
@@ -206,6 +218,7 @@ fn serve(
             return BAD_CONFIGURATION.into();
         }
     };
+    config.for_tests = for_tests;
     if let Some(shards) = shards {
         config.media.shards = shards.into();
     }

@@ -37,6 +37,9 @@ fn faults_are_refused_outside_development_mode() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("without --config"), "{said}");
+    assert!(said.contains("--for-tests"), "{said}");
+    let output = moim(&["serve", "--for-tests", "--fault", "hot_thread=40us"]);
+    assert_eq!(output.status.code(), Some(2), "for settings: {}", text(&output));
     let output = moim(&["serve", "--fault", "hot_thread"]);
     assert_eq!(output.status.code(), Some(104), "{}", text(&output));
     assert!(text(&output).contains("receive_buffer=4096"), "{}", text(&output));

@@ -14,7 +14,7 @@ const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 
 /** What every study must have at least, by table: the study's own rows. */
 const STUDIES = {
-  sfu: { sessions: 4, verdicts: 4, signaling: 4, later: 4 },
+  sfu: { sessions: 4, verdicts: 10, change: 4, repeats: 4, canaries: 4, signaling: 4, tcp: 6, later: 6 },
   sockets: { throughput: 3, concurrency: 1 },
   "mesh-vs-sfu": { cpu: 7, quality: 21, audience_cpu: 4, audience: 8 },
   "audio-room": { cost: 2, trials: 6, capacity: 1, mos: 1, bottom: 1, fields: 14, churn: 1 },

@@ -18,8 +18,8 @@ pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
-    Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
-    text,
+    Problems, Section, boolean, duration, list_of, map_of, number, one_of, one_or_many, parsed,
+    section, text,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub struct Scenario {
     pub join_per_second: f64,
     /// How many videos a browser shows.
     pub canary_show: u32,
+    /// Whether browsers send a picture.
+    pub canary_camera: bool,
     /// The least jitter buffer of a browser's sound, in ms; none: as the browser likes.
     pub canary_jitter_buffer_ms: Option<u32>,
     /// What must hold.
@@ -192,11 +194,12 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
-    let (canary_show, canary_jitter_buffer_ms) = root.section("canary", |canary| {
+    let (canary_show, canary_camera, canary_jitter_buffer_ms) = root.section("canary", |canary| {
         let show = canary.read("show", number(0..=100)).or(4);
+        let camera = canary.read("camera", boolean()).or(true);
         let buffer = duration(Duration::ZERO..=seconds(4));
         let buffer = canary.read("jitter_buffer", buffer).optional();
-        (show, buffer.map(|buffer: Duration| buffer.as_millis() as u32))
+        (show, camera, buffer.map(|buffer: Duration| buffer.as_millis() as u32))
     });
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
     let conditions = list_of(threshold::shape(), 1..=20);
@@ -216,6 +219,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         networks,
         join_per_second,
         canary_show,
+        canary_camera,
         canary_jitter_buffer_ms,
         thresholds: thresholds
             .into_iter()

@@ -52,8 +52,10 @@ pub struct Config {
     pub mix: MixConfig,
     /// `log`.
     pub log: LogConfig,
-    /// Faults for tests, from the command line alone and in development mode only.
+    /// Faults for tests, from the command line alone, and in development mode or `for_tests` only.
     pub faults: Faults,
+    /// Whether the server hosts nobody, as the command line says: faults may be made with settings.
+    pub for_tests: bool,
 }
 
 /// `admin`: `/metrics` and `/console`. With neither, nobody sees them (but in development mode).
@@ -162,6 +164,7 @@ impl Config {
             mix: MixConfig::default(),
             log: LogConfig { format: LogFormat::Text, level: "info".into() },
             faults: Faults::default(),
+            for_tests: false,
         }
     }
 
@@ -244,6 +247,7 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         mix,
         log,
         faults,
+        for_tests: false,
     })
 }
 

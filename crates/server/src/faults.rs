@@ -1,11 +1,15 @@
-//! Faults made on purpose, so that tests can see whether the lab finds them. In development mode
-//! only: a server that hosts people refuses them.
+//! Faults made on purpose, so that tests can see whether the lab finds them. In development mode, or with
+//! `--for-tests`, only: a server that hosts people refuses them.
 
 use crate::health::ThreadFault;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// The mixers' queues grow with their backlog: it has a bound.
 const LONGEST_BACKLOG: Duration = Duration::from_secs(10);
+
+/// The queue of each TCP connection of media grows with it: it has a bound, and so short a one would hold less than without.
+const TCP_BACKLOG: RangeInclusive<usize> = 256 << 10..=16 << 20;
 
 /// What shall go wrong; by default nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,6 +24,9 @@ pub struct Faults {
     /// `mixer_backlog=1s`: the mixing threads are behind by so long, and lose nothing of what they get. They also tell so late
     /// who is heard, so that pauses of somebody who just began may stay closed. At most 10 s.
     pub mixer_backlog: Option<Duration>,
+    /// `tcp_backlog=2097152`: nothing is dropped for a TCP connection of media that is behind until so many bytes wait for it,
+    /// and sound waits among the pictures, as at a server that writes all into TCP. 256 KiB to 16 MiB.
+    pub tcp_backlog: Option<usize>,
     /// `panic=media`: the first thread of that kind panics after a second.
     pub panic: Option<Part>,
     /// `stall=media/5s`: the first thread of that kind stands still for so long after a second, once.
@@ -51,7 +58,7 @@ impl Part {
 impl Faults {
     /// What can be written, for messages.
     pub const EXPECTED: &'static str = "hot_thread=40us, stalled_signaling=800ms/3s, \
-        receive_buffer=4096, mixer_backlog=1s (10s at most), panic=media or stall=media/5s (media, control or mix)";
+        receive_buffer=4096, mixer_backlog=1s (10s at most), tcp_backlog=2097152 (262144 to 16777216), panic=media or stall=media/5s (media, control or mix)";
 
     /// Adds the fault in a text.
     ///
@@ -71,6 +78,10 @@ impl Faults {
             "mixer_backlog" => {
                 let backlog = duration(value).filter(|backlog| *backlog <= LONGEST_BACKLOG);
                 self.mixer_backlog = Some(backlog.ok_or_else(bad)?);
+            }
+            "tcp_backlog" => {
+                let bytes = value.parse().ok().filter(|bytes| TCP_BACKLOG.contains(bytes));
+                self.tcp_backlog = Some(bytes.ok_or_else(bad)?);
             }
             "panic" => self.panic = Some(Part::read(value).ok_or_else(bad)?),
             "stall" => {
@@ -144,6 +155,7 @@ mod tests {
             "stalled_signaling=800ms/3s",
             "receive_buffer=4096",
             "mixer_backlog=1s",
+            "tcp_backlog=2097152",
             "panic=control",
             "stall=mix/5s",
         ];
@@ -153,6 +165,7 @@ mod tests {
             stalled_signaling: Some((Duration::from_millis(800), Duration::from_secs(3))),
             receive_buffer: Some(4096),
             mixer_backlog: Some(Duration::from_secs(1)),
+            tcp_backlog: Some(2 << 20),
             panic: Some(Part::Control),
             stall: Some((Part::Mix, Duration::from_secs(5))),
         };
@@ -162,9 +175,8 @@ mod tests {
         let stalls = Some(ThreadFault::Stall(Duration::from_secs(5)));
         assert_eq!([0, 1].map(|index| want.of_thread(Part::Mix, index)), [stalls, None]);
         let bad = ["", "hot_thread", "hot_thread=40", "stalled_signaling=3s/1s", "x=1"];
-        for text in
-            bad.into_iter().chain(["panic=all", "stall=media", "stall=x/1s", "mixer_backlog=11s"])
-        {
+        let more = ["panic=all", "stall=media", "stall=x/1s", "mixer_backlog=11s"];
+        for text in bad.into_iter().chain(more).chain(["tcp_backlog=1000", "tcp_backlog=1GB"]) {
             let error = Faults::default().with(text).expect_err(text);
             assert!(error.contains("receive_buffer=4096"), "{error}");
         }

@@ -160,13 +160,17 @@ struct Running {
 
 impl MediaThread {
     /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and
-    /// places for TCP connections.
+    /// places for TCP connections; with the fault of [`TcpPort::with_backlog`] if that is asked for.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         (index, shards): (usize, u16),
-        (sockets, listeners, places): (Vec<UdpBatchSocket>, Vec<net::stream::Listener>, Places),
+        (sockets, listeners, (places, backlog)): (
+            Vec<UdpBatchSocket>,
+            Vec<net::stream::Listener>,
+            (Places, Option<usize>),
+        ),
         upward: Upward,
         beside: Beside,
         metrics: &Metrics,
@@ -176,7 +180,7 @@ impl MediaThread {
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
         let name = format!("media-{index}");
-        let tcp = TcpPort::new(listeners, places, &name, metrics)?;
+        let tcp = TcpPort::new(listeners, places, &name, metrics)?.with_backlog(backlog);
         let lanes = (lanes_out, mix.frames);
         let counts = Counts::new(&name, metrics);
         let ports = Ports::new((sockets, tcp), upward.control, lanes, metrics);

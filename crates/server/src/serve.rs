@@ -76,8 +76,9 @@ impl From<std::io::Error> for ServeError {
 /// # Errors
 /// [`ServeError`] says what could not be bound and what helps.
 pub fn run(config: &Config) -> Result<(), ServeError> {
-    if !config.faults.is_empty() && !config.development {
-        let text = "faults are for tests of a development server: start it without --config";
+    if !config.faults.is_empty() && !config.development && !config.for_tests {
+        let text = "faults are for tests of a development server: start it without --config, or \
+                    with --for-tests where it hosts nobody";
         return Err(ServeError::Settings(text.into()));
     }
     // Bound before anything runs: a port in use is said at once.
@@ -230,7 +231,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let tcp_places = Places::new(tcp_most, tcp_each);
         let (mut thread, media) = MediaThread::new(
             (index, count),
-            (ports.sockets, ports.listeners, tcp_places),
+            (ports.sockets, ports.listeners, (tcp_places, config.faults.tcp_backlog)),
             upward,
             beside,
             &metrics,

@@ -32,8 +32,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 const BEHIND_BYTES: usize = 128 << 10;
 /// …until no more than so many are left.
 const CAUGHT_UP_BYTES: usize = 16 << 10;
-/// Most bytes of pictures: what one batch of packets adds once a connection is behind.
-const MAX_PICTURE_BYTES: usize = BEHIND_BYTES + (128 << 10);
+/// What one batch of packets adds once a connection is behind, or full.
+const BATCH_BYTES: usize = 128 << 10;
+/// Most bytes of pictures.
+const MAX_PICTURE_BYTES: usize = BEHIND_BYTES + BATCH_BYTES;
 /// Most bytes of sound and control, some 500 packets.
 const MAX_SOUND_BYTES: usize = 64 << 10;
 /// Handed to the kernel at a time, pictures at the end: what is in there, sound cannot overtake.
@@ -61,6 +63,8 @@ pub(crate) struct TcpPort {
     scratch: Box<[u8; MAX_DATAGRAM]>,
     /// Packets and bytes queued since they were taken.
     sent: (u64, u64),
+    /// A fault made on purpose: so many bytes wait for a connection, sound among pictures, before anything is dropped.
+    backlog: Option<usize>,
     sweep_due: Instant,
     counts: Counts,
 }
@@ -93,6 +97,7 @@ pub(crate) struct Reader {
 
 struct Counts {
     open: Gauge,
+    waiting: Gauge,
     refused: Counter,
     of_address: Counter,
     silent: Counter,
@@ -132,11 +137,17 @@ impl TcpPort {
             lent: None,
             scratch: Box::new([0; MAX_DATAGRAM]),
             sent: (0, 0),
+            backlog: None,
             sweep_due: Instant::now(),
             counts: Counts {
                 open: metrics.registry.gauge(
                     "moim_tcp_connections",
                     "Connections that carry media or may come to.",
+                    &[("thread", thread)],
+                ),
+                waiting: metrics.registry.gauge(
+                    "moim_tcp_waiting_bytes",
+                    "Bytes that waited for TCP connections a second ago at most, beside what the kernel holds.",
                     &[("thread", thread)],
                 ),
                 refused: metrics.drops("tcp", "too_many_connections"),
@@ -148,6 +159,12 @@ impl TcpPort {
                 received: counter("moim_tcp_packets_in_total", "Packets that came by TCP."),
             },
         })
+    }
+
+    /// The same with a fault, if one is asked for: nothing is dropped for a connection that is behind until so many bytes wait
+    /// for it, in the order in which they came.
+    pub(crate) fn with_backlog(self, backlog: Option<usize>) -> Self {
+        Self { backlog, ..self }
     }
 
     /// Readable where there is something to do.
@@ -290,9 +307,12 @@ impl TcpPort {
     /// Whether there is room for a packet to this one.
     pub(crate) fn has_room(&self, to: SocketAddr, priority: Priority) -> bool {
         let Some(connection) = self.connection(to) else { return false };
-        match priority {
-            Priority::High => connection.sound.len() + MAX_DATAGRAM + HEADER_LEN <= MAX_SOUND_BYTES,
-            Priority::Low => !connection.behind,
+        match (priority, self.backlog) {
+            (_, Some(most)) => connection.pictures.len() + BATCH_BYTES <= most,
+            (Priority::High, None) => {
+                connection.sound.len() + MAX_DATAGRAM + HEADER_LEN <= MAX_SOUND_BYTES
+            }
+            (Priority::Low, None) => !connection.behind,
         }
     }
 
@@ -305,9 +325,11 @@ impl TcpPort {
         self.lent = None;
         let index = *self.by_peer.get(&to)?;
         let connection = self.connections[index].as_ref()?;
+        // In one queue nothing overtakes.
+        let priority = if self.backlog.is_some() { Priority::Low } else { priority };
         let (waiting, most) = match priority {
             Priority::High => (connection.sound.len(), MAX_SOUND_BYTES),
-            Priority::Low => (connection.pictures.len(), MAX_PICTURE_BYTES),
+            Priority::Low => (connection.pictures.len(), self.backlog.unwrap_or(MAX_PICTURE_BYTES)),
         };
         if waiting + MAX_DATAGRAM + HEADER_LEN > most {
             self.counts.too_much.inc();
@@ -393,6 +415,8 @@ impl TcpPort {
                 self.close(index);
             }
         }
+        let waiting = self.connections.iter().flatten().map(Connection::waiting);
+        self.counts.waiting.set(waiting.sum::<usize>() as i64);
     }
 
     fn close(&mut self, index: usize) {
@@ -410,6 +434,11 @@ impl TcpPort {
 }
 
 impl Connection {
+    /// Bytes that the kernel has not taken yet.
+    fn waiting(&self) -> usize {
+        self.sound.len() + self.pictures.len() + self.out.len() - self.written
+    }
+
     /// Hands what waits to the kernel, as much as it takes.
     fn write(&mut self) -> io::Result<()> {
         loop {
@@ -620,6 +649,46 @@ mod tests {
         let last_sound = found.iter().rposition(|(fill, _)| *fill == 2).unwrap();
         assert_eq!(found.len() - 1 - last_sound, waited_here, "sound overtakes what waits here");
         assert!(world.port.has_room(world.peer, Priority::Low), "he has caught up");
+    }
+
+    #[test]
+    fn with_the_fault_all_waits_in_one_queue_and_its_length_is_told() {
+        let mut world = World::new();
+        const MOST: usize = 2 << 20;
+        world.port.backlog = Some(MOST);
+        let mut packets = 0;
+        let of = |number: usize| match number % 2 {
+            0 => (Priority::Low, 1200, 1),
+            _ => (Priority::High, 92, 2),
+        };
+        while world.port.has_room(world.peer, Priority::Low) {
+            let (priority, len, fill) = of(packets);
+            assert!(world.queue(priority, len, fill));
+            world.port.flush();
+            packets += 1;
+            assert!(packets < 100_000, "the queue must find an end");
+        }
+        assert!(!world.port.has_room(world.peer, Priority::High), "sound has no queue of its own");
+        let connection = world.port.connection(world.peer).unwrap();
+        assert!(connection.pictures.len() > MAX_PICTURE_BYTES && connection.sound.is_empty());
+        assert!(connection.pictures.len() <= MOST);
+        // What is under way in this batch has room still: it has a number.
+        for _ in 0..100 {
+            let (priority, len, fill) = of(packets);
+            assert!(world.queue(priority, len, fill));
+            packets += 1;
+        }
+        world.port.serve(Instant::now() + SWEEP);
+        let waiting = world.port.connection(world.peer).unwrap().waiting();
+        assert_eq!(world.port.counts.waiting.get(), waiting as i64);
+        let client = world.client.try_clone().unwrap();
+        let reader = std::thread::spawn(move || frames(&client, packets));
+        while !reader.is_finished() {
+            world.wait();
+        }
+        let fills: Vec<u8> = reader.join().unwrap().into_iter().map(|(fill, _)| fill).collect();
+        let in_order = fills.iter().enumerate().all(|(at, fill)| usize::from(*fill) == 1 + at % 2);
+        assert!(in_order, "nothing overtakes");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct Counters {
     packets_out: Option<f64>,
     bytes_in: Option<f64>,
     bytes_out: Option<f64>,
+    /// Bytes that wait for TCP connections now.
+    tcp_waiting: Option<f64>,
     /// By `where/reason`.
     drops: BTreeMap<String, u64>,
     /// By name.
@@ -52,6 +54,7 @@ impl Counters {
                 "moim_media_packets_out_total" => &mut counters.packets_out,
                 "moim_media_bytes_in_total" => &mut counters.bytes_in,
                 "moim_media_bytes_out_total" => &mut counters.bytes_out,
+                "moim_tcp_waiting_bytes" => &mut counters.tcp_waiting,
                 "moim_signaling_ticks_total" => {
                     counters.signaling.get_or_insert_default().0 += value;
                     continue;
@@ -279,6 +282,7 @@ impl Monitor {
         let mbit = |before, after| rate(before, after, wall_s).map(|bytes| bytes * 8.0 / 1e6);
         usage.packets_in_per_s = rate(before.packets_in, after.packets_in, wall_s);
         usage.packets_out_per_s = rate(before.packets_out, after.packets_out, wall_s);
+        usage.tcp_waiting_bytes = after.tcp_waiting;
         usage.mbit_in_per_s = mbit(before.bytes_in, after.bytes_in);
         usage.mbit_out_per_s = mbit(before.bytes_out, after.bytes_out);
         if let (Some(then), Some(now)) = (before.signaling, after.signaling) {
@@ -352,6 +356,8 @@ moim_media_packets_in_total{thread=\"media-0\"} 700
 moim_media_packets_in_total{thread=\"media-1\"} 300
 moim_media_packets_out_total{thread=\"media-0\"} 5000
 moim_media_bytes_out_total{thread=\"media-0\"} 1e6
+moim_tcp_waiting_bytes{thread=\"media-0\"} 100
+moim_tcp_waiting_bytes{thread=\"media-1\"} 20
 moim_dropped_total{where=\"media\",reason=\"replayed\"} 3
 moim_mix_ticks_total{thread=\"mix-0\"} 40
 moim_signaling_ticks_total 90
@@ -367,6 +373,7 @@ nonsense
         assert_eq!(counters.packets_in, Some(1000.0));
         assert_eq!(counters.packets_out, Some(5000.0));
         assert_eq!((counters.bytes_in, counters.bytes_out), (None, Some(1e6)));
+        assert_eq!(counters.tcp_waiting, Some(120.0));
         assert_eq!(counters.drops, BTreeMap::from([("media/replayed".into(), 3)]));
         let mix = [("", 42), (" mix-0", 40), (" mix-1", 2)];
         let mix = mix.map(|(of, ticks)| (format!("moim_mix_ticks_total{of}"), ticks));

@@ -114,6 +114,9 @@ pub struct ServerUsage {
     pub mbit_in_per_s: Option<f64>,
     /// Mbit/s to people; likewise.
     pub mbit_out_per_s: Option<f64>,
+    /// Bytes that wait for TCP connections of media at its end, beside what the kernel holds; null if the server tells none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_waiting_bytes: Option<f64>,
     /// What was discarded in the interval, by reason; reasons with nothing are left out.
     pub drops: BTreeMap<String, u64>,
     /// What the mixers did in the interval, by the name of the counter (`moim_mix_…_total`).

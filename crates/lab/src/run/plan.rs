@@ -114,6 +114,8 @@ struct Room<'a> {
     roles: Vec<&'a Role>,
     /// Which bots say something, by number.
     speakers: Vec<u32>,
+    /// Whether browsers send a picture.
+    cameras: bool,
 }
 
 impl<'a> Room<'a> {
@@ -127,7 +129,7 @@ impl<'a> Room<'a> {
         let silent = scenario.media.audio == AudioSource::None;
         let bots = if silent { 0 } else { with_marks(group) };
         let speakers = (0..bots).filter(speaks).collect();
-        Self { id, group, roles, speakers }
+        Self { id, group, roles, speakers, cameras: scenario.canary_camera }
     }
 
     fn place(&self, number: u32, network: Option<usize>) -> Place {
@@ -146,7 +148,7 @@ impl<'a> Room<'a> {
     /// A browser's place; `number` counts the room's browsers.
     fn page(&self, number: u32, network: Option<usize>) -> Place {
         let place = self.place(number, network);
-        Place { voices: place.voices - 1, ..place }
+        Place { voices: place.voices - 1, sends_video: place.sends_video && self.cameras, ..place }
     }
 
     /// A bot's place; `number` counts the room's bots.

@@ -180,6 +180,20 @@ fn the_plan_numbers_people_over_all_rooms() {
 }
 
 #[test]
+fn browsers_without_cameras_send_no_picture_and_bots_still_do() {
+    let plan_of = |canary: &str| {
+        let text = format!(
+            "name: x\nserve: {{}}\nduration: 5s\nrooms: [{{ people: {{ bot: 2, chromium: 1 }} }}]\n{canary}"
+        );
+        let scenario = Scenario::parse(&text, "x").expect("valid");
+        let plan = plan(&scenario, SystemTime::UNIX_EPOCH);
+        plan.iter().map(|planned| planned.place.sends_video).collect::<Vec<_>>()
+    };
+    assert_eq!(plan_of(""), [true, true, true]);
+    assert_eq!(plan_of("canary: { camera: false }\n"), [false, true, true]);
+}
+
+#[test]
 fn a_plan_gives_each_bot_its_role_and_the_speakers_their_turns() {
     let text = "name: x\nserve: {}\nduration: 5s\nrooms: [{ preset: audio_mix_with_cameras, \
                 people: { bot: 10, chromium: 1 }, roles: [\

@@ -24,6 +24,8 @@ pub(super) struct Limits {
     pub mbit_per_s: f64,
     /// Of CPU; none: all of it.
     pub cores: Option<f64>,
+    /// A fault that it makes on purpose, as `moim serve --fault` takes it.
+    pub fault: Option<&'static str>,
 }
 
 /// A server behind its link; dropping it ends both.
@@ -69,7 +71,7 @@ impl Limited {
         if let Some(cores) = limits.cores {
             this.quota = Some(Quota::new(cores).map_err(|error| error.to_string())?);
         }
-        this.serve(exe, cpu, dir, group)?;
+        this.serve(exe, (cpu, limits.fault), dir, group)?;
         this.wait_ready(dir).await?;
         Ok(this)
     }
@@ -103,7 +105,13 @@ impl Limited {
         lines.iter().try_for_each(|line| must(line))
     }
 
-    fn serve(&mut self, exe: &Path, cpu: usize, dir: &Path, group: u32) -> Result<(), String> {
+    fn serve(
+        &mut self,
+        exe: &Path,
+        (cpu, fault): (usize, Option<&str>),
+        dir: &Path,
+        group: u32,
+    ) -> Result<(), String> {
         let config = dir.join("limited.yaml");
         let host = &self.url.host;
         let text = format!(
@@ -121,6 +129,9 @@ impl Limited {
         line.extend(["taskset".into(), "-c".into(), cpu.to_string()]);
         let mut command = Command::new(&line[0]);
         command.args(&line[1..]).arg(exe).args(["serve", "--config"]).arg(&config);
+        if let Some(fault) = fault {
+            command.args(["--for-tests", "--fault", fault]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.process_group(group as i32);
         self.server = Some(command.spawn().map_err(|error| format!("{}: {error}", line[0]))?);

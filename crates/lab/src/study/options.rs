@@ -48,6 +48,8 @@ pub struct StudyOptions {
     pub quick: bool,
     /// Study D with the lengths of the study's own timeline: two hours.
     pub like_the_study: bool,
+    /// Where the server's media thread spends its time is shown, too: of the study of the SFU.
+    pub profile: bool,
     /// Where the record goes, in a directory of its own.
     pub runs_dir: PathBuf,
     /// The binary whose `serve` is started; none: this one.

@@ -2,7 +2,7 @@
 
 use super::limited::{Limited, Limits};
 use super::options::{Name, StudyOptions};
-use crate::base::{mean, percentile};
+use crate::base::mean;
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
 use crate::judge::summary::{Summary, exit};
@@ -57,21 +57,6 @@ impl Session {
     /// Server CPU, in cores.
     pub fn server_cores(&self) -> Option<f64> {
         self.summary.server.as_ref()?.cpu_cores
-    }
-
-    /// What all people together receive, as each one's median: payload, in Mbit/s.
-    pub fn mean_received_mbit(&self) -> Option<f64> {
-        let mut people = BTreeMap::<&str, Vec<f64>>::new();
-        for record in &self.samples {
-            let kbps = record.sample.received.iter().map(|row| row.bitrate_kbps).sum();
-            people.entry(&record.person).or_default().push(kbps);
-        }
-        let medians = people.into_values().filter_map(|mut rates| {
-            rates.sort_by(f64::total_cmp);
-            percentile(&rates, 50.0)
-        });
-        let kbps: f64 = medians.sum();
-        (kbps > 0.0).then_some(kbps / 1000.0)
     }
 
     /// How often the server's signaling loop was over 5 ms late, and how late at worst, in ms; none where it does
@@ -146,6 +131,8 @@ pub struct Sessions {
     pub quick: bool,
     /// As long as the study's own.
     pub like_the_study: bool,
+    /// Where the server's time goes is to be shown.
+    pub profile: bool,
     options: LoadOptions,
     /// What broke first is to be proven.
     prove: bool,
@@ -165,6 +152,7 @@ impl Sessions {
             name: options.name,
             quick: options.quick,
             like_the_study: options.like_the_study,
+            profile: options.profile,
             options: LoadOptions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
@@ -198,6 +186,11 @@ impl Sessions {
             0 => format!("serve: {{ shards: {shards}, cpus: shared{more} }}\n"),
             half => format!("serve: {{ shards: {shards}, cpus: {:?}{more} }}\n", &all[..half]),
         }
+    }
+
+    /// Where the records go.
+    pub fn dir(&self) -> &Path {
+        &self.options.runs_dir
     }
 
     /// Whether there is a browser on this machine.
@@ -243,15 +236,15 @@ impl Sessions {
         }
     }
 
-    /// Runs a scenario against a server behind a link of its own, and once more to prove what broke first. `text`:
-    /// all but name and target.
+    /// Runs a scenario against a server behind a link of its own; with `prove` once more, to prove what broke first.
+    /// `text`: all but name and target.
     ///
     /// # Errors
     /// As [`Sessions::run`], and where there can be no such link.
     pub(super) async fn run_limited(
         &mut self,
         name: &str,
-        limits: Limits,
+        (limits, prove): (Limits, bool),
         text: &str,
     ) -> Result<Session, String> {
         let cpu = net::thread::current_thread_cpus().unwrap_or_default().first().copied();
@@ -265,7 +258,7 @@ impl Sessions {
             Err(reason) => Err(reason),
             Ok(server) => {
                 let text = format!("target: {{ url: \"{}\" }}\n{text}", server.url);
-                self.prove = true;
+                self.prove = prove;
                 let ran = self.try_run(name, &text, None).await;
                 self.prove = false;
                 ran

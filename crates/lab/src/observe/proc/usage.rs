@@ -122,6 +122,22 @@ pub fn family_time(root: u32) -> Duration {
     Duration::from_secs_f64(total as f64 / ticks as f64)
 }
 
+/// A child of a process that has a thread of this name.
+pub fn child_with_thread(parent: u32, thread: &str) -> Option<u32> {
+    let children = all_processes().ok()?.flatten().filter_map(|process| process.stat().ok());
+    let mut own = children.filter(|stat| stat.ppid == parent as i32).map(|stat| stat.pid as u32);
+    own.find(|pid| !threads_named(*pid, thread).is_empty())
+}
+
+/// The threads of a process whose names begin so.
+pub fn threads_named(pid: u32, prefix: &str) -> Vec<i32> {
+    let wanted = |task: &PathBuf| {
+        fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with(prefix))
+    };
+    let all = threads(pid).into_iter().flatten().filter(|(_, task)| wanted(task));
+    all.map(|(tid, _)| tid).collect()
+}
+
 /// Resident memory of a process, in MiB.
 pub fn rss_mib(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

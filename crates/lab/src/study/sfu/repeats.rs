@@ -1,0 +1,87 @@
+//! The study's last eight sessions, shortened: how much a figure varies from run to run.
+
+use super::figures::from_session;
+use super::room::scenario;
+use crate::base::percentile;
+use crate::record::{Cell, Row, Table};
+use crate::study::columns::{MEAN_RATE, SERVER_CPU_OF_SET};
+use crate::study::session::Sessions;
+
+/// The study's sessions of 30 people.
+const RUNS: u32 = 8;
+/// How long each is here, in s.
+const SECONDS: u32 = 15;
+
+/// The repeats' table.
+pub(super) fn table() -> Table {
+    Table::new(
+        "repeats",
+        "Sessions 4 to 11, one by one",
+        "The study ran 30 people at 1080p eight times and gave one row for all. Here are eight shorter runs, and how far apart \
+         they are.",
+        &[
+            SERVER_CPU_OF_SET,
+            ("busiest_thread_pct", "busiest server thread %", 1),
+            ("jitter_ms", "jitter ms (95 % of people)", 2),
+            ("delay_ms", "sound under way ms (95 % of people)", 2),
+            ("loss_pct", "loss % (95 % of people)", 3),
+            ("rtt_ms", "RTT ms (95 % of people)", 2),
+            MEAN_RATE,
+            ("consumers", "consumers", 0),
+            ("rss_mib", "server memory MiB", 0),
+        ],
+    )
+}
+
+/// The runs, their median and their spread.
+pub(super) async fn run(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
+    let (people, runs, seconds) = if sessions.quick { (5, 2, 8) } else { (30, RUNS, SECONDS) };
+    let mut rows = Vec::new();
+    for number in 1..=runs {
+        let row = Row::new("repeats", format!("run {number} of {runs}, {seconds} s"));
+        let text = scenario(&sessions.serve(1), seconds, people, "video: 1080p");
+        rows.push(match sessions.run(&format!("{people}-people-again-{number}"), &text).await {
+            Err(reason) => row.rest(table, &reason),
+            Ok(session) => from_session(row, table, &session),
+        });
+    }
+    let [median, spread] = over(table, &rows);
+    rows.extend([median, spread]);
+    rows
+}
+
+/// The median of each column, and its least and most.
+fn over(table: &Table, rows: &[Row]) -> [Row; 2] {
+    let mut median = Row::new("repeats", "median");
+    let mut spread = Row::new("repeats", "least to most");
+    for column in &table.columns {
+        let values = rows.iter().filter_map(|row| row.cells.get(&column.key)?.value);
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        median = median.measured(&column.key, percentile(&values, 50.0));
+        let digits = usize::from(column.digits);
+        let ends = values.first().zip(values.last());
+        let cell =
+            ends.map(|(least, most)| Cell::word(format!("{least:.digits$}–{most:.digits$}")));
+        spread =
+            spread.cell(&column.key, cell.unwrap_or_else(|| Cell::none("no run gave a figure")));
+    }
+    [median, spread]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_spread_are_of_the_runs_that_were() {
+        let table = table();
+        let run = |cpu| Row::new("repeats", "run").cell("server_cpu_pct", Cell::number(cpu));
+        let rows = [44.0, 46.5, 40.25].map(run);
+        let failed = Row::new("repeats", "run").rest(&table, "no server");
+        let [median, spread] = over(&table, &[&rows[..], &[failed]].concat());
+        assert_eq!(median.cells["server_cpu_pct"].value, Some(44.0));
+        assert_eq!(spread.cells["server_cpu_pct"].word.as_deref(), Some("40.2–46.5"));
+        assert!(spread.cells["jitter_ms"].reason.is_some(), "no run gave it");
+    }
+}
