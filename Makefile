@@ -5,7 +5,7 @@ BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
 	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
-	study-sfu study-sockets study-mesh-vs-sfu study-audio-room
+	studies study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 18

@@ -15,6 +15,7 @@ moim contains the system of each of the four studies it grew from, and runs each
 study has a figure of its own it follows in italics. The studies' figures come from their own machines: they give the shape, not a ranking.
 A dash is a figure that nobody measured, with the reason below its table. This page is written by `scripts/studies-doc.sh` from the records.
 TEXT
+  printf 'All four ran on commit %s.\n' "$(git rev-parse --short HEAD)"
   if [ -n "$remark" ]; then printf '\n%s\n' "$remark"; fi
   for name in sfu sockets mesh-vs-sfu audio-room; do
     newest=
@@ -23,7 +24,9 @@ TEXT
     done
     [ -n "$newest" ] || { echo "no full run of study $name under $runs" >&2; exit 1; }
     printf '\n'
-    cat "$newest/study.md"
+    head -n 1 "$newest/study.md"
+    printf '![The charts of this run](img/study-%s.png)\n\n' "$name"
+    tail -n +2 "$newest/study.md"
   done
 } >"$out.part"
 mv "$out.part" "$out"

@@ -84,8 +84,7 @@ pub struct ServeOptions {
     pub cpus: Cpus,
     /// Its CPU quota in cores; none: all of its CPUs.
     pub quota_cores: Option<f64>,
-    /// What it does wrong on purpose, as `moim serve --fault` takes it. Such a server is a development server, with
-    /// the ports and limits of one.
+    /// What it does wrong on purpose, as `moim serve --fault` takes it.
     pub fault: Option<String>,
 }
 

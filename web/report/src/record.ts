@@ -70,6 +70,8 @@ export interface StudyPlot {
 export interface StudyAbout {
   title?: string;
   text?: string;
+  theirs?: string;
+  ours?: string;
   quick?: boolean;
   tables?: StudyTable[];
   plots?: StudyPlot[];

@@ -28,7 +28,11 @@ export function studySections(
         data: { seconds: plot.x, lines: plot.lines },
       }),
     );
+  const sentence = (whose: string, text?: string) =>
+    text ? el("li", {}, el("b", { textContent: `${whose}: ` }), text) : null;
+  const found = [sentence("The study", about.theirs), sentence("Here", about.ours)].filter((one) => one !== null);
   return [
+    ...(found.length > 0 ? [section("In a sentence", "", el("ul", {}, ...found))] : []),
     ...(about.tables ?? []).map((table) => {
       const own = rows.filter((row) => row.table === table.id);
       return section(table.title, table.hint ?? "", studyTable(table, own), notes(table, own));

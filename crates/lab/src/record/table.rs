@@ -93,6 +93,13 @@ impl Row {
         self
     }
 
+    /// What stands in a row of a table, of all rows of a study; a dash if there is no figure.
+    pub fn shown(rows: &[Self], table: &str, name: &str, column: &str, digits: u8) -> String {
+        let row = rows.iter().find(|row| row.table == table && row.name == name);
+        let cell = row.and_then(|row| row.cells.get(column));
+        cell.and_then(|cell| cell.shown(digits)).unwrap_or_else(|| "–".to_owned())
+    }
+
     /// Gives all columns of a table that have no figure yet the same reason.
     pub fn rest(mut self, table: &Table, reason: &str) -> Self {
         for column in &table.columns {
@@ -192,6 +199,12 @@ pub struct About {
     pub title: String,
     /// What was tested and how, in a few sentences.
     pub text: String,
+    /// What the study found, in a sentence.
+    #[serde(default)]
+    pub theirs: String,
+    /// What this run found, in a sentence.
+    #[serde(default)]
+    pub ours: String,
     /// Small and short: its figures mean little.
     pub quick: bool,
     /// The tables.
@@ -212,9 +225,17 @@ impl About {
         Self { title: title.into(), text: text.into(), tables, ..Self::default() }
     }
 
-    /// What is missing: rows without a table, tables without rows, cells without number or reason.
+    /// The same with what the study found, in a sentence.
+    pub fn found(self, theirs: &str) -> Self {
+        Self { theirs: theirs.into(), ..self }
+    }
+
+    /// What is missing: the sentence of what was found, rows without a table, tables without rows, cells without number or reason.
     pub fn gaps(&self, rows: &[Row]) -> Vec<String> {
         let mut gaps = Vec::new();
+        if self.theirs.is_empty() || self.ours.is_empty() {
+            gaps.push("no sentence that says what was found".into());
+        }
         for table in &self.tables {
             if !rows.iter().any(|row| row.table == table.id) {
                 gaps.push(format!("table {} has no rows", table.id));

@@ -17,8 +17,6 @@ use tokio::process::{Child, Command};
 
 /// How long the server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Where a development server answers.
-const DEVELOPMENT_PORT: u16 = 7880;
 /// How long it may take to end after being asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -157,28 +155,21 @@ impl OwnServer {
     }
 }
 
-/// Gives `moim serve` its arguments; the port that it answers at. With a fault it is a development server, which takes
-/// no settings.
+/// Gives `moim serve` its arguments; the port that it answers at.
 fn settings_of(
     command: &mut Command,
     options: &ServeOptions,
     limits: Limits,
     (dir, keys): (&Path, &str),
 ) -> io::Result<u16> {
-    command.arg("serve");
-    if let Some(fault) = &options.fault {
-        let taken = |error| {
-            io::Error::other(format!("port {DEVELOPMENT_PORT} of a development server: {error}"))
-        };
-        TcpListener::bind((Ipv4Addr::LOCALHOST, DEVELOPMENT_PORT)).map_err(taken)?;
-        command.args(["--fault", fault, "--shards", &options.shards.to_string()]);
-        return Ok(DEVELOPMENT_PORT);
-    }
     let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let media_port = free_media_ports(options.shards)?;
     let config = dir.join("server.yaml");
     fs::write(&config, configuration(options, limits, http_port, media_port) + keys)?;
-    command.arg("--config").arg(config);
+    command.arg("serve").arg("--config").arg(config);
+    if let Some(fault) = &options.fault {
+        command.args(["--for-tests", "--fault", fault]);
+    }
     Ok(http_port)
 }
 

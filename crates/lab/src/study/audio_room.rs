@@ -108,7 +108,10 @@ impl Tables {
 pub(super) fn about() -> About {
     let text = "The study grew an MCU room of headless browsers, one a pod, against a server of 96 \
                virtual CPUs. Here native bots fill one mixed room on half of this machine's CPUs.";
-    About::new("Study D: an audio-only room", text, Tables::new().all())
+    About::new("Study D: an audio-only room", text, Tables::new().all()).found(
+        "1350 people in one mixed room were clean; from 1400 on one mixer thread stood at 100 % while the machine stood at 55 %, \
+         and MOS stayed over 4 while sound was audibly late.",
+    )
 }
 
 pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {

@@ -306,7 +306,9 @@ impl Sessions {
         self.interrupted |= summary.exit_code == exit::INTERRUPTED;
         self.people += summary.people;
         let directory = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.names.push(directory);
+        if !led {
+            self.names.push(directory);
+        }
         if !led && summary.people < ran.meta.people.len() {
             let all = ran.meta.people.len();
             self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));

@@ -6,6 +6,8 @@ fn about() -> About {
     let columns = [("loss_pct", "loss %", 2), ("rtt_ms", "RTT ms", 1)];
     About {
         title: "A study".into(),
+        theirs: "It broke at ten.".into(),
+        ours: "It broke at twelve.".into(),
         tables: vec![Table::new("t", "Its table", "A hint.", &columns)],
         ..About::default()
     }
@@ -22,6 +24,8 @@ fn row() -> Row {
 fn a_cell_without_number_or_reason_is_a_gap() {
     let about = about();
     assert_eq!(about.gaps(&[row()]), Vec::<String>::new());
+    let silent = About { ours: String::new(), ..about.clone() };
+    assert_eq!(silent.gaps(&[row()]), ["no sentence that says what was found"]);
     assert_eq!(about.gaps(&[]), ["table t has no rows"]);
     let mut hollow = row();
     hollow.cells.insert("rtt_ms".into(), Cell::default());
@@ -45,6 +49,7 @@ fn documents_hold_every_figure_the_studys_own_and_each_reason_once() {
     assert!(text.contains("| ten people | 0.25 | – (a) |"), "{text}");
     assert!(text.contains("| *the study* | *0* |"), "{text}");
     assert!(text.contains("| a limit | 0.25 | network |"), "{text}");
+    assert!(text.contains("- **The study:** It broke at ten.\n- **Here:** It broke at twelve."));
     assert_eq!(text.matches("nobody asked").count(), 1, "{text}");
     let text = text::text(&about(), &rows);
     assert!(text.contains("0.25  (study: 0.00)") && text.contains("nobody asked"), "{text}");

@@ -11,6 +11,7 @@ fn rows_of<'a>(table: &'a Table, rows: &'a [Row]) -> impl Iterator<Item = &'a Ro
 /// For a terminal: every row with its figures, the study's beside them.
 pub fn text(about: &About, rows: &[Row]) -> String {
     let mut out = format!("{}\n", about.title);
+    let _ = writeln!(out, "the study: {}\nhere: {}", about.theirs, about.ours);
     for table in &about.tables {
         let _ = writeln!(out, "\n{}", table.title);
         for row in rows_of(table, rows) {
@@ -51,9 +52,11 @@ pub fn markdown(about: &About, rows: &[Row], meta: &Meta) -> String {
         machine.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let cpus = meta.cpus.as_ref().map(|sets| format!("; {sets}")).unwrap_or_default();
     let mut out = format!(
-        "## {}\n{}\n\nRun {} in {:.0} s on {} ({} CPUs, Linux {}), load average before {}{cpus}; \
+        "## {}\n- **The study:** {}\n- **Here:** {}\n\n{}\n\nRun {} in {:.0} s on {} ({} CPUs, Linux {}), load average before {}{cpus}; \
          {}.\n",
         about.title,
+        about.theirs,
+        about.ours,
         about.text,
         meta.started_at,
         meta.duration_s,

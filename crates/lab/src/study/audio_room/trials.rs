@@ -172,16 +172,18 @@ pub(super) fn edges(living: &Living, table: &Table, about: &mut About) -> Vec<Ro
         rows.push(row.cell("trials", trials).rest(table, "no edge of the server was found"));
     }
     let broke = living.trials.iter().filter_map(|trial| trial.broke.as_deref()).next_back();
-    about.shown.push(match (living.edges(), most, broke) {
+    about.ours = match (living.edges(), most, broke) {
         ([(low, high), ..], _, broke) => format!(
             "{low} people in one mixed room were healthy and {high} were not; what broke is {}.",
             broke.unwrap_or("not known")
         ),
         (_, Some(most), _) => {
-            format!("At least {most} people in one mixed room were healthy; no edge of the server was found.")
+            format!(
+                "At least {most} people in one mixed room were healthy; no edge of the server was found."
+            )
         }
         (_, None, _) => "No number of people was healthy.".to_owned(),
-    });
+    };
     rows
 }
 
