@@ -55,6 +55,10 @@ evidence-senders: build ## what Chromium as a sender does on networks of RFC 886
 evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (8 min, goes on where it stopped)
 	@scripts/evidence-downlinks.sh
 
+studies: build ## all four in full, and docs/studies.md from them (under 90 min)
+	@for name in sfu sockets mesh-vs-sfu audio-room; do $(MAKE) --no-print-directory study-$$name || exit; done
+	@scripts/studies-doc.sh
+
 study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)
