@@ -96,6 +96,10 @@ enum Command {
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
+        /// sockets: also measure the npm SocketCluster server that this script runs, such as
+        /// scripts/socketcluster.mjs. Needs node.
+        #[arg(long, value_name = "FILE")]
+        socketcluster: Option<PathBuf>,
     },
     /// Make the report of an old run again, from its record.
     Report {
@@ -172,8 +176,9 @@ fn main() -> ExitCode {
             let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
-        Command::Study { name, quick, out } => {
-            let options = StudyOptions { name, quick, runs_dir: out, server_exe: None };
+        Command::Study { name, quick, out, socketcluster } => {
+            let runs_dir = out;
+            let options = StudyOptions { name, quick, runs_dir, socketcluster, server_exe: None };
             lab::study::study(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),

@@ -15,15 +15,18 @@ const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 /** What every study must have at least, by table: the study's own rows. */
 const STUDIES = {
   sfu: { sessions: 4, verdicts: 4, signaling: 4, later: 4 },
-  sockets: { throughput: 3, concurrency: 1 },
+  sockets: { throughput: 1, knee: 2, limits: 2, concurrency: 1 },
   "mesh-vs-sfu": { cpu: 7, quality: 21, audience_cpu: 4, audience: 8 },
   "audio-room": { cost: 2, trials: 6, capacity: 1, mos: 1, bottom: 1, fields: 14, churn: 1 },
 };
 
+/** What else a study is told. */
+const ARGUMENTS = { sockets: ["--socketcluster", join(ROOT, "scripts/socketcluster.mjs")] };
+
 async function study(t, name) {
   const out = scratch(t);
   const begin = Date.now();
-  const child = spawn(BINARY, ["study", name, "--quick", "--out", out], {
+  const child = spawn(BINARY, ["study", name, "--quick", "--out", out, ...(ARGUMENTS[name] ?? [])], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let text = "";
@@ -35,6 +38,26 @@ async function study(t, name) {
   const path = (file) => join(out, dir, file);
   const summary = JSON.parse(readFileSync(path("summary.json"), "utf8"));
   return { code, text, summary, report: path("report.html"), seconds: (Date.now() - begin) / 1000, path };
+}
+
+/** Study B: clients come one after the other, and both servers were measured at the first rate at least. */
+function socketsHold({ study, study_about }) {
+  for (const server of ["moim", "SocketCluster"]) {
+    const row = study.find(({ table, name }) => table === "knee" && name.startsWith(server));
+    assert.ok(row.cells.answered_per_s.value > 1000, JSON.stringify(row));
+    assert.ok(row.cells.server_cpu_cores.value > 0, `${server}'s own process is watched`);
+  }
+  const [ramp] = study.filter(({ table }) => table === "throughput");
+  assert.match(ramp.cells.load_average.reason, /covers a minute/);
+  for (const title of ["One more client a second", "Answered over offered", "p99 latency over rate"]) {
+    const plot = study_about.plots.find((plot) => plot.title.startsWith(title));
+    assert.ok(plot.x.length >= 2 && plot.lines.length === 2, title);
+    for (const { label, values } of plot.lines)
+      assert.ok(
+        values.some((v) => v !== null),
+        `${title}: ${label}`,
+      );
+  }
 }
 
 for (const [name, wanted] of Object.entries(STUDIES))
@@ -58,6 +81,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
       }
     }
     assert.ok(numbers > 0, "something was measured");
+    if (name === "sockets") socketsHold(summary);
     for (const session of summary.study_about.sessions) readFileSync(path(join(session, "report.html")));
     assert.ok(readFileSync(path("study.md"), "utf8").includes(summary.study_about.title));
 

@@ -12,6 +12,7 @@ mod watch;
 
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
+pub(crate) use serve::{OwnServer, free_port};
 
 use crate::base::{Url, busy::keep_busy};
 use crate::clients::bot::driver;
@@ -123,6 +124,10 @@ async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), 
             "start Janus with its WebSocket transport and its plugins VideoRoom (for rooms that \
              forward) and AudioBridge (for those that mix), and check that `target.url` is \
              that WebSocket's (port 8188 by default)"
+        }
+        Adapter::SocketCluster => {
+            "start a SocketCluster server of protocol 2 whose path is /socketcluster/, such as \
+             `node scripts/socketcluster.mjs PORT`, and check that `target.url` is its address"
         }
     };
     let text = format!("the target {url} does not answer ({error}); {cure}");

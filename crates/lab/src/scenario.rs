@@ -330,6 +330,7 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     }
     check_tcp(root, scenario);
     check_janus(root, scenario);
+    check_rooms(root, scenario);
     let (length, rooms, networks) = (scenario.duration, &scenario.rooms, &scenario.networks);
     let (serves, url) = match &scenario.target {
         Target::Serve(_) => (true, None),
@@ -360,6 +361,14 @@ fn check_tcp(root: &mut Section<'_>, scenario: &Scenario) {
     }
     if scenario.chromium() > 0 {
         refuse("browsers choose for themselves, and choose udp", "write udp, or bots alone");
+    }
+}
+
+/// Servers of sockets alone.
+fn check_rooms(root: &mut Section<'_>, scenario: &Scenario) {
+    if scenario.adapter == Adapter::SocketCluster && !scenario.rooms.is_empty() {
+        let cure = "write `sockets` alone, or another adapter";
+        root.fault("rooms", "a SocketCluster server has no rooms", cure);
     }
 }
 

@@ -70,17 +70,27 @@ impl OwnServer {
         cpus: &[usize],
         dir: &Path,
     ) -> io::Result<Self> {
-        let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let http_port = free_port()?;
         let media_port = free_media_ports(options.shards)?;
         let config = dir.join("server.yaml");
         fs::write(&config, configuration(options, limits, http_port, media_port))?;
-        let log_path = dir.join("server.log");
-        let log = File::create(&log_path)?;
         let mut command = Command::new(exe);
+        command.arg("serve").arg("--config").arg(&config);
+        Self::run(command, http_port, cpus, &dir.join("server.log")).await
+    }
+
+    /// Runs any server that answers `/healthz` on a port of 127.0.0.1, and waits until it does.
+    ///
+    /// # Errors
+    /// As [`OwnServer::start`].
+    pub(crate) async fn run(
+        mut command: Command,
+        port: u16,
+        cpus: &[usize],
+        log_path: &Path,
+    ) -> io::Result<Self> {
+        let log = File::create(log_path)?;
         command
-            .arg("serve")
-            .arg("--config")
-            .arg(&config)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -88,17 +98,18 @@ impl OwnServer {
             .process_group(0)
             .kill_on_drop(true);
         let mut guard = Guard::start(None)?;
+        let exe = command.as_std().get_program().to_owned();
         let child = cpus::with_cpus(cpus, || command.spawn())
             .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         guard.watch(pid)?;
-        let url = Url { host: "127.0.0.1".into(), port: http_port };
+        let url = Url { host: "127.0.0.1".into(), port };
         let mut server = Self { child, pid, _guard: guard, url };
         match server.wait_ready().await {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop().await;
-                let log = fs::read_to_string(&log_path).unwrap_or_default();
+                let log = fs::read_to_string(log_path).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().rev().take(5).collect();
                 let tail: Vec<&str> = lines.into_iter().rev().collect();
                 Err(io::Error::other(format!("{error}; its log ends:\n{}", tail.join("\n"))))
@@ -146,6 +157,11 @@ impl OwnServer {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
+}
+
+/// A port of 127.0.0.1 that nobody has.
+pub(crate) fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// A base port whose neighbours (one a shard) are free for UDP and TCP.

@@ -212,6 +212,16 @@ fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused(
 }
 
 #[test]
+fn socketcluster_is_a_target_for_sockets_alone() {
+    let head = "name: x\ntarget: { adapter: socketcluster, url: \"http://127.0.0.1:8000\" }\nduration: 9s\n";
+    let sockets = "sockets: [{ connections: 3 }]\n";
+    let scenario = Scenario::parse(&format!("{head}{sockets}"), "x.yaml").expect("valid");
+    assert_eq!(scenario.adapter, Adapter::SocketCluster);
+    let problems = problems(&format!("{head}{sockets}rooms: [{{ people: {{ bot: 3 }} }}]\n"));
+    assert!(problems.iter().any(|p| p.contains("has no rooms")), "{problems:#?}");
+}
+
+#[test]
 fn a_missing_file_and_broken_yaml_are_told() {
     let missing = Scenario::read(Path::new("/nowhere/x.yaml")).expect_err("missing");
     assert!(missing.to_string().contains("/nowhere/x.yaml"), "{missing}");

@@ -28,6 +28,10 @@ use std::time::{Instant, SystemTime};
 /// Runs a study; the exit code: 0 when its report is complete, 99 when rows, cells or people are
 /// missing, 105 when it was interrupted.
 pub fn study(options: &StudyOptions) -> u8 {
+    if let Some(why) = options.fault() {
+        eprintln!("{why}");
+        return exit::BAD_CONFIGURATION;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("lab")

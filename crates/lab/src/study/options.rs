@@ -48,6 +48,22 @@ pub struct StudyOptions {
     pub quick: bool,
     /// Where the record goes, in a directory of its own.
     pub runs_dir: PathBuf,
+    /// Study B: a script that runs a SocketCluster server on the port it is given, to put beside ours.
+    pub socketcluster: Option<PathBuf>,
     /// The binary whose `serve` is started; none: this one.
     pub server_exe: Option<PathBuf>,
+}
+
+impl StudyOptions {
+    /// What is wrong with them, and what helps.
+    pub fn fault(&self) -> Option<String> {
+        let script = self.socketcluster.as_ref()?;
+        let (name, path) = (self.name.as_str(), script.display());
+        if self.name != Name::Sockets {
+            return Some(format!("--socketcluster is for `moim study sockets`, not for {name}"));
+        }
+        let told = "give the server's script, such as scripts/socketcluster.mjs";
+        (!script.is_file())
+            .then(|| format!("--socketcluster {path}: there is no such file; {told}"))
+    }
 }

@@ -144,6 +144,8 @@ pub struct Sessions {
     pub name: Name,
     /// Small and short.
     pub quick: bool,
+    /// A script that runs a SocketCluster server.
+    pub(super) socketcluster: Option<PathBuf>,
     options: LoadOptions,
     /// What broke first is to be proven.
     prove: bool,
@@ -162,6 +164,7 @@ impl Sessions {
         Self {
             name: options.name,
             quick: options.quick,
+            socketcluster: options.socketcluster.clone(),
             options: LoadOptions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
@@ -185,11 +188,39 @@ impl Sessions {
     /// The line of a scenario that starts the server on the first half of the CPUs, the generator
     /// on the rest; shared where there is one CPU only.
     pub fn serve(&self, shards: u32) -> String {
-        let all = net::thread::current_thread_cpus().unwrap_or_default();
-        match all.len() / 2 {
-            0 => format!("serve: {{ shards: {shards}, cpus: shared }}\n"),
-            half => format!("serve: {{ shards: {shards}, cpus: {:?} }}\n", &all[..half]),
+        let (all, cpus) =
+            (net::thread::current_thread_cpus().unwrap_or_default(), Self::server_cpus());
+        match all.len() {
+            0 | 1 => format!("serve: {{ shards: {shards}, cpus: shared }}\n"),
+            _ => format!("serve: {{ shards: {shards}, cpus: {cpus:?} }}\n"),
         }
+    }
+
+    /// The CPUs of servers that the study starts: the first half, or the only one.
+    pub(super) fn server_cpus() -> Vec<usize> {
+        let mut all = net::thread::current_thread_cpus().unwrap_or_default();
+        all.truncate((all.len() / 2).max(1));
+        all
+    }
+
+    /// Where the records of the sessions go.
+    pub(super) fn dir(&self) -> &Path {
+        &self.options.runs_dir
+    }
+
+    /// The binary that servers and further labs are started of.
+    pub(super) fn exe(&self) -> std::io::Result<PathBuf> {
+        self.options.server_exe.clone().map_or_else(std::env::current_exe, Ok)
+    }
+
+    /// Notes the version of what takes part beside the lab's own.
+    pub(super) fn took_part(&mut self, name: &str, version: &str) {
+        self.versions.insert(name.into(), version.into());
+    }
+
+    /// Notes what the study lacks.
+    pub(super) fn lacks(&mut self, what: String) {
+        self.missing.push(what);
     }
 
     /// Whether there is a browser on this machine.
@@ -214,6 +245,18 @@ impl Sessions {
         result
     }
 
+    /// Runs a scenario once, whatever the limit was: for sessions that look for one.
+    ///
+    /// # Errors
+    /// As [`Sessions::run`].
+    pub(super) async fn run_once(&mut self, name: &str, text: &str) -> Result<Session, String> {
+        let result = self.try_run(name, text, run::interrupted()).await;
+        if let Err(reason) = &result {
+            self.missing.push(format!("session {name}: {reason}"));
+        }
+        result
+    }
+
     /// Runs a scenario against a server behind a link of its own, and once more to prove what broke first. `text`:
     /// all but name and target.
     ///
@@ -226,8 +269,7 @@ impl Sessions {
         text: &str,
     ) -> Result<Session, String> {
         let cpu = net::thread::current_thread_cpus().unwrap_or_default().first().copied();
-        let (exe, dir) = (self.options.server_exe.clone(), self.options.runs_dir.clone());
-        let exe = exe.map_or_else(std::env::current_exe, Ok);
+        let (exe, dir) = (self.exe(), self.options.runs_dir.clone());
         let started = match exe {
             Ok(exe) => Limited::start(&exe, limits, cpu.unwrap_or(0), &dir).await,
             Err(error) => Err(format!("this binary is not to be found: {error}")),

@@ -68,3 +68,20 @@ fn names() {
     }
     assert!(Name::parse("sfv").expect_err("unknown").contains("mesh-vs-sfu"));
 }
+
+#[test]
+fn a_socketcluster_script_must_be_there_and_is_for_the_sockets() {
+    let options = |name, script: &str| StudyOptions {
+        name,
+        quick: true,
+        runs_dir: "runs".into(),
+        socketcluster: Some(script.into()),
+        server_exe: None,
+    };
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/socketcluster.mjs");
+    assert_eq!(options(Name::Sockets, here).fault(), None);
+    let missing = options(Name::Sockets, "/nowhere/x.mjs").fault().expect("missing");
+    assert!(missing.contains("/nowhere/x.mjs") && missing.contains("scripts/"), "{missing}");
+    let other = options(Name::Sfu, here).fault().expect("another study");
+    assert!(other.contains("moim study sockets"), "{other}");
+}
