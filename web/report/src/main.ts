@@ -3,7 +3,7 @@ import { el, figure, table } from "./dom.ts";
 import { machineCharts, qualityCharts, socketCharts } from "./plots.ts";
 import { type Metric, type RunRecord, readRecord, type SocketGroup, type Summary } from "./record.ts";
 import { type PersonRow, peopleRows } from "./series.ts";
-import { groupName, SOCKET_FIGURES, socketCards } from "./sockets.ts";
+import { groupName, SOCKET_FIGURES, SOCKET_METRICS, socketCards } from "./sockets.ts";
 import { studySections } from "./study.ts";
 import "./style.css";
 
@@ -54,7 +54,7 @@ function show(record: RunRecord): void {
     ...sockets(summary),
     ...people(record),
     ...comingAndGoing(summary),
-    ...metricsTable(summary),
+    ...metricsTable(record),
     ...machineTables(summary),
     ...eventList(record),
     about(record),
@@ -137,13 +137,13 @@ function keyFigures(record: RunRecord): HTMLElement {
     ["Round trip", `${figure(metric("rtt_ms").user_p95)} ms`, "95th percentile of people"],
     ["Mouth to ear", `${figure(metric("mouth_to_ear_ms").user_p95)} ms`, "95th percentile of people"],
     ["Frame rate", `${figure(metric("frames_per_second").user_p5)} /s`, "5th percentile of people"],
+    ["Quality", summary.quality ?? "–", "stable, caution or danger"],
     ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
   ];
   const cards: [string, string, string][] = [
     ...(hasPeople(record) ? ofPeople : []),
     ...socketCards(summary.sockets ?? []),
     ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
-    ["Quality", summary.quality ?? "–", "stable, caution or danger"],
     ...(hasPeople(record)
       ? [
           ["A packet out", `${figure(server.us_per_packet_out, 2)} µs`, "of server CPU"] as [
@@ -355,8 +355,13 @@ function comingAndGoing({ churn }: Summary): HTMLElement[] {
   ];
 }
 
-function metricsTable(summary: Summary): HTMLElement[] {
-  const rows = Object.entries(summary.metrics ?? {});
+function metricsTable(record: RunRecord): HTMLElement[] {
+  const { metrics = {}, sockets = [] } = record.summary;
+  // What nobody could measure is shown where somebody might have.
+  const [people, hasSockets] = [hasPeople(record), sockets.length > 0];
+  const rows = Object.entries(metrics).filter(
+    ([name, metric]) => metric || (SOCKET_METRICS.has(name) ? hasSockets : people),
+  );
   if (rows.length === 0) return [];
   const column = (title: string, key: keyof Metric) => ({
     title,
@@ -367,7 +372,7 @@ function metricsTable(summary: Summary): HTMLElement[] {
   return [
     section(
       "All metrics",
-      "p50 to max are over all samples; “people” figures reduce within each person first.",
+      "p50 to max are over all samples; “people” figures reduce within each person (of sockets: each connection) first.",
       table("All metrics", rows, [
         { title: "Metric", words: true, text: ([name]) => name },
         column("p50", "p50"),

@@ -128,7 +128,6 @@ export interface Summary {
 /** Latency of pings, in milliseconds, from when each was due. */
 export interface SocketLatency {
   p50_ms: number;
-  p95_ms?: number;
   p99_ms: number;
   max_ms: number;
 }

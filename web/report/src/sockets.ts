@@ -5,6 +5,9 @@ import type { SocketGroup } from "./record.ts";
 const sum = (counts: Record<string, number> | undefined) =>
   Object.values(counts ?? {}).reduce((a, b) => a + b, 0);
 
+/** The metrics that only sockets have. */
+export const SOCKET_METRICS = new Set(["pong_ms", "answered_pct", "connect_ms", "lost"]);
+
 /** Connections that did not come up, or ended early. */
 export function lost({ closed, failed }: SocketGroup): number {
   return sum(closed) + sum(failed);
