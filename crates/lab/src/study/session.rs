@@ -6,7 +6,7 @@ use crate::base::{mean, percentile};
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
 use crate::judge::summary::{Summary, exit};
-use crate::judge::whole;
+use crate::judge::whole::{self, Record};
 use crate::observe::metrics::Reduced;
 use crate::record::{
     CpuSets, Level, LinkUsage, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
@@ -316,29 +316,36 @@ impl Sessions {
             let options = LoadOptions { scenario: path, ..self.options.clone() };
             run::prove(&mut ran, &options).await;
         }
+        self.take(name, &ran.dir)
+    }
+
+    /// Takes up a session that has just ended, by its record.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub(super) fn take(&mut self, name: &str, dir: &Path) -> Result<Session, String> {
         let load_average = crate::observe::proc::machine().load_average.first().copied();
-        let record = whole::read(&ran.dir).map_err(|error| error.to_string())?;
-        let summary = &ran.summary;
+        let Record { meta, summary, samples, machine, events } =
+            whole::read(dir).map_err(|error| error.to_string())?;
         self.interrupted |= summary.exit_code == exit::INTERRUPTED;
         self.people += summary.people;
-        let directory = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let directory = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.names.push(directory);
-        if summary.people < ran.meta.people.len() {
-            let all = ran.meta.people.len();
+        if summary.people < meta.people.len() {
+            let all = meta.people.len();
             self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
         }
-        for event in record.events.iter().filter(|event| event.level == Level::Error).take(3) {
+        for event in events.iter().filter(|event| event.level == Level::Error).take(3) {
             eprintln!("  {}", event.text);
         }
-        self.versions.extend(ran.meta.machine.versions.clone());
-        self.cpus = ran.meta.cpus.clone().or(self.cpus.take());
-        Ok(Session {
-            meta: ran.meta,
-            summary: ran.summary,
-            samples: record.samples,
-            machine: record.machine,
-            load_average,
-        })
+        self.versions.extend(meta.machine.versions.clone());
+        self.cpus = meta.cpus.clone().or(self.cpus.take());
+        Ok(Session { meta, summary, samples, machine, load_average })
+    }
+
+    /// No other session is run.
+    pub(super) fn interrupt(&mut self) {
+        self.interrupted = true;
     }
 
     /// Directories of the records, in order.
