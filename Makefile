@@ -61,7 +61,9 @@ studies: build ## all four in full, and docs/studies.md from them (under 90 min)
 
 study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
-	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%)
+	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%) $(STUDY_ARGUMENTS)
+
+study-sockets: STUDY_ARGUMENTS = --socketcluster scripts/socketcluster.mjs
 
 evidence-truth: build ## delay, loss and jitter as read against what the lab's link did
 	@scripts/evidence-truth.sh

@@ -106,6 +106,10 @@ enum Command {
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
+        /// sockets: also measure the npm SocketCluster server that this script runs, such as
+        /// scripts/socketcluster.mjs. Needs node.
+        #[arg(long, value_name = "FILE")]
+        socketcluster: Option<PathBuf>,
     },
     /// Make the report of an old run again, from its record.
     Report {
@@ -182,22 +186,16 @@ fn main() -> ExitCode {
             let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
-        Command::Study { name, like_the_study: true, .. }
-            if name != lab::study::Name::AudioRoom =>
-        {
-            eprintln!(
-                "moim: --like-the-study is of audio-room alone: the other studies told no timeline"
-            );
-            BAD_CONFIGURATION.into()
-        }
-        Command::Study { name, profile: true, .. } if name != lab::study::Name::Sfu => {
-            eprintln!("moim: --profile is of study sfu: write `moim study sfu --profile`");
-            BAD_CONFIGURATION.into()
-        }
-        Command::Study { name, quick, like_the_study, profile, out } => {
-            let (runs_dir, server_exe) = (out, None);
-            let options =
-                StudyOptions { name, quick, like_the_study, profile, runs_dir, server_exe };
+        Command::Study { name, quick, like_the_study, profile, out, socketcluster } => {
+            let options = StudyOptions {
+                name,
+                quick,
+                like_the_study,
+                profile,
+                socketcluster,
+                runs_dir: out,
+                server_exe: None,
+            };
             lab::study::study(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),

@@ -100,3 +100,51 @@ fn a_port_in_use_is_named() {
     assert!(text(&output).contains(&media.to_string()), "{}", text(&output));
     assert!(text(&output).contains("another process"), "{}", text(&output));
 }
+
+/// Runs 20 sockets that ping, with these thresholds, against a server of the lab's own; the summary and what was said.
+fn run_sockets(duration: &str, thresholds: &str) -> (Output, serde_json::Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let sockets = "[{ connections: 20, arrival_per_second: 20, rate_per_second: 10 }]";
+    let scenario = format!(
+        "name: pings\nserve: {{}}\nduration: {duration}\nsockets: {sockets}\nthresholds:\n{thresholds}"
+    );
+    let path = file(&directory, "pings.yaml", &scenario);
+    let runs = directory.path().join("runs");
+    let output = moim(&["load", &path, "--runs", &runs.to_string_lossy()]);
+    let record = std::fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    let summary = std::fs::read(record.join("summary.json")).unwrap();
+    (output, serde_json::from_slice(&summary).unwrap())
+}
+
+#[test]
+fn thresholds_on_sockets_pass_and_fail_and_end_a_run() {
+    let (output, summary) = run_sockets(
+        "13s",
+        "  pong_ms: [\"max < 60000\", { threshold: \"n > 20\", from: 2s }]\n  answered_pct: [\"user_p1 >= 99\", \"n == 20\"]\n  \
+         connect_ms: [\"n == 20\"]\n  lost: [\"max == 0\", \"n == 20\"]\n",
+    );
+    let said = text(&output);
+    for result in summary["thresholds"].as_array().unwrap() {
+        assert_eq!(result["ok"], true, "{result}\n{said}");
+    }
+    // A busy machine's generator may have been late.
+    assert!(matches!(output.status.code(), Some(0 | 110)), "{said}");
+    assert_eq!(summary["metrics"]["connect_ms"]["n"], 20, "{said}");
+    assert!(
+        said.contains("20 of 20 live, 0 lost") && said.contains("messages/s answered"),
+        "{said}"
+    );
+
+    let (output, summary) = run_sockets(
+        "120s",
+        "  pong_ms: [{ threshold: \"max < 0.0001\", abort_on_fail: true }]\n  lost: [\"max > 0\"]\n",
+    );
+    let said = text(&output);
+    assert!(matches!(output.status.code(), Some(99 | 110)), "{said}");
+    assert!(summary["duration_s"].as_f64().unwrap() < 100.0, "{said}");
+    assert!(summary["aborted"].as_str().unwrap().contains("pong_ms max < 0.0001"), "{said}");
+    for result in summary["thresholds"].as_array().unwrap() {
+        assert_eq!(result["ok"], false, "{result}\n{said}");
+        assert!(result["value"].is_number(), "{result}\n{said}");
+    }
+}

@@ -15,15 +15,18 @@ const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 /** What every study must have at least, by table: the study's own rows. */
 const STUDIES = {
   sfu: { sessions: 4, verdicts: 10, change: 4, repeats: 4, canaries: 4, signaling: 4, tcp: 6, later: 6 },
-  sockets: { throughput: 3, concurrency: 1 },
+  sockets: { throughput: 1, knee: 2, limits: 2, concurrency: 3 },
   "mesh-vs-sfu": { cpu: 7, quality: 21, audience_cpu: 4, audience: 8 },
-  "audio-room": { cost: 2, trials: 6, capacity: 1, mos: 1, bottom: 1, fields: 14, churn: 1 },
+  "audio-room": { cost: 3, sizing: 2, trials: 4, capacity: 1, late: 2, mos: 2, bottom: 1, fields: 14, churn: 2 },
 };
+
+/** What else a study is told. */
+const ARGUMENTS = { sockets: ["--socketcluster", join(ROOT, "scripts/socketcluster.mjs")] };
 
 async function study(t, name) {
   const out = scratch(t);
   const begin = Date.now();
-  const child = spawn(BINARY, ["study", name, "--quick", "--out", out], {
+  const child = spawn(BINARY, ["study", name, "--quick", "--out", out, ...(ARGUMENTS[name] ?? [])], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let text = "";
@@ -35,6 +38,44 @@ async function study(t, name) {
   const path = (file) => join(out, dir, file);
   const summary = JSON.parse(readFileSync(path("summary.json"), "utf8"));
   return { code, text, summary, report: path("report.html"), seconds: (Date.now() - begin) / 1000, path };
+}
+
+/** Study B: clients come one after the other, and both servers were measured at the first rate at least. */
+function socketsHold({ study, study_about }) {
+  for (const server of ["moim", "SocketCluster"]) {
+    const row = study.find(({ table, name }) => table === "knee" && name.startsWith(server));
+    assert.ok(row.cells.answered_per_s.value > 1000, JSON.stringify(row));
+    assert.ok(row.cells.server_cpu_cores.value > 0, `${server}'s own process is watched`);
+  }
+  const [all, ...servers] = study.filter(({ table }) => table === "concurrency");
+  assert.equal(all.cells.servers.value, servers.length, "a row a server");
+  for (const key of ["live", "by_hand_answered"]) {
+    const sum = servers.reduce((sum, { cells }) => sum + cells[key].value, 0);
+    assert.ok(sum > 0 && sum === all.cells[key].value, `${key}: ${sum}`);
+  }
+  const [ramp] = study.filter(({ table }) => table === "throughput");
+  assert.match(ramp.cells.load_average.reason, /covers a minute/);
+  for (const title of ["One more client a second", "Answered over offered", "p99 latency over rate"]) {
+    const plot = study_about.plots.find((plot) => plot.title.startsWith(title));
+    assert.ok(plot.x.length > 0 && plot.lines.length === 2, title);
+    for (const { label, values } of plot.lines)
+      assert.ok(
+        values.some((v) => v !== null),
+        `${title}: ${label}`,
+      );
+  }
+}
+
+/** A session's own report: its sockets stand where people stand in others. */
+async function socketsAreShown(page, path, { study_about }) {
+  const ramp = study_about.sessions.find((session) => session.endsWith("-ramp"));
+  await page.goto(pathToFileURL(path(join(ramp, "report.html"))).href);
+  const heads = await page.locator("h2, h3").allTextContents();
+  for (const head of ["Sockets", "Sockets over time", "Machine over time"])
+    assert.ok(heads.includes(head), `${head} in ${heads}`);
+  assert.ok(!heads.includes("People"));
+  for (const text of ["Sockets live", "Messages", "Message latency", "Connections"])
+    assert.ok((await page.getByText(text, { exact: false }).count()) > 0, text);
 }
 
 for (const [name, wanted] of Object.entries(STUDIES))
@@ -58,6 +99,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
       }
     }
     assert.ok(numbers > 0, "something was measured");
+    if (name === "sockets") socketsHold(summary);
     for (const session of summary.study_about.sessions) readFileSync(path(join(session, "report.html")));
     assert.ok(readFileSync(path("study.md"), "utf8").includes(summary.study_about.title));
 
@@ -77,6 +119,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
     }
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 360, `the page is ${wide} px wide at 360`);
+    if (name === "sockets") await socketsAreShown(page, path, summary);
     assert.deepEqual(errors, []);
     console.log(`# study ${name} --quick: ${seconds.toFixed(0)} s, ${numbers} figures`);
   });

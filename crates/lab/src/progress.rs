@@ -10,6 +10,7 @@ mod view;
 
 pub use standing::{About, Phase};
 
+use crate::people::sockets::Now;
 use crate::people::stage::News;
 use crate::record::MachineRecord;
 use standing::Standing;
@@ -48,7 +49,7 @@ struct Inbox {
 struct Update {
     elapsed: Duration,
     phase: Phase,
-    sockets: u32,
+    sockets: Now,
     news: News,
 }
 
@@ -106,8 +107,8 @@ impl Progress {
         async move { shared.key.notified().await }
     }
 
-    /// Hands over where the run stands, `elapsed` after its start, with `sockets` open.
-    pub fn update(&self, elapsed: Duration, phase: Phase, sockets: u32, news: News) {
+    /// Hands over where the run stands, `elapsed` after its start, with sockets as they are now.
+    pub fn update(&self, elapsed: Duration, phase: Phase, sockets: Now, news: News) {
         self.shared.with(|inbox| inbox.updates.push(Update { elapsed, phase, sockets, news }));
     }
 

@@ -14,6 +14,7 @@ mod watch;
 pub(crate) use lead::{Leader, Seen};
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
+pub(crate) use serve::{OwnServer, free_port};
 
 use crate::base::{Url, busy::keep_busy};
 use crate::clients::bot::driver;
@@ -23,6 +24,7 @@ use crate::clients::seat::Adapter;
 use crate::clients::{self, canary};
 use crate::judge::checks;
 use crate::judge::summary::{self, Input, Summary, exit};
+use crate::judge::threshold::socket_moments;
 use crate::observe::monitor::Monitor;
 use crate::observe::proc;
 use crate::people::sockets;
@@ -129,6 +131,10 @@ async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), 
              forward) and AudioBridge (for those that mix), and check that `target.url` is \
              that WebSocket's (port 8188 by default)"
         }
+        Adapter::SocketCluster => {
+            "start a SocketCluster server of protocol 2 whose path is /socketcluster/, such as \
+             `node scripts/socketcluster.mjs PORT`, and check that `target.url` is its address"
+        }
     };
     let text = format!("the target {url} does not answer ({error}); {cure}");
     Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
@@ -204,7 +210,8 @@ async fn act<D: BotDriver>(
     watch.show(Phase::Leaving);
     let (machine, progress) = (watch.machine, watch.progress);
     let rss_mib = house.server_pid().and_then(proc::rss_mib);
-    let mut socket_figures = sockets_end(&stage, socket_loads, (rss_before_mib, rss_mib)).await;
+    let (mut socket_figures, socket_counts) =
+        sockets_end(&stage, socket_loads, (rss_before_mib, rss_mib)).await;
     if let (Some(task), Some(first)) = (by_hand, socket_figures.first_mut()) {
         first.by_hand = task.await.ok().flatten();
     }
@@ -234,6 +241,7 @@ async fn act<D: BotDriver>(
             _ => None,
         },
         sockets: &socket_figures,
+        socket_counts: &socket_counts,
         expected: Some(&outcome.expected),
         networks: stage.networks.as_ref().map(Networks::summaries).unwrap_or_default(),
     });
@@ -260,10 +268,11 @@ fn sockets_begin<D: BotDriver>(
     house: &House<D>,
     stage: &Arc<Stage>,
 ) -> Result<Vec<sockets::Load>, NoRun> {
-    let mut loads = Vec::new();
+    let (mut loads, from) = (Vec::new(), socket_moments(&scenario.thresholds));
     for (index, group) in scenario.sockets.iter().enumerate() {
         let (host, length) = (house.url.authority(), scenario.duration);
-        let load = sockets::Load::start(index, address_of(&house.url)?, host, *group, length)?;
+        let address = address_of(&house.url)?;
+        let load = sockets::Load::start(index, address, host, *group, length, &from)?;
         let text =
             format!("{} sockets come, {} a second", group.connections, group.arrival_per_second);
         stage.event(Level::Info, None, text);
@@ -277,8 +286,8 @@ async fn sockets_end(
     stage: &Stage,
     loads: Vec<sockets::Load>,
     (before_mib, with_mib): (Option<f64>, Option<f64>),
-) -> Vec<SocketsSummary> {
-    let mut figures = Vec::new();
+) -> (Vec<SocketsSummary>, sockets::Counted) {
+    let (mut figures, mut all) = (Vec::new(), sockets::Now::default());
     for load in loads {
         if let (1.., Some(first)) = load.failed() {
             stage.event(
@@ -288,7 +297,9 @@ async fn sockets_end(
             );
         }
         let ended = tokio::task::spawn_blocking(|| load.finish()).await;
-        figures.push(ended.unwrap_or_default());
+        let (summary, counts) = ended.unwrap_or_default();
+        figures.push(summary);
+        all.add(sockets::Now { counts, ..sockets::Now::default() });
     }
     // The memory is the whole server's: it tells what a connection costs only if there is one group.
     if let ([only], Some(before), Some(with)) = (&mut figures[..], before_mib, with_mib) {
@@ -297,7 +308,7 @@ async fn sockets_end(
         only.kib_per_connection =
             (only.live > 0).then(|| (with - before) * 1024.0 / f64::from(only.live));
     }
-    figures
+    (figures, all.counts)
 }
 
 /// The browser that stays connected and pings by hand, if a group of sockets has one.

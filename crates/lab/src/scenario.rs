@@ -11,6 +11,7 @@ use crate::clients::link::networks::Network;
 use crate::clients::seat::Adapter;
 use crate::judge::threshold::{self, Threshold};
 use crate::observe::metrics::NAMES;
+use crate::observe::sockets;
 use crate::record::LinkLimit;
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
@@ -347,6 +348,8 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     }
     check_tcp(root, scenario);
     check_janus(root, scenario);
+    check_thresholds(root, scenario);
+    check_rooms(root, scenario);
     let (length, rooms, networks) = (scenario.duration, &scenario.rooms, &scenario.networks);
     let (serves, url) = match &scenario.target {
         Target::Serve(_) => (true, None),
@@ -377,6 +380,29 @@ fn check_tcp(root: &mut Section<'_>, scenario: &Scenario) {
     }
     if scenario.chromium() > 0 {
         refuse("browsers choose for themselves, and choose udp", "write udp, or bots alone");
+    }
+}
+
+/// Thresholds on sockets need some, and what is judged by pings some that ping.
+fn check_thresholds(root: &mut Section<'_>, scenario: &Scenario) {
+    let metrics = scenario.thresholds.iter().map(|threshold| threshold.metric);
+    let pings = scenario.sockets.iter().any(|group| group.rate_per_second > 0.0);
+    for metric in metrics.filter(|metric| sockets::NAMES.contains(metric)) {
+        if scenario.sockets.is_empty() {
+            let cure = "add `sockets: [{ connections: 100, rate_per_second: 10 }]`";
+            root.fault("thresholds", format!("{metric} is of sockets, and there are none"), cure);
+        } else if sockets::needs_pings(metric) && !pings {
+            let cure = "write `rate_per_second` for a group of `sockets`";
+            root.fault("thresholds", format!("{metric} is of pings, and nobody pings"), cure);
+        }
+    }
+}
+
+/// Servers of sockets alone.
+fn check_rooms(root: &mut Section<'_>, scenario: &Scenario) {
+    if scenario.adapter == Adapter::SocketCluster && !scenario.rooms.is_empty() {
+        let cure = "write `sockets` alone, or another adapter";
+        root.fault("rooms", "a SocketCluster server has no rooms", cure);
     }
 }
 

@@ -1,8 +1,9 @@
 import { Charts, type ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
-import { machineCharts, qualityCharts } from "./plots.ts";
-import { type Metric, type RunRecord, readRecord, type Summary } from "./record.ts";
+import { machineCharts, qualityCharts, socketCharts } from "./plots.ts";
+import { type Metric, type RunRecord, readRecord, type SocketGroup, type Summary } from "./record.ts";
 import { type PersonRow, peopleRows } from "./series.ts";
+import { groupName, SOCKET_FIGURES, SOCKET_METRICS, socketCards } from "./sockets.ts";
 import { studySections } from "./study.ts";
 import "./style.css";
 
@@ -50,13 +51,10 @@ function show(record: RunRecord): void {
     ...limits(summary),
     ...judgement(summary),
     ...plots(record, charts),
-    section(
-      "People",
-      "Worst first. Loss is of the whole run, the rest are medians of a person's samples; the first sample is left out.",
-      peopleTable(record),
-    ),
+    ...sockets(summary),
+    ...people(record),
     ...comingAndGoing(summary),
-    ...metricsTable(summary),
+    ...metricsTable(record),
     ...machineTables(summary),
     ...eventList(record),
     about(record),
@@ -128,20 +126,33 @@ function banner(summary: Summary): HTMLElement {
   );
 }
 
-function keyFigures({ meta, summary }: RunRecord): HTMLElement {
+function keyFigures(record: RunRecord): HTMLElement {
+  const { meta, summary } = record;
   const metric = (name: string): Metric => summary.metrics?.[name] ?? {};
   const server = summary.server ?? {};
-  const cards: [string, string, string][] = [
+  const ofPeople: [string, string, string][] = [
     ["People", figure(summary.people, 0), `${figure(summary.subscriptions, 0)} subscriptions`],
     ["Loss", `${figure(metric("loss_pct").user_p95, 2)} %`, "95th percentile of people"],
     ["MOS-LQ", figure(metric("mos_lq").user_p5, 2), "5th percentile of people"],
     ["Round trip", `${figure(metric("rtt_ms").user_p95)} ms`, "95th percentile of people"],
     ["Mouth to ear", `${figure(metric("mouth_to_ear_ms").user_p95)} ms`, "95th percentile of people"],
     ["Frame rate", `${figure(metric("frames_per_second").user_p5)} /s`, "5th percentile of people"],
-    ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
-    ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
     ["Quality", summary.quality ?? "–", "stable, caution or danger"],
-    ["A packet out", `${figure(server.us_per_packet_out, 2)} µs`, "of server CPU"],
+    ["First frame", `${figure(metric("join_to_first_frame_ms").p95, 0)} ms`, "95th percentile of joins"],
+  ];
+  const cards: [string, string, string][] = [
+    ...(hasPeople(record) ? ofPeople : []),
+    ...socketCards(summary.sockets ?? []),
+    ["Server CPU", `${figure(server.cpu_cores, 2)} cores`, `${figure(server.rss_mib, 0)} MiB`],
+    ...(hasPeople(record)
+      ? [
+          ["A packet out", `${figure(server.us_per_packet_out, 2)} µs`, "of server CPU"] as [
+            string,
+            string,
+            string,
+          ],
+        ]
+      : []),
     ["Length", `${figure(summary.duration_s ?? meta.duration_s, 0)} s`, bottleneck(summary)],
   ];
   return el(
@@ -227,10 +238,43 @@ function judgement(summary: Summary): HTMLElement[] {
   return sections.length > 1 ? [el("div", { class: "two" }, ...sections)] : sections;
 }
 
-function plots({ samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
+/** Sockets without a room. */
+function sockets({ sockets: groups = [] }: Summary): HTMLElement[] {
+  if (groups.length === 0) return [];
+  const hint =
+    "Clients that ping, or only stay. Latency is from when a ping was due until its answer was read.";
+  return [
+    section(
+      "Sockets",
+      hint,
+      table("Sockets", groups, [
+        { title: "Group", long: true, text: groupName },
+        ...SOCKET_FIGURES.map(([title, digits, pick]) => ({
+          title,
+          text: (group: SocketGroup) => figure(pick(group), digits),
+        })),
+      ]),
+    ),
+  ];
+}
+
+function people(record: RunRecord): HTMLElement[] {
+  if (!hasPeople(record)) return [];
+  const hint =
+    "Worst first. Loss is of the whole run, the rest are medians of a person's samples; the first sample is left out.";
+  return [section("People", hint, peopleTable(record))];
+}
+
+/** A run of sockets alone has none. */
+function hasPeople({ meta, summary, samples }: RunRecord): boolean {
+  return (meta.people ?? []).length > 0 || samples.length > 0 || (summary.sockets ?? []).length === 0;
+}
+
+function plots({ summary, samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
   const hint = "One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.";
   const parts: [string, string, ChartSpec[]][] = [
     ["Quality over time", hint, qualityCharts(samples)],
+    ["Sockets over time", samples.length > 0 ? "" : hint, socketCharts(summary.sockets ?? [])],
     ["Machine over time", "", machineCharts(machine)],
   ];
   return parts
@@ -311,8 +355,13 @@ function comingAndGoing({ churn }: Summary): HTMLElement[] {
   ];
 }
 
-function metricsTable(summary: Summary): HTMLElement[] {
-  const rows = Object.entries(summary.metrics ?? {});
+function metricsTable(record: RunRecord): HTMLElement[] {
+  const { metrics = {}, sockets = [] } = record.summary;
+  // What nobody could measure is shown where somebody might have.
+  const [people, hasSockets] = [hasPeople(record), sockets.length > 0];
+  const rows = Object.entries(metrics).filter(
+    ([name, metric]) => metric || (SOCKET_METRICS.has(name) ? hasSockets : people),
+  );
   if (rows.length === 0) return [];
   const column = (title: string, key: keyof Metric) => ({
     title,
@@ -323,7 +372,7 @@ function metricsTable(summary: Summary): HTMLElement[] {
   return [
     section(
       "All metrics",
-      "p50 to max are over all samples; “people” figures reduce within each person first.",
+      "p50 to max are over all samples; “people” figures reduce within each person (of sockets: each connection) first.",
       table("All metrics", rows, [
         { title: "Metric", words: true, text: ([name]) => name },
         column("p50", "p50"),

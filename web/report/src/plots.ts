@@ -1,6 +1,6 @@
 /** Which charts a run has. Pure. A chart in which nobody has a value is left out. */
 import type { ChartSpec } from "./charts.ts";
-import type { MachineRow, Sample } from "./record.ts";
+import type { MachineRow, Sample, SocketGroup } from "./record.ts";
 import {
   estimateMbps,
   frameHeight,
@@ -13,6 +13,7 @@ import {
   type Reduction,
   retransmittedPct,
   rttMs,
+  socketLines,
   threadLines,
 } from "./series.ts";
 
@@ -40,6 +41,43 @@ export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
     chart("Downlink estimate", "Mbit/s, of people on limited paths", estimateMbps, "lowest", { digits: 2 }),
     chart("Retransmitted", "% of packets of pictures", retransmittedPct, "highest", { digits: 2 }),
   ].filter(({ data }) => hasValues(data));
+}
+
+/** How sockets without a room fared, group by group. */
+export function socketCharts(groups: readonly SocketGroup[]): ChartSpec[] {
+  const charts = groups.flatMap(({ seconds = [] }, index): ChartSpec[] => {
+    const of = groups.length > 1 ? `, group ${index + 1}` : "";
+    return [
+      {
+        title: `Messages${of}`,
+        unit: "messages/s",
+        digits: 0,
+        data: socketLines(seconds, [
+          ["offered", ({ offered }, perSecond) => (offered ? offered * perSecond : null)],
+          [
+            "answered",
+            ({ offered, answered }, perSecond) => (offered || answered ? answered * perSecond : null),
+          ],
+        ]),
+      },
+      {
+        title: `Message latency${of}`,
+        unit: "ms, from when each was due",
+        digits: 2,
+        data: socketLines(seconds, [
+          ["median", (row) => row.p50_ms],
+          ["p99", (row) => row.p99_ms],
+        ]),
+      },
+      {
+        title: `Connections${of}`,
+        unit: "live",
+        digits: 0,
+        data: socketLines(seconds, [["live", (row) => row.live]]),
+      },
+    ];
+  });
+  return charts.filter(({ data }) => hasValues(data));
 }
 
 /** What server and generator did. */

@@ -120,10 +120,50 @@ export interface Summary {
     join_to_first_audio_ms_p50?: number | null;
     join_to_first_audio_ms_max?: number | null;
   } | null;
+  sockets?: SocketGroup[];
   networks?: { name: string; up: LinkFigures; down: LinkFigures }[];
   machine?: Machine;
   failures?: string[];
   checks?: { name: string; ok: boolean; detail?: string }[];
+}
+
+/** Latency of pings, in milliseconds, from when each was due. */
+export interface SocketLatency {
+  p50_ms: number;
+  p99_ms: number;
+  max_ms: number;
+}
+
+/** A second of a group of sockets; its counts are of the time since the row before. */
+export interface SocketSecond {
+  t_s: number;
+  live: number;
+  offered: number;
+  answered: number;
+  p50_ms?: number | null;
+  p99_ms?: number | null;
+}
+
+/** A group of sockets without a room over the whole run. */
+export interface SocketGroup {
+  connections: number;
+  connected: number;
+  live: number;
+  arrival_per_second?: number;
+  rate_per_second?: number;
+  connect?: SocketLatency | null;
+  closed?: Record<string, number>;
+  failed?: Record<string, number>;
+  whole?: {
+    seconds: number;
+    offered: number;
+    made: number;
+    answered: number;
+    latency?: SocketLatency | null;
+  } | null;
+  kib_per_connection?: number | null;
+  by_hand?: { pings: number; answered: number; lost: number; latency?: SocketLatency | null } | null;
+  seconds?: SocketSecond[];
 }
 
 /** What a direction of a link did with media. */

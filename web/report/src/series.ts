@@ -1,5 +1,5 @@
 /** From samples to lines and table rows. Pure. A value that nobody measured is null and makes a gap. */
-import type { MachineRow, Received, RunRecord, Sample } from "./record.ts";
+import type { MachineRow, Received, RunRecord, Sample, SocketSecond } from "./record.ts";
 
 /** One point in time for all lines of a chart. */
 export const BUCKET_MS = 3_000;
@@ -123,6 +123,23 @@ export function machineLines(
   return {
     seconds: rows.map((row) => row.t_ms / 1000),
     lines: fields.map(([label, pick]) => ({ label, values: rows.map((row) => pick(row) ?? null) })),
+  };
+}
+
+/** Lines of a group of sockets. A row's counts become rates by `perSecond`: its length is the time since the row before. */
+export function socketLines(
+  rows: readonly SocketSecond[],
+  fields: [label: string, pick: (row: SocketSecond, perSecond: number) => number | null | undefined][],
+): Lines {
+  const perSecond = rows.map((row, i) => 1 / (row.t_s - (rows[i - 1]?.t_s ?? 0)));
+  return {
+    seconds: rows.map((row) => row.t_s),
+    lines: fields.map(([label, pick]) => ({
+      label,
+      values: rows.map((row, i) =>
+        Number.isFinite(perSecond[i]) ? (pick(row, perSecond[i]!) ?? null) : null,
+      ),
+    })),
   };
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod busy;
 pub mod figures;
+pub(crate) mod files;
 pub(crate) mod guard;
 pub(crate) mod http;
 pub(crate) mod prompt;

@@ -25,7 +25,7 @@ pub(crate) async fn take_seat(
     audio: AudioTopology,
 ) -> Result<(Box<dyn Seat>, mpsc::Receiver<Incoming>), SignalingError> {
     Ok(match adapter {
-        Adapter::Moim => {
+        Adapter::Moim | Adapter::SocketCluster => {
             let (signaling, incoming) = Signaling::connect(&target.socket()).await?;
             (Box::new(signaling), incoming)
         }

@@ -23,17 +23,21 @@ pub enum Adapter {
     Moim,
     /// Janus' VideoRoom and AudioBridge plugins, by its WebSocket.
     Janus,
+    /// SocketCluster, whose protocol ours is: sockets, and no rooms.
+    SocketCluster,
 }
 
 impl Adapter {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 2] = [("moim", Self::Moim), ("janus", Self::Janus)];
+    pub const ALL: [(&str, Self); 3] =
+        [("moim", Self::Moim), ("janus", Self::Janus), ("socketcluster", Self::SocketCluster)];
 
     /// Its word in scenarios and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Moim => "moim",
             Self::Janus => "janus",
+            Self::SocketCluster => "socketcluster",
         }
     }
 

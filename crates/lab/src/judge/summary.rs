@@ -13,6 +13,7 @@ use crate::judge::expected::Churn;
 pub use crate::judge::quality::Quality;
 use crate::judge::threshold::{ThresholdResult, Windows};
 use crate::observe::metrics::{Collector, Reduced};
+use crate::observe::sockets;
 use crate::record::{
     About, MachineMeta, MachineRecord, Meta, MixWindows, NetworkSummary, Row, SCHEMA, SampleRecord,
     SocketsSummary,
@@ -20,6 +21,7 @@ use crate::record::{
 pub use input::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 pub use table::table;
 pub use usage::{GeneratorSummary, ServerSummary};
 use usage::{generator, generator_health, server};
@@ -184,7 +186,11 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         collector.add(&record.person, &record.sample);
     }
     input.joins.iter().for_each(|join| collector.join(join));
-    let metrics = collector.reduce();
+    let mut metrics = collector.reduce();
+    if let Some(all) = input.socket_counts.get(&Duration::ZERO) {
+        let of_sockets = sockets::NAMES.iter().map(|name| ((*name).to_owned(), all.reduce(name)));
+        metrics.extend(of_sockets);
+    }
     let thresholds = thresholds(input);
     let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
     let agreement = agreement::compare(input.meta, input.samples);
@@ -245,6 +251,7 @@ fn thresholds(input: &Input<'_>) -> Vec<ThresholdResult> {
     let mut windows = Windows::new(input.thresholds);
     input.samples.iter().for_each(|record| windows.add(record));
     input.joins.iter().for_each(|join| windows.join(join));
+    windows.sockets(input.socket_counts.clone());
     input.thresholds.iter().map(|threshold| windows.judge(threshold)).collect()
 }
 
@@ -435,6 +442,7 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         interrupted: true,
         aborted: None,
         sockets: &[],
+        socket_counts: &BTreeMap::new(),
         networks: Vec::new(),
         expected: None,
     });
@@ -459,6 +467,7 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         interrupted: false,
         aborted: None,
         sockets: &[],
+        socket_counts: &BTreeMap::new(),
         networks: Vec::new(),
         expected: None,
     })

@@ -1,10 +1,11 @@
 //! Thresholds: `user_p95 < 1` over the metrics of [`crate::observe::metrics`].
 
-use crate::observe::metrics::{Collector, REDUCTIONS};
+use crate::observe::metrics::{Collector, REDUCTIONS, Reduced};
+use crate::observe::sockets::{self, SocketCounts};
 use crate::record::{Join, SampleRecord};
 use serde::{Deserialize, Serialize};
 use settings::{Section, Shape, boolean, duration, either, parsed, section};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How a value is compared.
@@ -147,7 +148,10 @@ pub struct ThresholdResult {
 impl Threshold {
     /// Judges what a collector holds, whenever that was. A metric with no value fails: silence proves nothing.
     pub fn judge(&self, collector: &Collector) -> ThresholdResult {
-        let reduced = collector.reduce_one(self.metric);
+        self.result(collector.reduce_one(self.metric))
+    }
+
+    fn result(&self, reduced: Option<Reduced>) -> ThresholdResult {
         let value = reduced.and_then(|reduced| reduced.get(self.condition.reduction));
         ThresholdResult {
             expr: self.to_string(),
@@ -155,6 +159,12 @@ impl Threshold {
             value,
         }
     }
+}
+
+/// The moments from which on sockets are counted for these thresholds.
+pub fn socket_moments<'a>(thresholds: impl IntoIterator<Item = &'a Threshold>) -> Vec<Duration> {
+    let of_sockets = thresholds.into_iter().filter(|one| sockets::NAMES.contains(&one.metric));
+    of_sockets.map(|one| one.from).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 impl std::fmt::Display for Threshold {
@@ -167,9 +177,12 @@ impl std::fmt::Display for Threshold {
     }
 }
 
-/// What the thresholds of a run are judged by: samples, by the moment from which on they count.
+/// What the thresholds of a run are judged by: samples and sockets, by the moment from which on they count.
 #[derive(Debug, Default)]
-pub struct Windows(BTreeMap<Duration, Collector>);
+pub struct Windows {
+    samples: BTreeMap<Duration, Collector>,
+    sockets: BTreeMap<Duration, SocketCounts>,
+}
 
 impl Windows {
     /// Collects only what these thresholds ask for: during a run that must cost little.
@@ -178,13 +191,14 @@ impl Windows {
         for threshold in thresholds {
             names.entry(threshold.from).or_default().push(threshold.metric);
         }
-        Self(names.into_iter().map(|(from, names)| (from, Collector::only(names))).collect())
+        let samples = names.into_iter().map(|(from, names)| (from, Collector::only(names)));
+        Self { samples: samples.collect(), sockets: BTreeMap::new() }
     }
 
     /// Takes a sample of a person; samples of one person must come in order.
     pub fn add(&mut self, record: &SampleRecord) {
         let began = record.began();
-        for (from, collector) in &mut self.0 {
+        for (from, collector) in &mut self.samples {
             match began >= *from {
                 true => collector.add(&record.person, &record.sample),
                 false => collector.pass(&record.person),
@@ -195,14 +209,23 @@ impl Windows {
     /// Takes somebody's having been connected.
     pub fn join(&mut self, join: &Join) {
         let at = Duration::from_millis(join.t_ms);
-        let counts = self.0.iter_mut().filter(|(from, _)| at >= **from);
+        let counts = self.samples.iter_mut().filter(|(from, _)| at >= **from);
         counts.for_each(|(_, collector)| collector.join(join));
+    }
+
+    /// Takes what sockets came to by now, in place of what was told before.
+    pub fn sockets(&mut self, counts: BTreeMap<Duration, SocketCounts>) {
+        self.sockets = counts;
     }
 
     /// Judges what came so far.
     pub fn judge(&self, threshold: &Threshold) -> ThresholdResult {
+        let Threshold { metric, from, .. } = threshold;
+        if sockets::NAMES.contains(metric) {
+            return threshold.result(self.sockets.get(from).and_then(|of| of.reduce(metric)));
+        }
         let nothing = Collector::default();
-        threshold.judge(self.0.get(&threshold.from).unwrap_or(&nothing))
+        threshold.judge(self.samples.get(from).unwrap_or(&nothing))
     }
 }
 
@@ -309,6 +332,46 @@ mod tests {
             let problems = read(text).expect_err(text);
             assert!(problems.contains(told), "{problems}");
         }
+    }
+
+    #[test]
+    fn sockets_pass_and_fail_by_what_was_counted_from_their_moment_on() {
+        use hdrhistogram::Histogram;
+        let counts = |ms: u64, answered_pct: f64, lost: u64| {
+            let mut us = Histogram::new_with_max(60_000_000, 3).expect("bounds");
+            us.record(ms * 1000).expect("within the bounds");
+            SocketCounts {
+                pong_us: us.clone(),
+                connect_us: us,
+                pong_of_each_ms: vec![ms as f64],
+                answered_of_each_pct: vec![100.0, answered_pct],
+                tried: 2,
+                lost,
+            }
+        };
+        for (metric, text, from_s, ok) in [
+            ("pong_ms", "p99 < 10", 0, false),
+            ("pong_ms", "p99 < 10", 5, true),
+            ("connect_ms", "max <= 100", 0, true),
+            ("answered_pct", "user_p5 >= 99", 0, false),
+            ("answered_pct", "user_p5 >= 99", 5, true),
+            ("lost", "max == 0", 0, false),
+            ("lost", "max == 0", 5, true),
+            ("lost", "n == 2", 5, true),
+        ] {
+            let one = threshold(metric, text, from_s);
+            assert_eq!(socket_moments([&one]), [Duration::from_secs(from_s)]);
+            let mut windows = Windows::new([&one]);
+            let before = windows.judge(&one);
+            assert_eq!((before.ok, before.value), (false, None), "nothing was counted yet");
+            let (early, late) = (counts(90, 50.0, 1), counts(5, 100.0, 0));
+            let of = [(Duration::ZERO, early), (Duration::from_secs(5), late)];
+            windows.sockets(of.into());
+            let result = windows.judge(&one);
+            assert_eq!(result.ok, ok, "{result:?}");
+            assert!(result.value.is_some(), "{result:?}");
+        }
+        assert!(socket_moments([&threshold("loss_pct", "max < 1", 0)]).is_empty());
     }
 
     #[test]

@@ -10,9 +10,10 @@
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
 
+pub use super::reduced::{REDUCTIONS, Reduced};
+use super::sockets;
 use crate::base::{mean, percentile};
 use crate::record::Join;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::QualitySample;
 use wire::quality::ReceivedTrack;
@@ -27,7 +28,7 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 26] = [
     "loss_pct",
     "jitter_ms",
     "gap_ms",
@@ -50,11 +51,11 @@ pub const NAMES: [&str; 22] = [
     "join_to_connected_ms",
     "join_to_first_audio_ms",
     "join_to_first_frame_ms",
+    sockets::PONG_MS,
+    sockets::ANSWERED_PCT,
+    sockets::CONNECT_MS,
+    sockets::LOST,
 ];
-
-/// Names of the reductions of a metric.
-pub const REDUCTIONS: [&str; 8] =
-    ["p50", "p95", "p99", "max", "user_p1", "user_p5", "user_p95", "n"];
 
 fn within(name: &str) -> Within {
     match name {
@@ -65,50 +66,6 @@ fn within(name: &str) -> Within {
         | "switches_per_minute"
         | "received_kbps" => Within::Mean,
         _ => Within::Median,
-    }
-}
-
-/// A metric's reductions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Reduced {
-    /// Median of all values.
-    pub p50: f64,
-    /// 95th percentile of all values.
-    pub p95: f64,
-    /// 99th percentile of all values.
-    pub p99: f64,
-    /// Largest value.
-    pub max: f64,
-    /// 1st percentile over people.
-    pub user_p1: f64,
-    /// 5th percentile over people.
-    pub user_p5: f64,
-    /// 95th percentile over people.
-    pub user_p95: f64,
-    /// How many values.
-    pub n: u64,
-    /// The model of a score (MOS only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Whether the delay in a score was `measured` or `estimated` (MOS-CQ only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<String>,
-}
-
-impl Reduced {
-    /// The reduction of this name, one of [`REDUCTIONS`].
-    pub fn get(&self, reduction: &str) -> Option<f64> {
-        Some(match reduction {
-            "p50" => self.p50,
-            "p95" => self.p95,
-            "p99" => self.p99,
-            "max" => self.max,
-            "user_p1" => self.user_p1,
-            "user_p5" => self.user_p5,
-            "user_p95" => self.user_p95,
-            "n" => self.n as f64,
-            _ => return None,
-        })
     }
 }
 

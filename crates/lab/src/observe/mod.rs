@@ -5,4 +5,6 @@ pub mod metrics;
 pub mod monitor;
 pub mod mos;
 pub mod proc;
+mod reduced;
 pub mod rows;
+pub mod sockets;

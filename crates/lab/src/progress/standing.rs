@@ -3,6 +3,7 @@
 use crate::base::{Url, mean, percentile, short};
 use crate::judge::generator;
 use crate::judge::threshold::{Threshold, ThresholdResult, Windows};
+use crate::people::sockets::Now;
 use crate::people::stage::News;
 use crate::record::{MachineRecord, SampleRecord};
 use crate::scenario::Scenario;
@@ -142,7 +143,7 @@ pub struct Standing {
     ending: bool,
     connected: usize,
     joined: usize,
-    sockets: u32,
+    sockets: Now,
     faults: usize,
     people: BTreeMap<String, PersonLine>,
     /// What the thresholds are judged by.
@@ -166,8 +167,10 @@ impl Standing {
     }
 
     /// Takes what is new.
-    pub fn take(&mut self, elapsed: Duration, phase: Phase, sockets: u32, news: News) {
+    pub fn take(&mut self, elapsed: Duration, phase: Phase, mut sockets: Now, news: News) {
         self.begun = true;
+        self.unjudged |= !sockets.counts.is_empty();
+        self.samples.sockets(std::mem::take(&mut sockets.counts));
         (self.elapsed, self.phase, self.sockets) = (elapsed, phase, sockets);
         (self.connected, self.joined, self.faults) = (news.connected, news.joined, news.faults);
         news.joins.iter().for_each(|join| self.samples.join(join));
@@ -239,9 +242,18 @@ impl Standing {
         (self.connected, self.joined)
     }
 
-    /// Sockets without a room that are open.
-    pub fn sockets(&self) -> u32 {
-        self.sockets
+    /// Sockets without a room, as they are now.
+    pub fn sockets(&self) -> &Now {
+        &self.sockets
+    }
+
+    /// What they answer, in words; none while nothing is offered.
+    pub fn answers(&self) -> Option<String> {
+        let Now { offered_per_s, answered_per_s, p99_ms, .. } = &self.sockets;
+        (*offered_per_s > 0.0 || *answered_per_s > 0.0).then(|| {
+            let p99 = p99_ms.map_or(String::new(), |ms| format!(", p99 {} ms", short(ms)));
+            format!("{answered_per_s:.0} of {offered_per_s:.0} messages/s answered{p99}")
+        })
     }
 
     /// Faults so far.
@@ -312,12 +324,15 @@ impl Standing {
             text.push_str(&format!("  {} of {} people", self.connected, self.about.people));
         }
         if self.about.sockets > 0 {
-            text.push_str(&format!("  {} of {} sockets", self.sockets, self.about.sockets));
+            text.push_str(&format!("  {} of {} sockets", self.sockets.live, self.about.sockets));
         }
         text.push_str(match self.about.people + self.about.sockets as usize {
             0 => "",
             _ => " connected",
         });
+        if let Some(answers) = self.answers() {
+            text.push_str(&format!("  {answers}"));
+        }
         match self.faults {
             0 => {}
             1 => text.push_str("  1 fault"),

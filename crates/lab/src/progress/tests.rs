@@ -77,7 +77,7 @@ fn under_way() -> Standing {
         faults: 1,
         ..News::default()
     };
-    standing.take(Duration::from_secs(30), Phase::Under, 0, news);
+    standing.take(Duration::from_secs(30), Phase::Under, Now::default(), news);
     standing.machine(machine());
     standing.judge();
     standing
@@ -167,15 +167,58 @@ fn before_the_first_sample_nothing_is_claimed() {
     line_with(&lines, "nothing to note");
 }
 
+/// So many are up; each second 830 of 833 messages are answered.
+fn sockets(live: u32) -> Now {
+    let (offered_per_s, answered_per_s) = (833.0, 830.0);
+    Now { live, offered_per_s, answered_per_s, p99_ms: Some(4.8), ..Now::default() }
+}
+
+#[test]
+fn sockets_beside_people_have_a_line_of_their_own() {
+    let mut standing = Standing::new(About { sockets: 5_000, ..about() });
+    let before = lines(&standing, 80, 24);
+    assert_eq!(before[3], " sockets  0 of 5000 open");
+    standing.take(Duration::from_secs(9), Phase::Under, sockets(4_980), News::default());
+    let now = lines(&standing, 80, 24);
+    assert!(now[2].starts_with(" people   0 of 12 connected"), "{}", now[2]);
+    assert_eq!(now[3], " sockets  4980 of 5000 open, 830 of 833 messages/s answered, p99 4.80 ms");
+}
+
+#[test]
+fn thresholds_on_sockets_are_judged_by_what_was_counted_so_far() {
+    use crate::observe::sockets::SocketCounts;
+    let us = hdrhistogram::Histogram::new_with_max(1_000_000, 3).expect("bounds");
+    let counts = SocketCounts {
+        pong_us: us.clone(),
+        connect_us: us,
+        pong_of_each_ms: Vec::new(),
+        answered_of_each_pct: Vec::new(),
+        tried: 9,
+        lost: 2,
+    };
+    let thresholds = vec![threshold("lost", "max == 0")];
+    let mut standing = Standing::new(About { thresholds, sockets: 9, ..about() });
+    let now = Now { counts: [(Duration::ZERO, counts)].into(), ..sockets(7) };
+    standing.take(Duration::from_secs(9), Phase::Under, now, News::default());
+    standing.judge();
+    assert_eq!(line_with(&lines(&standing, 80, 24), "lost max"), " fails lost max == 0  2.00");
+    assert!(standing.line().contains("p99 4.80 ms  fails: lost max == 0 (2.00)"));
+}
+
 #[test]
 fn sockets_alone_have_no_people() {
     let about = About { people: 0, sockets: 5_000, thresholds: Vec::new(), ..about() };
     let mut standing = Standing::new(about);
-    standing.take(Duration::from_secs(9), Phase::Under, 4_980, News::default());
+    standing.take(Duration::from_secs(9), Phase::Under, sockets(4_980), News::default());
     let lines = lines(&standing, 80, 24);
+    let answers = "830 of 833 messages/s answered, p99 4.80 ms";
     assert_eq!(lines[2], " sockets  4980 of 5000 open   no faults");
+    assert_eq!(lines[3], format!(" now      {answers}"));
     assert!(!lines.iter().any(|line| line.contains("people")), "{}", lines.join("\n"));
-    assert_eq!(standing.line(), "9 of 60 s  steady  4980 of 5000 sockets connected");
+    assert_eq!(
+        standing.line(),
+        format!("9 of 60 s  steady  4980 of 5000 sockets connected  {answers}")
+    );
 }
 
 #[test]
@@ -197,7 +240,7 @@ fn who_receives_nothing_is_the_worst_and_who_has_left_is_gone() {
     let mut samples: Vec<_> = (1..=11).map(|n| sample(n, 42_000)).collect();
     samples.push(Arc::new(silent));
     let news = News { samples, ..News::default() };
-    standing.take(Duration::from_secs(42), Phase::Under, 0, news);
+    standing.take(Duration::from_secs(42), Phase::Under, Now::default(), news);
     let (worst, all) = standing.worst(2);
     assert_eq!(worst[0].name, "bot-20");
     assert_eq!((worst[1].name.as_str(), all), ("bot-11", 12), "bot-12 gives samples no more");
@@ -222,7 +265,7 @@ fn thresholds_are_judged_once_a_window() {
     let before = standing.line();
     assert!(before.contains("fails: mos_cq user_p5 > 4 (3.30) and 1 more"), "{before}");
     let news = News { samples: vec![sample(100, 33_000)], ..News::default() };
-    standing.take(Duration::from_secs(33), Phase::Under, 0, news);
+    standing.take(Duration::from_secs(33), Phase::Under, Now::default(), news);
     standing.judge();
     assert!(standing.line().contains("(3.30) and 1 more"), "not again so soon");
 }
@@ -236,11 +279,11 @@ fn plain_lines_are_ten_seconds_apart_and_notes_come_at_once() {
     for second in 0..25 {
         let notes = if second == 7 { vec!["7.0 s  oh".to_owned()] } else { Vec::new() };
         let news = News { notes, connected: 9, ..News::default() };
-        standing.take(Duration::from_secs(second), Phase::Under, 0, news);
+        standing.take(Duration::from_secs(second), Phase::Under, Now::default(), news);
         write_lines(&mut standing, &mut next, false, &mut out);
     }
     let news = News { notes: vec!["24.5 s  the last".into()], ..News::default() };
-    standing.take(Duration::from_secs(31), Phase::Leaving, 0, news);
+    standing.take(Duration::from_secs(31), Phase::Leaving, Now::default(), news);
     write_lines(&mut standing, &mut next, true, &mut out);
     let want = "0 of 60 s  joining  9 of 12 people connected\n\
                 7.0 s  oh\n\
@@ -254,7 +297,7 @@ fn plain_lines_are_ten_seconds_apart_and_notes_come_at_once() {
 fn after_the_view_the_last_notes_are_kept() {
     let mut standing = Standing::new(about());
     let notes = (0..30).map(|n| format!("note {n}")).collect();
-    standing.take(Duration::ZERO, Phase::Under, 0, News { notes, ..News::default() });
+    standing.take(Duration::ZERO, Phase::Under, Now::default(), News { notes, ..News::default() });
     standing.keep_last_notes(2);
     let kept = standing.take_notes();
     assert_eq!(kept, ["(28 earlier ones are in events.jsonl)", "note 28", "note 29"]);
@@ -265,7 +308,7 @@ fn after_the_view_the_last_notes_are_kept() {
 #[test]
 fn where_there_is_no_terminal_the_thread_ends_with_the_run() {
     let progress = Progress::start(about(), true);
-    progress.update(Duration::from_secs(1), Phase::Under, 0, News::default());
+    progress.update(Duration::from_secs(1), Phase::Under, Now::default(), News::default());
     progress.machine(&machine());
     let shared = Arc::clone(&progress.shared);
     progress.finish();

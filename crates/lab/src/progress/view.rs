@@ -76,7 +76,7 @@ impl Heights {
         let beside = area.width >= WIDE && has_people;
         // Title and heads of columns stand above people; some may be worse off than the first two.
         let least_people = if has_people { 4 } else { 0 };
-        let head = take(3, 0).max(area.height.min(1));
+        let head = take(head_lines(standing), 0).max(area.height.min(1));
         let thresholds = match count {
             0 => 0,
             _ if beside => 0,
@@ -157,10 +157,34 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, standing: &Standing, look: Look)
         frame.render_widget(Paragraph::new(text), area);
         return;
     }
-    let [what, bar, heads] = Layout::vertical([Constraint::Length(1); 3]).areas(area);
-    draw_what(frame, what, standing, look);
-    draw_bar(frame, bar, standing, &time, look);
-    draw_heads(frame, heads, standing, look);
+    let line = |at: u16| Rect { y: area.y + at, height: 1, ..area };
+    draw_what(frame, line(0), standing, look);
+    draw_bar(frame, line(1), standing, &time, look);
+    draw_heads(frame, line(2), standing, look);
+    if area.height > 3 {
+        frame.render_widget(Line::from(sockets_in_words(standing)), line(3));
+    }
+}
+
+/// Sockets have a line of their own.
+fn head_lines(standing: &Standing) -> u16 {
+    3 + u16::from(standing.about().sockets > 0)
+}
+
+/// ` now      830 of 833 messages/s answered, p99 4.80 ms`; beside people who is open, too.
+fn sockets_in_words(standing: &Standing) -> String {
+    let answers = standing.answers();
+    match standing.about().people {
+        0 => format!(" now      {}", answers.unwrap_or_else(|| "no message yet".into())),
+        _ => {
+            let answers = answers.map_or(String::new(), |answers| format!(", {answers}"));
+            format!(" sockets  {}{answers}", open_sockets(standing))
+        }
+    }
+}
+
+fn open_sockets(standing: &Standing) -> String {
+    format!("{} of {} open", standing.sockets().live, standing.about().sockets)
 }
 
 fn draw_what(frame: &mut Frame<'_>, area: Rect, standing: &Standing, look: Look) {
@@ -209,9 +233,8 @@ fn draw_heads(frame: &mut Frame<'_>, area: Rect, standing: &Standing, look: Look
         spans.push(Span::styled(format!("{connected} of {} connected", about.people), style));
         spans.push(Span::raw(format!(", {joined} joined")));
     }
-    if about.sockets > 0 {
-        let before = if spans.is_empty() { " sockets  " } else { "   sockets " };
-        spans.push(Span::raw(format!("{before}{} of {} open", standing.sockets(), about.sockets)));
+    if about.sockets > 0 && about.people == 0 {
+        spans.push(Span::raw(format!(" sockets  {}", open_sockets(standing))));
     }
     let style = if standing.faults() == 0 { Style::new() } else { look.bad() };
     spans.push(Span::styled(format!("   {}", faults(standing)), style));

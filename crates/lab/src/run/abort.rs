@@ -2,11 +2,12 @@
 
 use crate::base::short;
 use crate::judge::threshold::{Threshold, Windows};
+use crate::people::sockets::Counted;
 use crate::people::stage::{Stage, Told};
 use crate::scenario::Scenario;
 use std::time::Duration;
 
-/// Looks at all that was sampled so far; each sample is taken once.
+/// Looks at all that was sampled and counted so far; each sample is taken once.
 #[derive(Debug)]
 pub(super) struct Abort<'a> {
     thresholds: Vec<(&'a Threshold, Duration)>,
@@ -24,7 +25,12 @@ impl<'a> Abort<'a> {
 
     /// Which threshold fails by now, in words. A threshold of which nothing was measured yet does not
     /// count: it fails at the end.
-    pub(super) fn look(&mut self, stage: &Stage, elapsed: Duration) -> Option<String> {
+    pub(super) fn look(
+        &mut self,
+        stage: &Stage,
+        sockets: impl FnOnce() -> Counted,
+        elapsed: Duration,
+    ) -> Option<String> {
         if self.thresholds.is_empty() {
             return None;
         }
@@ -33,6 +39,7 @@ impl<'a> Abort<'a> {
             samples.iter().for_each(|record| windows.add(record));
             joins.iter().for_each(|join| windows.join(join));
         });
+        windows.sockets(sockets());
         let due = thresholds.iter().filter(|(_, delay)| *delay <= elapsed);
         for (threshold, _) in due {
             let result = windows.judge(threshold);

@@ -3,12 +3,11 @@
 use super::cpus;
 use super::options::{LoadOptions, NoRun};
 use super::serve::{Limits, OwnServer};
-use crate::base::Url;
+use crate::base::{Url, files};
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::canary::Browser;
 use crate::judge::summary::exit;
 use crate::observe::proc;
-use crate::people::sockets;
 use crate::record::CpuSets;
 use crate::scenario::{Executor, RoomGroup, Scenario, Target};
 use std::path::Path;
@@ -51,7 +50,7 @@ impl<D: BotDriver> House<D> {
             Target::Serve(serve) => {
                 let sets = cpus::divide(&all_cpus, &serve.cpus, scenario.browsers() > 0)?;
                 let exe = options.server_exe.clone().map_or_else(std::env::current_exe, Ok)?;
-                sockets::raise_file_limit();
+                files::raise_limit();
                 let server =
                     OwnServer::start(&exe, serve, Limits::of(scenario), &sets.server, dir).await;
                 let server = server.map_err(|error| {

@@ -59,7 +59,7 @@ pub struct OwnServer {
     /// Kept while the server runs: if the lab is killed, the guard ends the server.
     _guard: Guard,
     /// Removed when the server has ended.
-    _quota: Option<Quota>,
+    quota: Option<Quota>,
     /// How its users log in.
     pub login: Option<Arc<Login>>,
     /// Where it answers.
@@ -79,12 +79,37 @@ impl OwnServer {
         cpus: &[usize],
         dir: &Path,
     ) -> io::Result<Self> {
-        let log_path = dir.join("server.log");
-        let log = File::create(&log_path)?;
-        let mut command = Command::new(exe);
         let login = limits.users.then(|| Login::new(exe.to_owned())).transpose()?.map(Arc::new);
         let keys = login.as_ref().map(|login| login.settings()).unwrap_or_default();
-        let http_port = settings_of(&mut command, options, limits, (dir, &keys))?;
+        let http_port = free_port()?;
+        let media_port = free_media_ports(options.shards)?;
+        let config = dir.join("server.yaml");
+        fs::write(&config, configuration(options, limits, http_port, media_port) + &keys)?;
+        let mut command = Command::new(exe);
+        command.arg("serve").arg("--config").arg(&config);
+        if let Some(fault) = &options.fault {
+            command.args(["--for-tests", "--fault", fault]);
+        }
+        let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
+        if let Some(cores) = options.quota_cores {
+            let quota = Quota::new(cores)?;
+            quota.take(server.pid)?;
+            server.quota = Some(quota);
+        }
+        Ok(Self { login, ..server })
+    }
+
+    /// Runs any server that answers `/healthz` on a port of 127.0.0.1, and waits until it does.
+    ///
+    /// # Errors
+    /// As [`OwnServer::start`].
+    pub(crate) async fn run(
+        mut command: Command,
+        port: u16,
+        cpus: &[usize],
+        log_path: &Path,
+    ) -> io::Result<Self> {
+        let log = File::create(log_path)?;
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -93,19 +118,19 @@ impl OwnServer {
             .process_group(0)
             .kill_on_drop(true);
         let mut guard = Guard::start(None)?;
+        let exe = command.as_std().get_program().to_owned();
         let child = cpus::with_cpus(cpus, || command.spawn())
             .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         guard.watch(pid)?;
-        let url = Url { host: "127.0.0.1".into(), port: http_port };
-        let quota = options.quota_cores.map(Quota::new).transpose()?;
-        quota.as_ref().map_or(Ok(()), |quota| quota.take(pid))?;
-        let mut server = Self { child, pid, _guard: guard, _quota: quota, login, url };
+        let url = Url { host: "127.0.0.1".into(), port };
+        let (quota, login) = (None, None);
+        let mut server = Self { child, pid, _guard: guard, quota, login, url };
         match server.wait_ready().await {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop().await;
-                let log = fs::read_to_string(&log_path).unwrap_or_default();
+                let log = fs::read_to_string(log_path).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().rev().take(5).collect();
                 let tail: Vec<&str> = lines.into_iter().rev().collect();
                 Err(io::Error::other(format!("{error}; its log ends:\n{}", tail.join("\n"))))
@@ -155,22 +180,9 @@ impl OwnServer {
     }
 }
 
-/// Gives `moim serve` its arguments; the port that it answers at.
-fn settings_of(
-    command: &mut Command,
-    options: &ServeOptions,
-    limits: Limits,
-    (dir, keys): (&Path, &str),
-) -> io::Result<u16> {
-    let http_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    let media_port = free_media_ports(options.shards)?;
-    let config = dir.join("server.yaml");
-    fs::write(&config, configuration(options, limits, http_port, media_port) + keys)?;
-    command.arg("serve").arg("--config").arg(config);
-    if let Some(fault) = &options.fault {
-        command.args(["--for-tests", "--fault", fault]);
-    }
-    Ok(http_port)
+/// A port of 127.0.0.1 that nobody has.
+pub(crate) fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// A base port whose neighbours (one a shard) are free for UDP and TCP.

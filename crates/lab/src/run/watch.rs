@@ -89,7 +89,8 @@ impl Watch<'_> {
             if now >= next_record && now < end {
                 self.record(self.stage.now_ms()).await;
                 next_record += Duration::from_millis(SAMPLE_INTERVAL_MS);
-                if let Some(why) = abort.look(self.stage, now - begin) {
+                if let Some(why) = abort.look(self.stage, || self.sockets_now().counts, now - begin)
+                {
                     self.stage.event(Level::Error, None, why.clone());
                     self.show(Phase::Under);
                     return End::Aborted(why);
@@ -120,7 +121,7 @@ impl Watch<'_> {
     }
 
     pub(super) fn show(&mut self, phase: Phase) {
-        let sockets = self.sockets.iter().map(sockets::Load::live).sum();
+        let sockets = self.sockets_now();
         let news = self.stage.news(&mut self.told);
         self.progress.update(Duration::from_millis(self.stage.now_ms()), phase, sockets, news);
     }
@@ -138,6 +139,12 @@ impl Watch<'_> {
             None => return false,
         }
         true
+    }
+
+    fn sockets_now(&self) -> sockets::Now {
+        let mut all = sockets::Now::default();
+        self.sockets.iter().for_each(|load| all.add(load.now()));
+        all
     }
 
     /// Makes an event of the scenario happen; `number` counts the events from 1.

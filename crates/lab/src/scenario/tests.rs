@@ -216,6 +216,35 @@ fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused(
 }
 
 #[test]
+fn socketcluster_is_a_target_for_sockets_alone() {
+    let head = "name: x\ntarget: { adapter: socketcluster, url: \"http://127.0.0.1:8000\" }\nduration: 9s\n";
+    let sockets = "sockets: [{ connections: 3 }]\n";
+    let scenario = Scenario::parse(&format!("{head}{sockets}"), "x.yaml").expect("valid");
+    assert_eq!(scenario.adapter, Adapter::SocketCluster);
+    let problems = problems(&format!("{head}{sockets}rooms: [{{ people: {{ bot: 3 }} }}]\n"));
+    assert!(problems.iter().any(|p| p.contains("has no rooms")), "{problems:#?}");
+}
+
+#[test]
+fn thresholds_on_sockets_need_some_and_pings_where_they_judge_them() {
+    let head = "name: x\nserve: {}\nduration: 9s\n";
+    let of = |metric: &str| format!("thresholds: {{ {metric}: [\"max < 5\"] }}\n");
+    let pings = "sockets: [{ connections: 3, rate_per_second: 2 }]\n";
+    for metric in ["pong_ms", "answered_pct", "connect_ms", "lost"] {
+        let text = format!("{head}{pings}{}", of(metric));
+        let scenario = Scenario::parse(&text, "x.yaml").expect("valid");
+        assert_eq!(scenario.thresholds[0].metric, metric);
+        let none = problems(&format!("{head}rooms: [{{ people: {{ bot: 2 }} }}]\n{}", of(metric)));
+        assert!(none.iter().any(|p| p.contains("there are none")), "{none:#?}");
+        let silent = format!("{head}sockets: [{{ connections: 3 }}]\n{}", of(metric));
+        match Scenario::parse(&silent, "x.yaml") {
+            Ok(_) => assert!(metric == "connect_ms" || metric == "lost", "{metric}"),
+            Err(told) => assert!(told.to_string().contains("nobody pings"), "{told}"),
+        }
+    }
+}
+
+#[test]
 fn a_missing_file_and_broken_yaml_are_told() {
     let missing = Scenario::read(Path::new("/nowhere/x.yaml")).expect_err("missing");
     assert!(missing.to_string().contains("/nowhere/x.yaml"), "{missing}");

@@ -156,7 +156,7 @@ fn scenario(serve: &str, bots: u32, chromium: u32, seconds: u32, join: f64) -> S
 /// One room that lives on through the whole search.
 async fn live(sessions: &mut Sessions, about: &mut About) -> (Living, Option<Session>) {
     let (start, most) = if sessions.quick { (QUICK_MOST, QUICK_MOST) } else { (300, MOST) };
-    let pace = match (sessions.quick, sessions.like_the_study) {
+    let pace = match (sessions.quick, sessions.asked.like_the_study) {
         (true, _) => Pace { per_second: 4.0, hold_ms: 3_000 },
         (false, false) => Pace { per_second: 20.0, hold_ms: 15_000 },
         (false, true) => Pace { per_second: 1.0, hold_ms: 240_000 },

@@ -6,6 +6,7 @@
 
 mod audio_room;
 mod columns;
+mod labs;
 mod limited;
 mod mesh_vs_sfu;
 mod options;
@@ -28,6 +29,10 @@ use std::time::{Instant, SystemTime};
 /// Runs a study; the exit code: 0 when its report is complete, 99 when rows, cells or people are
 /// missing, 105 when it was interrupted.
 pub fn study(options: &StudyOptions) -> u8 {
+    if let Some(why) = options.fault() {
+        eprintln!("{why}");
+        return exit::BAD_CONFIGURATION;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("lab")
@@ -47,9 +52,13 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     let (started_at, begin) = (SystemTime::now(), Instant::now());
     let name = format!("study-{}", options.name.as_str());
     let command = format!(
-        "# moim study {}{}\n# Each session's scenario stands in its own directory here.\n",
+        "# moim study {}{}{}\n# Each session's scenario stands in its own directory here.\n",
         options.name.as_str(),
-        if options.quick { " --quick" } else { "" }
+        if options.quick { " --quick" } else { "" },
+        options
+            .socketcluster
+            .as_ref()
+            .map_or(String::new(), |path| format!(" --socketcluster {}", path.display())),
     );
     let writer = Writer::create(&options.runs_dir, &name, started_at, &command)?;
     let mut sessions = Sessions::new(options, writer.dir());

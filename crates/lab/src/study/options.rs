@@ -52,6 +52,27 @@ pub struct StudyOptions {
     pub profile: bool,
     /// Where the record goes, in a directory of its own.
     pub runs_dir: PathBuf,
+    /// Study B: a script that runs a SocketCluster server on the port it is given, to put beside ours.
+    pub socketcluster: Option<PathBuf>,
     /// The binary whose `serve` is started; none: this one.
     pub server_exe: Option<PathBuf>,
+}
+
+impl StudyOptions {
+    /// What is wrong with them, and what helps.
+    pub fn fault(&self) -> Option<String> {
+        let of_one = [
+            (self.like_the_study, Name::AudioRoom, "--like-the-study"),
+            (self.profile, Name::Sfu, "--profile"),
+            (self.socketcluster.is_some(), Name::Sockets, "--socketcluster"),
+        ];
+        if let Some((_, of, option)) = of_one.iter().find(|(on, of, _)| *on && *of != self.name) {
+            let (of, name) = (of.as_str(), self.name.as_str());
+            return Some(format!("{option} is for `moim study {of}`, not for {name}"));
+        }
+        let script = self.socketcluster.as_ref()?;
+        let told = "give the server's script, such as scripts/socketcluster.mjs";
+        (!script.is_file())
+            .then(|| format!("--socketcluster {}: there is no such file; {told}", script.display()))
+    }
 }

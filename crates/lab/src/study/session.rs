@@ -6,7 +6,7 @@ use crate::base::mean;
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
 use crate::judge::summary::{Summary, exit};
-use crate::judge::whole;
+use crate::judge::whole::{self, Record};
 use crate::observe::metrics::Reduced;
 use crate::record::{
     CpuSets, Level, LinkUsage, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
@@ -129,10 +129,8 @@ pub struct Sessions {
     pub name: Name,
     /// Small and short.
     pub quick: bool,
-    /// As long as the study's own.
-    pub like_the_study: bool,
-    /// Where the server's time goes is to be shown.
-    pub profile: bool,
+    /// What was asked for.
+    pub(super) asked: StudyOptions,
     options: LoadOptions,
     /// What broke first is to be proven.
     prove: bool,
@@ -151,8 +149,7 @@ impl Sessions {
         Self {
             name: options.name,
             quick: options.quick,
-            like_the_study: options.like_the_study,
-            profile: options.profile,
+            asked: options.clone(),
             options: LoadOptions {
                 scenario: PathBuf::new(),
                 runs_dir: dir.to_owned(),
@@ -180,17 +177,40 @@ impl Sessions {
     }
 
     /// The same with more of what `serve` takes, such as `, quota_cores: 0.5`.
-    pub fn serve_with(&self, shards: u32, more: &str) -> String {
-        let all = net::thread::current_thread_cpus().unwrap_or_default();
-        match all.len() / 2 {
-            0 => format!("serve: {{ shards: {shards}, cpus: shared{more} }}\n"),
-            half => format!("serve: {{ shards: {shards}, cpus: {:?}{more} }}\n", &all[..half]),
+    pub(super) fn serve_with(&self, shards: u32, more: &str) -> String {
+        let (all, cpus) =
+            (net::thread::current_thread_cpus().unwrap_or_default(), Self::server_cpus());
+        match all.len() {
+            0 | 1 => format!("serve: {{ shards: {shards}, cpus: shared{more} }}\n"),
+            _ => format!("serve: {{ shards: {shards}, cpus: {cpus:?}{more} }}\n"),
         }
     }
 
-    /// Where the records go.
-    pub fn dir(&self) -> &Path {
+    /// The CPUs of servers that the study starts: the first half, or the only one.
+    pub(super) fn server_cpus() -> Vec<usize> {
+        let mut all = net::thread::current_thread_cpus().unwrap_or_default();
+        all.truncate((all.len() / 2).max(1));
+        all
+    }
+
+    /// Where the records of the sessions go.
+    pub(super) fn dir(&self) -> &Path {
         &self.options.runs_dir
+    }
+
+    /// The binary that servers and further labs are started of.
+    pub(super) fn exe(&self) -> std::io::Result<PathBuf> {
+        self.options.server_exe.clone().map_or_else(std::env::current_exe, Ok)
+    }
+
+    /// Notes the version of what takes part beside the lab's own.
+    pub(super) fn took_part(&mut self, name: &str, version: &str) {
+        self.versions.insert(name.into(), version.into());
+    }
+
+    /// Notes what the study lacks.
+    pub(super) fn lacks(&mut self, what: String) {
+        self.missing.push(what);
     }
 
     /// Whether there is a browser on this machine.
@@ -236,6 +256,16 @@ impl Sessions {
         }
     }
 
+    /// Runs a scenario once, whatever the limit was: for sessions that look for one.
+    ///
+    /// # Errors
+    /// As [`Sessions::run`].
+    pub(super) async fn run_once(&mut self, name: &str, text: &str) -> Result<Session, String> {
+        let result = self.try_run(name, text, None).await;
+        self.miss(name, &result);
+        result
+    }
+
     /// Runs a scenario against a server behind a link of its own; with `prove` once more, to prove what broke first.
     /// `text`: all but name and target.
     ///
@@ -248,8 +278,7 @@ impl Sessions {
         text: &str,
     ) -> Result<Session, String> {
         let cpu = net::thread::current_thread_cpus().unwrap_or_default().first().copied();
-        let (exe, dir) = (self.options.server_exe.clone(), self.options.runs_dir.clone());
-        let exe = exe.map_or_else(std::env::current_exe, Ok);
+        let (exe, dir) = (self.exe(), self.options.runs_dir.clone());
         let started = match exe {
             Ok(exe) => Limited::start(&exe, limits, cpu.unwrap_or(0), &dir).await,
             Err(error) => Err(format!("this binary is not to be found: {error}")),
@@ -300,34 +329,46 @@ impl Sessions {
             let options = LoadOptions { scenario: path, ..self.options.clone() };
             run::prove(&mut ran, &options).await;
         }
-        let load_average = crate::observe::proc::machine().load_average.first().copied();
-        let record = whole::read(&ran.dir).map_err(|error| error.to_string())?;
-        let summary = &ran.summary;
-        self.interrupted |= summary.exit_code == exit::INTERRUPTED;
-        self.people += summary.people;
-        let directory = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !led {
-            self.names.push(directory);
+        let missing = self.missing.len();
+        let session = self.take(name, &ran.dir);
+        if led {
+            // Who could not come in is for the leader to judge.
+            self.missing.truncate(missing);
         }
-        if !led && summary.people < ran.meta.people.len() {
-            let all = ran.meta.people.len();
-            self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
-        }
-        for event in record.events.iter().filter(|event| event.level == Level::Error).take(3) {
-            eprintln!("  {}", event.text);
-        }
-        self.versions.extend(ran.meta.machine.versions.clone());
-        self.cpus = ran.meta.cpus.clone().or(self.cpus.take());
-        Ok(Session {
-            meta: ran.meta,
-            summary: ran.summary,
-            samples: record.samples,
-            machine: record.machine,
-            load_average,
-        })
+        session
     }
 
-    /// Directories of the records, in order.
+    /// Takes up a session that has just ended, by its record.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub(super) fn take(&mut self, name: &str, dir: &Path) -> Result<Session, String> {
+        let load_average = crate::observe::proc::machine().load_average.first().copied();
+        let Record { meta, summary, samples, machine, events } =
+            whole::read(dir).map_err(|error| error.to_string())?;
+        self.interrupted |= summary.exit_code == exit::INTERRUPTED;
+        self.people += summary.people;
+        if dir.join("report.html").exists() {
+            self.names.push(dir.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        }
+        if summary.people < meta.people.len() {
+            let all = meta.people.len();
+            self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
+        }
+        for event in events.iter().filter(|event| event.level == Level::Error).take(3) {
+            eprintln!("  {}", event.text);
+        }
+        self.versions.extend(meta.machine.versions.clone());
+        self.cpus = meta.cpus.clone().or(self.cpus.take());
+        Ok(Session { meta, summary, samples, machine, load_average })
+    }
+
+    /// No other session is run.
+    pub(super) fn interrupt(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// Directories of the records that have a report, in order.
     pub fn names(&self) -> Vec<String> {
         self.names.clone()
     }

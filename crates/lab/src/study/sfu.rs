@@ -77,7 +77,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
         &["server", "busiest thread"],
         points,
     ));
-    if sessions.profile {
+    if sessions.asked.profile {
         let table = profile::table();
         let dir = sessions.dir().to_owned();
         rows.extend(profile::run(sessions, &table, &dir).await);

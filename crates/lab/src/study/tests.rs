@@ -73,3 +73,24 @@ fn names() {
     }
     assert!(Name::parse("sfv").expect_err("unknown").contains("mesh-vs-sfu"));
 }
+
+#[test]
+fn a_socketcluster_script_must_be_there_and_is_for_the_sockets() {
+    let options = |name, script: &str| StudyOptions {
+        name,
+        quick: true,
+        like_the_study: false,
+        profile: false,
+        runs_dir: "runs".into(),
+        socketcluster: Some(script.into()),
+        server_exe: None,
+    };
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/socketcluster.mjs");
+    assert_eq!(options(Name::Sockets, here).fault(), None);
+    let missing = options(Name::Sockets, "/nowhere/x.mjs").fault().expect("missing");
+    assert!(missing.contains("/nowhere/x.mjs") && missing.contains("scripts/"), "{missing}");
+    let other = options(Name::Sfu, here).fault().expect("another study");
+    assert!(other.contains("moim study sockets"), "{other}");
+    let long = StudyOptions { like_the_study: true, ..options(Name::Sockets, here) };
+    assert!(long.fault().is_some_and(|why| why.contains("moim study audio-room")));
+}

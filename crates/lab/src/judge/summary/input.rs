@@ -2,7 +2,10 @@
 
 use crate::judge::expected::{Expected, Failure};
 use crate::judge::threshold::Threshold;
+use crate::observe::sockets::SocketCounts;
 use crate::record::{Join, MachineRecord, Meta, NetworkSummary, SampleRecord, SocketsSummary};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// All that a summary is made from.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub struct Input<'a> {
     pub aborted: Option<String>,
     /// Groups of sockets without a room.
     pub sockets: &'a [SocketsSummary],
+    /// What all of them came to, by the moment from which on it counts: at least from the start.
+    pub socket_counts: &'a BTreeMap<Duration, SocketCounts>,
     /// What the links before people did.
     pub networks: Vec<NetworkSummary>,
     /// What was expected and heard; None if nobody was watched.

@@ -44,6 +44,23 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         };
         rows.push((label.into(), text.trim_end().into()));
     }
+    for (label, name, unit) in [
+        ("pong", "pong_ms", "ms"),
+        ("connect", "connect_ms", "ms"),
+        ("answered", "answered_pct", "%"),
+    ] {
+        let Some(m) = summary.metrics.get(name).and_then(Option::as_ref) else { continue };
+        let (p50, p99, max) = (short(m.p50), short(m.p99), short(m.max));
+        let (p5, p95) = (short(m.user_p5), short(m.user_p95));
+        let text =
+            format!("median {p50}  p99 {p99}  max {max}  connections p5 {p5}  p95 {p95}  {unit}");
+        rows.push((label.into(), text));
+    }
+    for group in &summary.sockets {
+        let lost: u64 = group.closed.values().chain(group.failed.values()).sum();
+        let text = format!("{} of {} live, {lost} lost", group.live, group.connections);
+        rows.push(("sockets".into(), text));
+    }
     for network in &summary.networks {
         for (way, did) in [("up", &network.up), ("down", &network.down)] {
             let (Some(loss_pct), Some(delay_ms)) = (did.loss_pct, did.delay_ms) else { continue };

@@ -113,6 +113,7 @@ fn run(case: Case) -> Summary {
         interrupted: case.interrupted,
         aborted: case.aborted,
         sockets: &[],
+        socket_counts: &BTreeMap::new(),
         networks: Vec::new(),
         expected: None,
     })

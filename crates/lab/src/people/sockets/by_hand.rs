@@ -69,7 +69,7 @@ pub async fn ping_by_hand(
     let _ = end.wait_for(|end| *end).await;
     let mut all = ByHand { pages, ..ByHand::default() };
     let mut us =
-        Histogram::<u64>::new_with_max(super::load::MAX_US, 3).map_err(|error| failed(&error))?;
+        Histogram::<u64>::new_with_max(super::counts::MAX_US, 3).map_err(|error| failed(&error))?;
     for page in open {
         let seen = page.evaluate("window.moimByHand").await.map_err(|error| failed(&error))?;
         let number = |name: &str| seen[name].as_u64().unwrap_or(0);

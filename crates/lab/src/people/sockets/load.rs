@@ -1,6 +1,8 @@
 //! The thread that drives a group of connections.
 
 use super::connection::{Connection, Ended, Told};
+use super::counts::{Counted, Counts, Now, histogram};
+use crate::observe::sockets::SocketCounts;
 use crate::record::{Latency, Phase, Second, SocketsSummary};
 use crate::scenario::SocketGroup;
 use hdrhistogram::Histogram;
@@ -19,8 +21,6 @@ use std::time::{Duration, Instant};
 pub const DRAIN: Duration = Duration::from_secs(2);
 /// Between the last arrival and what counts as steady.
 const SETTLE_NS: u64 = 1_000_000_000;
-/// Longer latencies count as this.
-pub(super) const MAX_US: u64 = 120_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The thread waits at most so long, so that it sees when it is to stop.
 const MAX_WAIT: Duration = Duration::from_millis(20);
@@ -28,6 +28,8 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 const OPEN_A_TURN: u32 = 16;
 /// Events taken in one turn.
 const EVENTS: usize = 512;
+/// While a load runs, a ping counts as one that should be answered once it is so old.
+const ANSWER_NS: u64 = 1_000_000_000;
 
 /// What others may see while it runs.
 #[derive(Debug, Default)]
@@ -36,18 +38,19 @@ struct Shared {
     live: AtomicU32,
     failed: AtomicU32,
     first_failure: Mutex<Option<String>>,
+    now: Mutex<Now>,
 }
 
 /// A group of connections under way.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<SocketsSummary>>,
+    thread: Option<JoinHandle<(SocketsSummary, Counted)>>,
 }
 
 impl Load {
     /// Starts the thread `sockets-N`: connections come at their rate, and pings end [`DRAIN`]
-    /// before `length`.
+    /// before `length`. While it runs it tells its counts from each of the moments `from` on.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -57,11 +60,12 @@ impl Load {
         host: String,
         group: SocketGroup,
         length: Duration,
+        from: &[Duration],
     ) -> io::Result<Self> {
-        raise_file_limit();
+        crate::base::files::raise_limit();
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
-        let driver = Driver::new(address, host, group, length, seen)?;
+        let driver = Driver::new(address, host, group, (length, from), seen)?;
         let thread = thread::Builder::new().name(format!("sockets-{index}")).spawn(move || {
             crate::base::be_prompt();
             driver.run()
@@ -69,9 +73,10 @@ impl Load {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Connections that are up now.
-    pub fn live(&self) -> u32 {
-        self.shared.live.load(Relaxed)
+    /// How it goes.
+    pub fn now(&self) -> Now {
+        let now = self.shared.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Now { live: self.shared.live.load(Relaxed), ..now }
     }
 
     /// Connections that did not come up, or were lost, so far; with the first reason.
@@ -80,8 +85,9 @@ impl Load {
         (self.shared.failed.load(Relaxed), first.clone())
     }
 
-    /// Ends all connections and gives the figures.
-    pub fn finish(mut self) -> SocketsSummary {
+    /// Ends all connections and gives the figures, and the counts from the start and from each of the moments that were
+    /// asked for.
+    pub fn finish(mut self) -> (SocketsSummary, Counted) {
         self.shared.stop.store(true, Relaxed);
         let ended = self.thread.take().and_then(|thread| thread.join().ok());
         ended.unwrap_or_default()
@@ -95,15 +101,6 @@ impl Drop for Load {
             let _ = thread.join();
         }
     }
-}
-
-/// Lets this process, and the server that it may start later, open as many files as allowed.
-pub(crate) fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // If it fails the limit stays, and a connection that does not come up tells so.
-    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// The pings of one connection: the k-th is due at `start_ns + k / rate`.
@@ -137,14 +134,9 @@ struct Client {
     pings: Option<Pings>,
 }
 
-/// Counts of a phase.
-#[derive(Debug)]
-struct Counts {
-    from_ns: u64,
-    made: u64,
-    answered: u64,
-    latency_us: Histogram<u64>,
-}
+/// The counts of a whole load and of all that is steady; further ones stand behind.
+const WHOLE: usize = 0;
+const STEADY: usize = 1;
 
 #[derive(Debug)]
 struct Driver {
@@ -161,11 +153,10 @@ struct Driver {
     wakes: BinaryHeap<Reverse<(u64, u32)>>,
     live: u32,
     connected: u32,
-    whole: Counts,
-    steady: Counts,
+    /// From the start, from when all have come, and from each moment that was asked for.
+    counts: Vec<Counts>,
     window_us: Histogram<u64>,
     window_answered: u64,
-    connect_us: Histogram<u64>,
     seconds: Vec<Second>,
     closed: BTreeMap<String, u64>,
     failed: BTreeMap<String, u64>,
@@ -173,22 +164,14 @@ struct Driver {
     other_packets: u64,
 }
 
-fn histogram() -> io::Result<Histogram<u64>> {
-    // A histogram that grows by itself would clamp what is recorded with saturation to 2 ms.
-    Histogram::new_with_max(MAX_US, 3).map_err(io::Error::other)
-}
-
 impl Driver {
     fn new(
         address: SocketAddr,
         host: String,
         group: SocketGroup,
-        length: Duration,
+        (length, from): (Duration, &[Duration]),
         shared: Arc<Shared>,
     ) -> io::Result<Self> {
-        let counts = |from_ns| {
-            Ok::<_, io::Error>(Counts { from_ns, made: 0, answered: 0, latency_us: histogram()? })
-        };
         let arrival_ns = f64::from(group.connections) / group.arrival_per_second * 1e9;
         Ok(Self {
             address,
@@ -202,11 +185,13 @@ impl Driver {
             wakes: BinaryHeap::new(),
             live: 0,
             connected: 0,
-            whole: counts(0)?,
-            steady: counts(arrival_ns as u64 + SETTLE_NS)?,
+            counts: [0, arrival_ns as u64 + SETTLE_NS]
+                .into_iter()
+                .chain(from.iter().map(|from| from.as_nanos() as u64))
+                .map(Counts::new)
+                .collect::<io::Result<_>>()?,
             window_us: histogram()?,
             window_answered: 0,
-            connect_us: histogram()?,
             seconds: Vec::new(),
             closed: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -225,7 +210,7 @@ impl Driver {
         batch_ns.max(1e9 / self.group.rate_per_second) as u64
     }
 
-    fn run(mut self) -> SocketsSummary {
+    fn run(mut self) -> (SocketsSummary, Counted) {
         self.begin = Instant::now();
         let mut events = Events::with_capacity(EVENTS);
         let mut buffer = vec![0; 64 << 10];
@@ -261,6 +246,9 @@ impl Driver {
             let at_ns = (f64::from(index) * 1e9 / self.group.arrival_per_second) as u64;
             if at_ns > now_ns {
                 return at_ns;
+            }
+            for counts in self.counts.iter_mut().filter(|counts| at_ns >= counts.from_ns) {
+                counts.tried += 1;
             }
             let opened =
                 Connection::open(self.address, &self.host, index.wrapping_mul(2_654_435_769));
@@ -299,8 +287,9 @@ impl Driver {
             let made = connection.ping(due);
             for k in pings.made..pings.made + made {
                 let due_ns = pings.due_ns(k, rate);
-                self.whole.made += 1;
-                self.steady.made += u64::from(due_ns >= self.steady.from_ns);
+                for counts in &mut self.counts {
+                    counts.made += u64::from(due_ns >= counts.from_ns);
+                }
             }
             pings.made += made;
             if at_ns < self.until_ns {
@@ -354,11 +343,8 @@ impl Driver {
                     let us = now_ns.saturating_sub(due_ns) / 1000;
                     self.window_us.saturating_record(us);
                     self.window_answered += 1;
-                    self.whole.answered += 1;
-                    self.whole.latency_us.saturating_record(us);
-                    if due_ns >= self.steady.from_ns {
-                        self.steady.answered += 1;
-                        self.steady.latency_us.saturating_record(us);
+                    for counts in self.counts.iter_mut().filter(|of| due_ns >= of.from_ns) {
+                        counts.answer(index, us);
                     }
                 }
             })
@@ -369,7 +355,9 @@ impl Driver {
             self.connected += 1;
             self.live += 1;
             self.shared.live.store(self.live, Relaxed);
-            self.connect_us.saturating_record(now_ns.saturating_sub(opened_ns) / 1000);
+            for counts in self.counts.iter_mut().filter(|counts| opened_ns >= counts.from_ns) {
+                counts.connect_us.saturating_record(now_ns.saturating_sub(opened_ns) / 1000);
+            }
             if rate > 0.0 {
                 // Spread over the period by the golden ratio, so that no two wake together.
                 let share = (f64::from(index) * 0.618_033_988_749_895).fract();
@@ -388,11 +376,20 @@ impl Driver {
     }
 
     fn fail(&mut self, why: String) {
-        self.shared.failed.fetch_add(1, Relaxed);
+        self.lose();
         let mut first = self.shared.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| why.clone());
         drop(first);
         *self.failed.entry(why).or_default() += 1;
+    }
+
+    /// A connection did not come up, or ended before it was ended here.
+    fn lose(&mut self) {
+        let now_ns = self.now_ns();
+        for counts in self.counts.iter_mut().filter(|counts| now_ns >= counts.from_ns) {
+            counts.lost += 1;
+        }
+        self.shared.failed.fetch_add(1, Relaxed);
     }
 
     /// A connection ended before it was ended here.
@@ -406,7 +403,7 @@ impl Driver {
                 Ended::Lost(why) => ("lost".to_owned(), why.clone()),
             };
             *self.closed.entry(key).or_default() += 1;
-            self.shared.failed.fetch_add(1, Relaxed);
+            self.lose();
             let mut first =
                 self.shared.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(why);
@@ -420,26 +417,74 @@ impl Driver {
 
     /// Pings due in `[from_ns, to_ns)`, over all clients that were ever up.
     fn offered(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let (rate, to_ns) = (self.group.rate_per_second, to_ns.min(self.until_ns));
         let pings = self.clients.iter().filter_map(|client| client.pings.as_ref());
-        let before = |pings: &Pings, at_ns: u64| match at_ns {
+        pings.map(|pings| self.offered_by(pings, from_ns, to_ns)).sum()
+    }
+
+    /// Pings of one client due in `[from_ns, to_ns)`.
+    fn offered_by(&self, pings: &Pings, from_ns: u64, to_ns: u64) -> u64 {
+        let (rate, to_ns) = (self.group.rate_per_second, to_ns.min(self.until_ns));
+        let before = |at_ns: u64| match at_ns {
             0 => 0,
             at_ns => pings.due(at_ns - 1, rate),
         };
-        pings.map(|p| before(p, to_ns).saturating_sub(before(p, from_ns))).sum()
+        before(to_ns).saturating_sub(before(from_ns))
+    }
+
+    /// What [`Counts`] come to by now.
+    fn counted(&self, counts: &Counts) -> SocketCounts {
+        let to_ns = self.now_ns().saturating_sub(ANSWER_NS);
+        let nothing = (0, 0);
+        let mut answered_of_each_pct = Vec::new();
+        for (index, client) in self.clients.iter().enumerate() {
+            let Some(pings) = &client.pings else { continue };
+            let offered = self.offered_by(pings, counts.from_ns, to_ns);
+            let (answered, _) = counts.each.get(index).unwrap_or(&nothing);
+            if offered > 0 {
+                // Younger pings may be answered already.
+                let pct = 100.0 * *answered as f64 / offered as f64;
+                answered_of_each_pct.push(pct.min(100.0));
+            }
+        }
+        let answered = counts.each.iter().filter(|(answered, _)| *answered > 0);
+        let mean_ms = |(answered, sum_us): &(u64, u64)| *sum_us as f64 / *answered as f64 / 1000.0;
+        SocketCounts {
+            pong_us: counts.latency_us.clone(),
+            connect_us: counts.connect_us.clone(),
+            pong_of_each_ms: answered.map(mean_ms).collect(),
+            answered_of_each_pct,
+            tried: counts.tried,
+            lost: counts.lost,
+        }
+    }
+
+    /// The counts from each moment that was asked for.
+    fn asked(&self) -> Counted {
+        let asked = self.counts.iter().skip(STEADY + 1);
+        asked.map(|one| (Duration::from_nanos(one.from_ns), self.counted(one))).collect()
     }
 
     fn second(&mut self, now_ns: u64) {
         let from_ns = self.seconds.last().map_or(0, |last| (last.t_s * 1e9) as u64);
         let latency = Latency::of(&self.window_us);
-        self.seconds.push(Second {
+        let second = Second {
             t_s: now_ns as f64 / 1e9,
             live: self.live,
             offered: self.offered(from_ns, now_ns),
             answered: self.window_answered,
             p50_ms: latency.map(|latency| latency.p50_ms),
             p99_ms: latency.map(|latency| latency.p99_ms),
-        });
+        };
+        let length_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
+        let now = Now {
+            live: self.live,
+            offered_per_s: second.offered as f64 / length_s,
+            answered_per_s: second.answered as f64 / length_s,
+            p99_ms: second.p99_ms,
+            counts: self.asked(),
+        };
+        *self.shared.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.seconds.push(second);
         self.window_us.reset();
         self.window_answered = 0;
     }
@@ -454,25 +499,29 @@ impl Driver {
         }
     }
 
-    fn finish(mut self) -> SocketsSummary {
+    fn finish(mut self) -> (SocketsSummary, Counted) {
         let end_ns = self.now_ns().min(self.until_ns);
         let live = self.live;
-        let steady = (end_ns > self.steady.from_ns).then(|| self.phase(&self.steady, end_ns));
-        let whole = self.phase(&self.whole, end_ns);
+        let (whole, steady) = (&self.counts[WHOLE], &self.counts[STEADY]);
+        let steady = (end_ns > steady.from_ns).then(|| self.phase(steady, end_ns));
+        let connect = Latency::of(&whole.connect_us);
+        let mut counted = self.asked();
+        counted.insert(Duration::ZERO, self.counted(whole));
+        let whole = self.phase(whole, end_ns);
         for client in &mut self.clients {
             if let Some(connection) = &mut client.connection {
                 connection.close();
                 let _ = connection.flush();
             }
         }
-        SocketsSummary {
+        let summary = SocketsSummary {
             connections: self.group.connections,
             connected: self.connected,
             live,
             arrival_per_second: self.group.arrival_per_second,
             rate_per_second: self.group.rate_per_second,
             batch_ms: self.group.batch_ms,
-            connect: Latency::of(&self.connect_us),
+            connect,
             closed: self.closed,
             failed: self.failed,
             counts_not_rising: self.counts_not_rising,
@@ -481,6 +530,7 @@ impl Driver {
             steady,
             seconds: self.seconds,
             ..SocketsSummary::default()
-        }
+        };
+        (summary, counted)
     }
 }

@@ -3,9 +3,10 @@
 
 mod by_hand;
 mod connection;
+mod counts;
 pub mod frame;
 mod load;
 
 pub use by_hand::ping_by_hand;
-pub(crate) use load::raise_file_limit;
+pub use counts::{Counted, Now};
 pub use load::{DRAIN, Load};

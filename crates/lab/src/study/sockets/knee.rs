@@ -1,0 +1,351 @@
+//! Growth until answers fall behind: for moim, and on the same CPUs for the npm SocketCluster server.
+
+use super::beside::SocketCluster;
+use super::figures::{COLUMNS, measured};
+use super::{BATCHED, CLIENTS, scenario};
+use crate::record::{About, Cell, Plot, Row, Table};
+use crate::study::session::{Session, Sessions};
+use std::collections::BTreeMap;
+
+/// Below this share of answers (percent, while pings go on) a rate does not hold.
+const HOLDS_PCT: f64 = 99.0;
+/// Share of a core from which on a thread of the server has no time left.
+const FULL_CORES: f64 = 0.9;
+/// The edge is known well enough when what breaks is at most so many times what holds.
+const NEAR: f64 = 1.06;
+
+/// Which rates are tried, in pings a second of each client.
+pub(super) struct Ladder {
+    /// In rising order, until one does not hold.
+    rates: &'static [f64],
+    /// How long each is offered, in seconds.
+    stage_s: f64,
+    /// So many rates between the last that held and the first that did not.
+    between: u32,
+}
+
+pub(super) const FULL: Ladder = Ladder {
+    rates: &[
+        100.0, 200.0, 300.0, 425.0, 850.0, 1700.0, 2400.0, 3400.0, 4800.0, 6800.0, 9600.0, 13600.0,
+    ],
+    stage_s: 20.0,
+    between: 2,
+};
+pub(super) const QUICK: Ladder = Ladder { rates: &[100.0, 600.0], stage_s: 4.0, between: 1 };
+
+/// The table of all rates.
+pub(super) fn table() -> Table {
+    let hint = format!(
+        "{CLIENTS} clients at rates that grow until fewer than {HOLDS_PCT} % of the messages are answered \
+         while they are sent (“answered meanwhile”), then rates in between. All servers run on the same CPUs, one \
+         process each, one after the other. {BATCHED} SocketCluster has its own settings, and by them no batching: \
+         each answer is a write. A load average covers a minute and these rows last {:.0} s, so they have none.",
+        FULL.stage_s
+    );
+    let columns: Vec<_> = COLUMNS.into_iter().chain([("limit", "limit", 0)]).collect();
+    Table::new("knee", "Growth until answers fall behind", &hint, &columns)
+}
+
+/// The table of what each server held.
+pub(super) fn table_of_limits() -> Table {
+    let columns = [
+        ("holds_per_s", "messages/s, most that held", 0),
+        ("breaks_per_s", "messages/s, least that did not", 0),
+        ("limit", "limit", 0),
+        ("latency_p99_ms", "p99 ms where it held", 2),
+        ("server_cpu_cores", "server CPU cores there", 2),
+        ("us_per_answer", "server µs an answer there", 1),
+    ];
+    let hint = "Where the generator is the limit the server's own edge lies higher: what held is “at least”.";
+    Table::new("limits", "The knee", hint, &columns)
+}
+
+/// A server that is tried.
+struct Contender {
+    /// As rows and plots call it.
+    name: String,
+    /// A word for the names of its sessions.
+    word: &'static str,
+    /// The line of scenarios that says where it is.
+    target: String,
+}
+
+/// What came of a rate.
+#[derive(Clone, Copy)]
+struct Point {
+    answered_per_s: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+/// What came of a contender.
+#[derive(Default)]
+struct Found {
+    /// The highest rate that held, and its row.
+    holds: Option<(f64, Row)>,
+    /// The lowest rate that did not, and its limit.
+    breaks: Option<(f64, &'static str)>,
+    /// Why it ended otherwise.
+    ended: Option<String>,
+    /// By messages offered a second.
+    points: BTreeMap<u64, Point>,
+}
+
+pub(super) async fn run(
+    sessions: &mut Sessions,
+    ladder: &Ladder,
+    tables: [&Table; 2],
+    rows: &mut Vec<Row>,
+    about: &mut About,
+) {
+    let target = sessions.serve(1);
+    let moim = Contender { name: "moim".into(), word: "moim", target };
+    let ours = climb(sessions, ladder, &moim, tables[0], rows).await;
+    let mut limits = vec![limit_row(&moim.name, &ours, tables[1])];
+    let mut all = vec![(moim.name, ours)];
+    match beside(sessions).await {
+        Ok(server) => {
+            sessions.took_part("socketcluster-server", &server.version);
+            let version = server.version.split(',').next().unwrap_or_default();
+            let name = format!("SocketCluster {version}");
+            let theirs = Contender { name, word: "socketcluster", target: server.target() };
+            let found = climb(sessions, ladder, &theirs, tables[0], rows).await;
+            server.stop().await;
+            limits.push(limit_row(&theirs.name, &found, tables[1]));
+            all.push((theirs.name, found));
+        }
+        Err(reason) => {
+            rows.push(Row::new("knee", "SocketCluster").rest(tables[0], &reason));
+            limits.push(Row::new("limits", "SocketCluster").rest(tables[1], &reason));
+            about.not_shown.push(format!("SocketCluster on the same CPUs: {reason}."));
+        }
+    }
+    rows.append(&mut limits);
+    plots(&all, about);
+    about.shown.push(in_words(&all));
+}
+
+/// Starts the SocketCluster server, or says why there is none.
+async fn beside(sessions: &mut Sessions) -> Result<SocketCluster, String> {
+    let Some(script) = sessions.asked.socketcluster.clone() else {
+        let cure = "`moim study sockets --socketcluster scripts/socketcluster.mjs` measures it too";
+        return Err(format!("no SocketCluster server was given; {cure}"));
+    };
+    if sessions.interrupted() {
+        return Err("the study was interrupted before".into());
+    }
+    let started = SocketCluster::start(&script, &Sessions::server_cpus(), sessions.dir()).await;
+    started.map_err(|error| {
+        let reason = format!("the SocketCluster server could not be started: {error}");
+        sessions.lacks(reason.clone());
+        reason
+    })
+}
+
+/// Raises the rate until it does not hold, then looks in between.
+async fn climb(
+    sessions: &mut Sessions,
+    ladder: &Ladder,
+    who: &Contender,
+    table: &Table,
+    rows: &mut Vec<Row>,
+) -> Found {
+    let (mut found, first) = (Found::default(), rows.len());
+    for rate in ladder.rates {
+        try_rate(sessions, ladder, who, *rate, table, rows, &mut found).await;
+        if found.breaks.is_some() || found.ended.is_some() {
+            break;
+        }
+    }
+    for _ in 0..ladder.between {
+        let (Some((holds, _)), Some((breaks, _))) = (&found.holds, &found.breaks) else { break };
+        if found.ended.is_some() || breaks / holds <= NEAR {
+            break;
+        }
+        let rate = middle(*holds, *breaks);
+        try_rate(sessions, ladder, who, rate, table, rows, &mut found).await;
+    }
+    let rate = |row: &Row| row.cells.get("rate_per_client_per_s").and_then(|cell| cell.value);
+    rows[first..]
+        .sort_by(|a, b| rate(a).unwrap_or(f64::MAX).total_cmp(&rate(b).unwrap_or(f64::MAX)));
+    found
+}
+
+/// Between two rates, as many times above the one as below the other; a multiple of 5.
+fn middle(holds: f64, breaks: f64) -> f64 {
+    ((holds * breaks).sqrt() / 5.0).round() * 5.0
+}
+
+/// One rate. One that does not hold is tried twice: others on this machine can spoil one.
+async fn try_rate(
+    sessions: &mut Sessions,
+    ladder: &Ladder,
+    who: &Contender,
+    rate: f64,
+    table: &Table,
+    rows: &mut Vec<Row>,
+    found: &mut Found,
+) {
+    let row = Row::new("knee", format!("{}, {rate} messages/s each", who.name));
+    let text = scenario(&who.target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
+    let name = format!("{}-{rate}", who.word);
+    let mut ran = sessions.run_once(&name, &text).await;
+    if !sessions.quick && ran.as_ref().is_ok_and(|session| !holds(session, rate)) {
+        eprintln!("  and again: it did not hold");
+        ran = sessions.run_once(&name, &text).await;
+    }
+    let session = match ran {
+        Ok(session) => session,
+        Err(reason) => {
+            rows.push(row.rest(table, &reason));
+            found.ended = Some(reason);
+            return;
+        }
+    };
+    let mut row = measured(row, &session, rate);
+    let up = session.sockets().map_or(0, |sockets| sockets.connected);
+    if up < CLIENTS {
+        row = row.note(format!("{up} of {CLIENTS} clients came up: the others offered nothing"));
+    }
+    let value = |row: &Row, key: &str| row.cells.get(key).and_then(|cell| cell.value);
+    let offered = (rate * f64::from(CLIENTS)) as u64;
+    let answered_per_s = value(&row, "answered_per_s");
+    let p99_ms = value(&row, "latency_p99_ms");
+    found.points.insert(offered, Point { answered_per_s, p99_ms });
+    if holds(&session, rate) {
+        row = row.cell("limit", Cell::word("none"));
+        found.holds = Some((rate, row.clone()));
+    } else {
+        let whose = whose_limit(&session);
+        row = row.cell("limit", Cell::word(whose));
+        found.breaks = Some((rate, whose));
+    }
+    rows.push(row.rest(table, "the session has no sockets in it"));
+}
+
+fn holds(session: &Session, rate: f64) -> bool {
+    let row = measured(Row::default(), session, rate);
+    row.cells.get("kept_up_pct").and_then(|cell| cell.value).is_some_and(|pct| pct >= HOLDS_PCT)
+}
+
+/// Who had no time left where a rate did not hold.
+fn whose_limit(session: &Session) -> &'static str {
+    let server = session.busiest_server_thread(3.5, f64::INFINITY);
+    let server = server.is_some_and(|cores| cores >= FULL_CORES);
+    match (server, session.generator_was_saturated()) {
+        (true, false) => "server",
+        (false, true) => "generator",
+        (true, true) => "server and generator",
+        (false, false) => "unexplained",
+    }
+}
+
+fn limit_row(name: &str, found: &Found, table: &Table) -> Row {
+    let per_s = |rate: f64| Cell::number(rate * f64::from(CLIENTS));
+    let mut row = Row::new("limits", name);
+    if let Some((rate, held)) = &found.holds {
+        row = row.cell("holds_per_s", per_s(*rate));
+        for key in ["latency_p99_ms", "server_cpu_cores", "us_per_answer"] {
+            row = row.cell(key, held.cells.get(key).cloned().unwrap_or_default());
+        }
+    }
+    if let Some((rate, whose)) = &found.breaks {
+        row = row.cell("breaks_per_s", per_s(*rate)).cell("limit", Cell::word(*whose));
+    }
+    let reason = match (&found.ended, &found.holds) {
+        (Some(reason), _) => reason.as_str(),
+        (None, None) => "no rate that was tried held",
+        (None, Some(_)) => "every rate that was tried held: what held is a lower bound",
+    };
+    row.rest(table, reason)
+}
+
+fn plots(all: &[(String, Found)], about: &mut About) {
+    let labels: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let offered = all.iter().flat_map(|(_, found)| found.points.keys().copied());
+    let offered: std::collections::BTreeSet<u64> = offered.collect();
+    let points = |pick: fn(&Point) -> Option<f64>| {
+        let of =
+            |x: &u64| all.iter().map(|(_, found)| found.points.get(x).and_then(pick)).collect();
+        offered.iter().map(|x| (*x as f64, of(x))).collect()
+    };
+    about.plots.push(Plot::new(
+        ("Answered over offered", "messages/s", "messages offered a second"),
+        &labels,
+        points(|point| point.answered_per_s),
+    ));
+    about.plots.push(Plot::new(
+        ("p99 latency over rate", "ms", "messages offered a second"),
+        &labels,
+        points(|point| point.p99_ms),
+    ));
+}
+
+/// What each held, and how they compare.
+fn in_words(all: &[(String, Found)]) -> String {
+    let held = |found: &Found| found.holds.as_ref().map(|(rate, _)| rate * f64::from(CLIENTS));
+    let one = |(name, found): &(String, Found)| {
+        let at_least = found.breaks.is_none_or(|(_, whose)| whose != "server");
+        let words = if at_least { "at least " } else { "" };
+        match held(found) {
+            Some(per_s) => format!("{name} answered {words}{per_s:.0} messages a second"),
+            None => format!("{name} held none of the rates"),
+        }
+    };
+    let text = all.iter().map(one).collect::<Vec<_>>().join(", ");
+    if let [(_, ours), (_, theirs)] = all
+        && let (Some(ours), Some(theirs)) = (held(ours), held(theirs))
+    {
+        let times = ours / theirs;
+        return format!("{text}: {times:.1} times as many by moim, on the same CPUs.");
+    }
+    text + " on these CPUs."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(holds: f64, breaks: Option<(f64, &'static str)>) -> Found {
+        let row = Row::new("knee", "x").cell("latency_p99_ms", Cell::number(7.0));
+        let point = Point { answered_per_s: Some(holds * 100.0), p99_ms: Some(7.0) };
+        let points = BTreeMap::from([((holds * 100.0) as u64, point)]);
+        Found { holds: Some((holds, row)), breaks, ended: None, points }
+    }
+
+    #[test]
+    fn what_held_is_at_least_that_unless_the_server_broke() {
+        let table = table_of_limits();
+        let row = limit_row("moim", &found(3400.0, Some((4800.0, "generator"))), &table);
+        assert_eq!(row.cells["holds_per_s"].value, Some(340_000.0));
+        assert_eq!(row.cells["breaks_per_s"].value, Some(480_000.0));
+        assert_eq!(row.cells["limit"].word.as_deref(), Some("generator"));
+        assert_eq!(row.cells["latency_p99_ms"].value, Some(7.0));
+        let row = limit_row("moim", &found(3400.0, None), &table);
+        assert!(
+            row.cells["breaks_per_s"].reason.as_ref().is_some_and(|r| r.contains("lower bound"))
+        );
+        let row = limit_row("moim", &Found::default(), &table);
+        assert!(row.cells["holds_per_s"].reason.as_ref().is_some_and(|r| r.contains("no rate")));
+        let both = [
+            ("moim".to_owned(), found(3400.0, Some((4800.0, "generator")))),
+            ("SocketCluster 20".to_owned(), found(340.0, Some((425.0, "server")))),
+        ];
+        assert_eq!(
+            in_words(&both),
+            "moim answered at least 340000 messages a second, SocketCluster 20 answered 34000 messages a second: \
+             10.0 times as many by moim, on the same CPUs."
+        );
+        assert!(in_words(&both[..1]).ends_with("340000 messages a second on these CPUs."));
+    }
+
+    #[test]
+    fn plots_keep_each_servers_points_apart() {
+        let mut about = About::default();
+        let all = [("a".to_owned(), found(100.0, None)), ("b".to_owned(), found(200.0, None))];
+        plots(&all, &mut about);
+        assert_eq!(about.plots[0].x, [10_000.0, 20_000.0]);
+        assert_eq!(about.plots[0].lines[0].values, [Some(10_000.0), None]);
+        assert_eq!(about.plots[0].lines[1].values, [None, Some(20_000.0)]);
+        assert_eq!(middle(300.0, 425.0), 355.0);
+    }
+}
