@@ -79,7 +79,9 @@ function studyTable(table: StudyTable, rows: readonly StudyRow[]): HTMLElement {
       ...table.columns.map(({ key, digits }) => {
         const cell = row.cells?.[key];
         const text = shown(cell, digits);
-        if (text !== null) return el("td", { textContent: text });
+        // Bars grow to the right.
+        const bar = cell?.word?.startsWith("█") ? "bar" : "";
+        if (text !== null) return el("td", { class: bar, textContent: text });
         const reason = cell?.reason ?? "not measured";
         const mark = el("sup", { textContent: String(reasons.indexOf(reason) + 1) });
         return el("td", { class: "none", title: reason }, "–", mark);

@@ -84,14 +84,12 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
         about.tables.push(table);
     }
     about.ours = found(&rows);
-    about.shown.extend([
+    about.shown.push(
         "Loss, jitter and RTT as each bot saw them, the server's CPU by thread, and what a packet \
          costs."
-            .to_owned(),
-        "The study's seconds of delay without loss come from a queue that TCP keeps whole behind a full link; a server that \
-         holds pictures back for who is behind does not have them."
-            .to_owned(),
-    ]);
+            .into(),
+    );
+    about.shown.extend(congestion::finding(&rows));
     about.not_shown.extend([
         "Browsers as people: two CPUs do not carry ten browsers at 1080p; one looks on in each session.".to_owned(),
     ]);

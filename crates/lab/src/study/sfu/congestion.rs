@@ -162,7 +162,7 @@ pub(super) async fn limited(
     let mut used = None;
     for people in [10, 30] {
         for way in Way::ALL {
-            let name = format!("{people} people, {}", way.text());
+            let name = name_of(people, way);
             let session = behind(sessions, people, way).await;
             if way == Way::Udp {
                 let name = format!("{people} people, 1080p, 100 Mbit/s");
@@ -178,6 +178,27 @@ pub(super) async fn limited(
     }
     rows.extend(more(sessions, later, used).await);
     (rows, lines.plots().into())
+}
+
+/// Cause and cure in one sentence, from rows of the table `tcp`; none where they were not measured.
+pub(super) fn finding(rows: &[Row]) -> Option<String> {
+    let delay = |people: u32, way: Way| {
+        let name = name_of(people, way);
+        let row = rows.iter().find(|row| row.table == "tcp" && row.name == name)?;
+        row.cells.get("usual_delay_ms")?.value
+    };
+    let of = |people| {
+        let [written, own, udp] = [Way::Written, Way::Tcp, Way::Udp].map(|way| delay(people, way));
+        Some(format!(
+            "{:.0} ms with {people} people where all is written into TCP, {:.0} ms where moim holds pictures back, {:.0} ms by UDP",
+            written?, own?, udp?
+        ))
+    };
+    Some(format!("Behind 100 Mbit/s sound is under way (median) for {}; {}.", of(10)?, of(30)?))
+}
+
+fn name_of(people: u32, way: Way) -> String {
+    format!("{people} people, {}", way.text())
 }
 
 /// A room at 1080p behind the link.
@@ -316,4 +337,35 @@ fn limited_row(row: Row, table: &Table, session: &Result<Session, String>) -> Ro
     let row =
         session.summary.bottleneck.evidence.iter().fold(row, |row, text| row.note(text.clone()));
     from_session(row, table, session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fills_a_link_is_told_in_shares_and_its_sum_is_the_link() {
+        let filling = Filling { all: 100.0, pictures: 80.0, sound: 5.0, repair: 2.5 };
+        assert_eq!(filling.shares(), [80.0, 5.0, 2.5, 12.5]);
+        let over = Filling { all: 80.0, ..filling };
+        assert_eq!(over.rest(), 0.0, "figures of two clocks");
+    }
+
+    #[test]
+    fn cause_and_cure_are_told_from_what_was_measured() {
+        let row = |people, way, ms| {
+            Row::new("tcp", name_of(people, way)).cell("usual_delay_ms", Cell::number(ms))
+        };
+        let of = |people, delays: [f64; 3]| {
+            Way::ALL.into_iter().zip(delays).map(move |(way, ms)| row(people, way, ms))
+        };
+        let rows: Vec<Row> =
+            of(10, [8.0, 52.0, 1250.0]).chain(of(30, [7.0, 232.0, 5758.0])).collect();
+        let text = finding(&rows).expect("measured");
+        assert!(
+            text.contains("1250 ms with 10 people") && text.contains("232 ms where moim"),
+            "{text}"
+        );
+        assert_eq!(finding(&rows[..5]), None, "the worst of them was not run");
+    }
 }
