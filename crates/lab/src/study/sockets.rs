@@ -9,16 +9,10 @@ mod knee;
 use super::columns::LOAD_AVERAGE;
 use super::session::Sessions;
 use crate::record::{About, Cell, Plot, Row, Second, Table};
-use figures::{COLUMNS, load_average, measured};
+use figures::{BATCHED, CLIENTS, COLUMNS, load_average, measured, scenario};
 
-/// Clients of the throughput test, as in the study.
-const CLIENTS: u32 = 100;
 /// Pings a second of each of them, as in the study.
 const STUDYS_RATE: f64 = 1700.0;
-/// What is batched on the way of a ping.
-const BATCHED: &str = "What is batched: a client wakes every 5 ms and writes all pings that are due in one go (“pings a \
-                       write”); moim reads what has come, and writes the answers to all of it in one go.";
-
 fn tables() -> Vec<Table> {
     let throughput: Vec<_> =
         [("clients", "clients", 0)].into_iter().chain(COLUMNS).chain([LOAD_AVERAGE]).collect();
@@ -151,19 +145,4 @@ async fn ramp(
         &["median", "p99"],
         points(|_, second| vec![second.p50_ms, second.p99_ms]),
     ));
-}
-
-/// The scenario of a group of sockets; `target`: the lines that say what is tested.
-fn scenario(
-    target: &str,
-    seconds: f64,
-    connections: u32,
-    arrival_per_s: f64,
-    rate: f64,
-    chromium: u32,
-) -> String {
-    format!(
-        "{target}duration: {seconds:.0}s\nsockets: [{{ connections: {connections}, arrival_per_second: \
-         {arrival_per_s}, rate_per_second: {rate}, chromium: {chromium} }}]\n"
-    )
 }

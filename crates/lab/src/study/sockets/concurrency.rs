@@ -1,7 +1,6 @@
 //! Many clients that ping now and then, and real browsers among them, on as many servers as the file limit asks for.
 
-use super::figures::load_average;
-use super::scenario;
+use super::figures::{load_average, scenario};
 use crate::base::{files, mean};
 use crate::record::{About, Cell, Latency, Plot, Row, SocketsSummary, Table};
 use crate::study::columns::{ANSWERED, LATENCY_P99, LOAD_AVERAGE, percent};
@@ -130,7 +129,6 @@ fn whole_row(crowd: &Crowd, servers: usize) -> Row {
         .cell("ping_every_s", Cell::number(crowd.ping_every_s))
         .reference([
             ("connections", 42_000.0),
-            ("servers", 3.0),
             ("arrival_per_s", ARRIVAL_PER_S),
             ("ping_every_s", 6.0),
             ("busiest_arriving_pct", 60.0),

@@ -1,9 +1,15 @@
-//! What is read of a session with one group of sockets.
+//! A session with one group of sockets: its scenario, and what is read of it.
 
 use crate::record::{Cell, Row};
 use crate::study::columns::{ANSWERED, GENERATOR_CPU, LATENCY_P99};
 use crate::study::session::{Session, limits};
 
+/// Clients of the throughput test, as in the study.
+pub(super) const CLIENTS: u32 = 100;
+/// What is batched on the way of a ping.
+pub(super) const BATCHED: &str = "What is batched: a client wakes every 5 ms and writes all pings \
+     that are due in one go (“pings a write”); moim reads what has come, and writes the answers to all \
+     of it in one go.";
 /// A load average covers so many seconds: of a shorter session it says more about what ran before.
 const LOAD_AVERAGE_S: f64 = 60.0;
 
@@ -92,4 +98,19 @@ fn us_per_answer(session: &Session) -> Option<f64> {
         before_ms = record.t_ms;
     }
     (answered > 0).then(|| cpu_us / answered as f64)
+}
+
+/// The scenario of a group of sockets; `target`: the lines that say what is tested.
+pub(super) fn scenario(
+    target: &str,
+    seconds: f64,
+    connections: u32,
+    arrival_per_s: f64,
+    rate: f64,
+    chromium: u32,
+) -> String {
+    format!(
+        "{target}duration: {seconds:.0}s\nsockets: [{{ connections: {connections}, arrival_per_second: \
+         {arrival_per_s}, rate_per_second: {rate}, chromium: {chromium} }}]\n"
+    )
 }

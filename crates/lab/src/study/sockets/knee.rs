@@ -1,11 +1,11 @@
 //! Growth until answers fall behind: for moim, and on the same CPUs for the npm SocketCluster server.
 
 use super::beside::SocketCluster;
-use super::figures::{COLUMNS, measured};
-use super::{BATCHED, CLIENTS, scenario};
+use super::figures::{BATCHED, CLIENTS, COLUMNS, measured, scenario};
 use crate::record::{About, Cell, Plot, Row, Table};
 use crate::study::session::{Session, Sessions};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Below this share of answers (percent, while pings go on) a rate does not hold.
 const HOLDS_PCT: f64 = 99.0;
@@ -38,7 +38,7 @@ pub(super) fn table() -> Table {
     let hint = format!(
         "{CLIENTS} clients at rates that grow until fewer than {HOLDS_PCT} % of the messages are answered \
          while they are sent (“answered meanwhile”), then rates in between. All servers run on the same CPUs, one \
-         process each, one after the other. {BATCHED} SocketCluster has its own settings, and by them no batching: \
+         process each, started anew for each rate. {BATCHED} SocketCluster has its own settings, and by them no batching: \
          each answer is a write. A load average covers a minute and these rows last {:.0} s, so they have none.",
         FULL.stage_s
     );
@@ -66,8 +66,8 @@ struct Contender {
     name: String,
     /// A word for the names of its sessions.
     word: &'static str,
-    /// The line of scenarios that says where it is.
-    target: String,
+    /// The script that runs it; none: moim's own server.
+    script: Option<PathBuf>,
 }
 
 /// What came of a rate.
@@ -97,19 +97,13 @@ pub(super) async fn run(
     rows: &mut Vec<Row>,
     about: &mut About,
 ) {
-    let target = sessions.serve(1);
-    let moim = Contender { name: "moim".into(), word: "moim", target };
+    let moim = Contender { name: "moim".into(), word: "moim", script: None };
     let ours = climb(sessions, ladder, &moim, tables[0], rows).await;
     let mut limits = vec![limit_row(&moim.name, &ours, tables[1])];
     let mut all = vec![(moim.name, ours)];
     match beside(sessions).await {
-        Ok(server) => {
-            sessions.took_part("socketcluster-server", &server.version);
-            let version = server.version.split(',').next().unwrap_or_default();
-            let name = format!("SocketCluster {version}");
-            let theirs = Contender { name, word: "socketcluster", target: server.target() };
+        Ok(theirs) => {
             let found = climb(sessions, ladder, &theirs, tables[0], rows).await;
-            server.stop().await;
             limits.push(limit_row(&theirs.name, &found, tables[1]));
             all.push((theirs.name, found));
         }
@@ -124,8 +118,8 @@ pub(super) async fn run(
     about.shown.push(in_words(&all));
 }
 
-/// Starts the SocketCluster server, or says why there is none.
-async fn beside(sessions: &mut Sessions) -> Result<SocketCluster, String> {
+/// The SocketCluster server, or why there is none. It is started to see that it can be, and what it is.
+async fn beside(sessions: &mut Sessions) -> Result<Contender, String> {
     let Some(script) = sessions.asked.socketcluster.clone() else {
         let cure = "`moim study sockets --socketcluster scripts/socketcluster.mjs` measures it too";
         return Err(format!("no SocketCluster server was given; {cure}"));
@@ -133,12 +127,41 @@ async fn beside(sessions: &mut Sessions) -> Result<SocketCluster, String> {
     if sessions.interrupted() {
         return Err("the study was interrupted before".into());
     }
-    let started = SocketCluster::start(&script, &Sessions::server_cpus(), sessions.dir()).await;
+    let server = start(sessions, &script).await?;
+    sessions.took_part("socketcluster-server", &server.version);
+    let version = server.version.split(',').next().unwrap_or_default();
+    let name = format!("SocketCluster {version}");
+    server.stop().await;
+    Ok(Contender { name, word: "socketcluster", script: Some(script) })
+}
+
+async fn start(sessions: &mut Sessions, script: &Path) -> Result<SocketCluster, String> {
+    let started = SocketCluster::start(script, &Sessions::server_cpus(), sessions.dir()).await;
     started.map_err(|error| {
         let reason = format!("the SocketCluster server could not be started: {error}");
         sessions.lacks(reason.clone());
         reason
     })
+}
+
+/// Offers a rate to a server that has just been started: nothing is left of what was offered before.
+async fn offer(
+    sessions: &mut Sessions,
+    ladder: &Ladder,
+    who: &Contender,
+    rate: f64,
+) -> Result<Session, String> {
+    let server = match &who.script {
+        Some(script) => Some(start(sessions, script).await?),
+        None => None,
+    };
+    let target = server.as_ref().map_or_else(|| sessions.serve(1), SocketCluster::target);
+    let text = scenario(&target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
+    let ran = sessions.run_once(&format!("{}-{rate}", who.word), &text).await;
+    if let Some(server) = server {
+        server.stop().await;
+    }
+    ran
 }
 
 /// Raises the rate until it does not hold, then looks in between.
@@ -186,12 +209,10 @@ async fn try_rate(
     found: &mut Found,
 ) {
     let row = Row::new("knee", format!("{}, {rate} messages/s each", who.name));
-    let text = scenario(&who.target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
-    let name = format!("{}-{rate}", who.word);
-    let mut ran = sessions.run_once(&name, &text).await;
+    let mut ran = offer(sessions, ladder, who, rate).await;
     if !sessions.quick && ran.as_ref().is_ok_and(|session| !holds(session, rate)) {
         eprintln!("  and again: it did not hold");
-        ran = sessions.run_once(&name, &text).await;
+        ran = offer(sessions, ladder, who, rate).await;
     }
     let session = match ran {
         Ok(session) => session,
