@@ -201,6 +201,7 @@ pub(super) fn invite<D: BotDriver>(
                 show: scenario.canary_show,
                 camera: scenario.media.video.camera(),
                 jitter_buffer_ms: scenario.canary_jitter_buffer_ms,
+                time_code: scenario.canary_time_code,
             };
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());

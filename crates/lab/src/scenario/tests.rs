@@ -23,6 +23,7 @@ fn the_first_room() {
     assert_eq!(scenario.thresholds[0].metric, "loss_pct");
     assert!(matches!(scenario.target, Target::Serve(_)));
     assert_eq!((scenario.join_per_second, scenario.canary_show), (10.0, 4));
+    assert!(!scenario.canary_time_code);
     assert_eq!(scenario.text, FIRST_ROOM);
 }
 
@@ -37,7 +38,7 @@ rooms:
   - { video: none, people: { bot: 1 } }
 media: { audio: speech, video: 480p }
 join: { per_second: 2.5 }
-canary: { show: 2, jitter_buffer: 300ms }
+canary: { show: 2, jitter_buffer: 300ms, time_code: true }
 thresholds: { loss_pct: [\"user_p95 < 1\", \"max < 5\"], mos_lq: [\"user_p5 > 4\"] }
 events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
 ";
@@ -51,6 +52,7 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     assert_eq!(scenario.media.video, VideoSource::P480);
     assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));
     assert_eq!(scenario.canary_jitter_buffer_ms, Some(300));
+    assert!(scenario.canary_time_code);
     assert_eq!(scenario.thresholds.len(), 3);
     let event = |at, bot, command| {
         let what = Happening::Bot { bot, command };

@@ -6,6 +6,7 @@
 mod browser;
 pub mod cdp;
 pub mod ears;
+pub mod eyes;
 mod link;
 mod page;
 

@@ -3,7 +3,7 @@
 use super::place::{Place, ended, sampling};
 use crate::clients::bot::marks::SaidMarks;
 use crate::clients::canary::ears::PageEars;
-use crate::clients::canary::{Browser, Hooks, Page, put_link};
+use crate::clients::canary::{Browser, Hooks, Page, eyes, put_link};
 use crate::people::stage::Stage;
 use crate::record::{Level, PersonKind};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct Told {
     pub camera: &'static str,
     /// The least jitter buffer of its sound, in ms.
     pub jitter_buffer_ms: Option<u32>,
+    /// Whether its camera shows a time code, and it reads those of others.
+    pub time_code: bool,
 }
 
 /// A page in a real browser, from joining to leaving.
@@ -65,7 +67,8 @@ pub async fn canary(
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
     let (link, ears_too) = (place.network.is_some(), ears.is_some());
-    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms: told.jitter_buffer_ms };
+    let Told { show, jitter_buffer_ms, time_code, .. } = told;
+    let hooks = Hooks { link, ears: ears_too, time_code, jitter_buffer_ms };
     let page = tokio::select! {
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
@@ -77,7 +80,7 @@ pub async fn canary(
     };
     let (stage, page) = (&*stage, page);
     let mut canary =
-        Canary { stage, page: &page, name, place, show: told.show, participant: None, ears };
+        Canary { stage, page: &page, name, place, show, participant: None, ears, time_code };
     let (mut known, person) = (Vec::new(), canary.name.clone());
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
@@ -112,6 +115,8 @@ struct Canary<'a> {
     participant: Option<String>,
     /// Set if the room is mixed and bots say marks.
     ears: Option<PageEars>,
+    /// Whether it reads time codes in pictures.
+    time_code: bool,
 }
 
 impl Canary<'_> {
@@ -142,6 +147,12 @@ impl Canary<'_> {
                         && let Err(error) = ears.hear(self.page, &mut sample).await
                     {
                         let text = format!("hears no marks: {error}");
+                        self.stage.event(Level::Warn, Some(&self.name), text);
+                    }
+                    if self.time_code
+                        && let Err(error) = eyes::see(self.page, &mut sample).await
+                    {
+                        let text = format!("reads no time codes: {error}");
                         self.stage.event(Level::Warn, Some(&self.name), text);
                     }
                     self.record(sample);
