@@ -9,7 +9,7 @@ mod place;
 mod visit;
 
 pub use arrivals::arrivals;
-pub use canary::{Told, canary};
+pub use canary::canary;
 pub use churn::churn;
 pub use guest::{Guest, bot};
 pub use place::Place;

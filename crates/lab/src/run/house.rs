@@ -70,7 +70,10 @@ impl<D: BotDriver> House<D> {
         });
         let browser = match scenario.browsers() {
             0 => None,
-            _ => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
+            _ => {
+                let launched = Browser::launch(scenario.canary.frames_per_second).await;
+                Some(launched.map(Arc::new).map_err(|error| error.to_string()))
+            }
         };
         Ok(Self { url, server, bots, browser, cpus, all_cpus })
     }

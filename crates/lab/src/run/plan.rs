@@ -6,7 +6,7 @@ use crate::clients::bot::spec::{BotDriver, BotSpec, SlotPool};
 use crate::clients::bot::words::AudioSource;
 use crate::clients::link::networks::network_of;
 use crate::observe::proc;
-use crate::people::person::{self, Guest, Place, Told};
+use crate::people::person::{self, Guest, Place};
 use crate::people::stage::Stage;
 use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
 use crate::scenario::{Arrival, Executor, Role, RoomGroup, Scenario, Stay, ramp};
@@ -197,18 +197,13 @@ pub(super) fn invite<D: BotDriver>(
         if kind == PersonKind::Chromium {
             let Some(browser) = house.browser().cloned() else { continue };
             let Coming::At(at) = coming else { continue };
-            let told = Told {
-                show: scenario.canary_show,
-                camera: scenario.media.video.camera(),
-                jitter_buffer_ms: scenario.canary_jitter_buffer_ms,
-                time_code: scenario.canary_time_code,
-            };
+            let canary = scenario.canary;
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());
             let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);
             tasks.spawn(async move {
                 sleep_until(begin + at).await;
-                person::canary(stage, browser, name, place, told, marks).await;
+                person::canary(stage, browser, name, place, canary, marks).await;
             });
             continue;
         }

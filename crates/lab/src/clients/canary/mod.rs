@@ -10,7 +10,7 @@ pub mod eyes;
 mod link;
 mod page;
 
-pub use browser::{Browser, INSTALL, find};
+pub use browser::{Browser, INSTALL, WINDOW, find};
 pub use link::put_link;
 pub use page::{Hooks, Page, PageState};
 

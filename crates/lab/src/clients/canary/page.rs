@@ -13,6 +13,8 @@ const EVALUATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the lab wants of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hooks {
+    /// The size of its window, in pixels.
+    pub window: (u32, u32),
     /// Its descriptions wait for [`super::put_link`].
     pub link: bool,
     /// It looks for marks in what it plays: [`super::ears::PageEars`].

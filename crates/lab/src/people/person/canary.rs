@@ -6,6 +6,7 @@ use crate::clients::canary::ears::PageEars;
 use crate::clients::canary::{Browser, Hooks, Page, eyes, put_link};
 use crate::people::stage::Stage;
 use crate::record::{Level, PersonKind};
+use crate::scenario::Canary;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
@@ -19,8 +20,8 @@ const PAGE_POLL: Duration = Duration::from_millis(100);
 const MAX_FAILED_SAMPLES: u32 = 3;
 
 /// The address that makes the call page join at once.
-fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String {
-    let Told { show, camera, .. } = told;
+fn page_address(stage: &Stage, name: &str, place: &Place, told: &Canary) -> String {
+    let Canary { show, camera, .. } = told;
     let group = &place.group;
     let (audio, video) = (group.audio.as_str(), group.video.as_str());
     let has_camera = place.sends_video && group.video != VideoTopology::None;
@@ -38,26 +39,13 @@ fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String
     )
 }
 
-/// What a browser is told.
-#[derive(Debug, Clone, Copy)]
-pub struct Told {
-    /// Videos that it shows.
-    pub show: u32,
-    /// The size of its camera's picture, as the page names it.
-    pub camera: &'static str,
-    /// The least jitter buffer of its sound, in ms.
-    pub jitter_buffer_ms: Option<u32>,
-    /// Whether its camera shows a time code, and it reads those of others.
-    pub time_code: bool,
-}
-
 /// A page in a real browser, from joining to leaving.
 pub async fn canary(
     stage: Arc<Stage>,
     browser: Arc<Browser>,
     name: String,
     place: Place,
-    told: Told,
+    told: Canary,
     marks: Option<SaidMarks>,
 ) {
     let mut end = stage.end();
@@ -67,8 +55,8 @@ pub async fn canary(
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
     let (link, ears_too) = (place.network.is_some(), ears.is_some());
-    let Told { show, jitter_buffer_ms, time_code, .. } = told;
-    let hooks = Hooks { link, ears: ears_too, time_code, jitter_buffer_ms };
+    let Canary { show, window, jitter_buffer_ms, time_code, .. } = told;
+    let hooks = Hooks { window, link, ears: ears_too, time_code, jitter_buffer_ms };
     let page = tokio::select! {
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
@@ -80,7 +68,7 @@ pub async fn canary(
     };
     let (stage, page) = (&*stage, page);
     let mut canary =
-        Canary { stage, page: &page, name, place, show, participant: None, ears, time_code };
+        Caller { stage, page: &page, name, place, show, participant: None, ears, time_code };
     let (mut known, person) = (Vec::new(), canary.name.clone());
     let (networks, network) = (&stage.networks, canary.place.network);
     let link = async {
@@ -106,7 +94,7 @@ pub async fn canary(
     page.close().await;
 }
 
-struct Canary<'a> {
+struct Caller<'a> {
     stage: &'a Stage,
     page: &'a Page,
     name: String,
@@ -119,7 +107,7 @@ struct Canary<'a> {
     time_code: bool,
 }
 
-impl Canary<'_> {
+impl Caller<'_> {
     async fn stay(&mut self, asked_ms: u64) -> Result<(), String> {
         match timeout(PAGE_CONNECT_TIMEOUT, self.connect()).await {
             Ok(connected) => connected?,
