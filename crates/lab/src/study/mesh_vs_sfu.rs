@@ -22,8 +22,9 @@ const AUDIENCES: [u32; 4] = [4, 16, 30, 100];
 const MOST_IN_A_MESH: u32 = 16;
 /// How browsers take part: what makes a page cheap without making it another thing. Of what four pages in an SFU need with
 /// 360p and large windows, a quarter is the drawing of windows, a fifth is pictures, and the rest is sound and packets.
+/// In a smaller window than this not all of eight tiles are in view, and what nobody can see is not sent.
 const BROWSERS: &str =
-    "{ show: 8, camera: 180p, frames_per_second: 15, window: 640x360, time_code: true }";
+    "{ show: 8, camera: 180p, frames_per_second: 15, window: 960x540, time_code: true }";
 /// What native bots tell of cameras, screens and encoders.
 const NO_CAMERA: &str = "native bots have neither camera nor screen, and encode nothing";
 /// From this share of all its CPUs on the machine is full, in percent.
@@ -93,7 +94,7 @@ fn tables() -> Vec<Table> {
             "Everybody sends camera and voice to everybody, by real browsers. Percent of one core, of all \
              clients together, over the second half of each session; the study's is of its desktop. \
              So that this machine carries more of them, all pages are in one browser process, their \
-             windows are small (640 × 360), and their cameras have 180 lines and 15 frames/s, in VP8 \
+             windows are small (960 × 540), and their cameras have 180 lines and 15 frames/s, in VP8 \
              (H.264 costs as much, within a tenth). Where the machine is full, its clients' CPU is “at least”, \
              and larger meetings of that way are not held. Two people are no cheaper with an SFU: a mesh of two \
              encodes each picture once, too, and an SFU's clients spend some 2 % of a core more on packets. Of 360 \
