@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	studies study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -76,6 +76,9 @@ evidence-verdicts: build ## a crowd too much for the lab, a slow link, a busy th
 
 evidence-canaries: build ## browsers and bots behind one link: delay, loss, freezes; a broken counter is found (16 min)
 	@scripts/evidence-canaries.sh
+
+evidence-timecode: build ## delay from camera to screen, as read from pictures, against what the lab's link did (4 min)
+	@scripts/evidence-timecode.sh
 
 evidence-crowd: build ## 1350 people in one mixed room who stay, who come and go, who become more; pages among 1000 (22 min)
 	@scripts/evidence-crowd.sh

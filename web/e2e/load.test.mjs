@@ -113,6 +113,41 @@ media: { audio: speech, video: none }
   assert.ok(later > 0 && later < 300, `${later} ms later than a bot, which plays nothing`);
 });
 
+test("browsers read from each other's pictures how late these are, and a link's delay is in it", async (t) => {
+  const scenario = join(scratch(t), "eyes.yaml");
+  writeFileSync(
+    scenario,
+    `name: eyes
+serve: { cpus: shared }
+duration: 32s
+rooms: [{ people: { chromium: 2 } }]
+canary: { time_code: true }
+networks: [{ name: link, way: down, changes: [{ at: 15s, delay: 300ms, way: down }] }]
+`,
+  );
+  const run = await loadHealthy(t, scenario);
+  assertPassed(t, run);
+  const read = (from_ms, until_ms) =>
+    run.samples
+      .filter(({ t_ms }) => t_ms > from_ms && t_ms <= until_ms)
+      .flatMap(({ sample }) => sample.received)
+      .map((row) => row.camera_to_screen_ms)
+      .filter((ms) => typeof ms === "number")
+      .sort((a, b) => a - b);
+  const [near, far] = [read(6_000, 15_000), read(22_000, 32_000)];
+  t.diagnostic(`without a delay ${near} ms, with 300 ms of it ${far} ms`);
+  assert.ok(near.length >= 4 && far.length >= 4, "codes were read");
+  const median = (all) => all[all.length >> 1];
+  assert.ok(median(near) > 0 && median(near) < 250, "plausible by itself");
+  assert.ok(Math.abs(median(far) - median(near) - 300) <= 40, "the link's delay is found");
+  assert.ok(run.summary.metrics.camera_to_screen_ms.max >= median(far), "the summary knows it");
+  const limited = run.samples.flatMap(({ sample }) => sample.sent).map((row) => row.cpu_limited_ratio);
+  assert.ok(
+    limited.some((ratio) => ratio >= 0 && ratio <= 1),
+    "what limits a picture is told",
+  );
+});
+
 test("first-room: everyone receives all others without loss", async (t) => {
   const run = await loadHealthy(t, join(ROOT, "scenarios/first-room.yaml"));
   assertPassed(t, run);

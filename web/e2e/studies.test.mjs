@@ -78,6 +78,21 @@ async function socketsAreShown(page, path, { study_about }) {
     assert.ok((await page.getByText(text, { exact: false }).count()) > 0, text);
 }
 
+/** Browsers met by each way: what they need, how late their pictures were, and what limited them, was measured. */
+function assertMeeting(rows) {
+  const value = (table, name, key) =>
+    rows.find((row) => row.table === table && row.name === name).cells[key].value;
+  for (const way of ["mesh", "sfu", "mcu"]) {
+    assert.ok(value("cpu", "2 people", `client_cpu_${way}_pct`) > 0, `what clients need: ${way}`);
+    const of = (key) => value("quality", `2 people, ${way}`, key);
+    assert.ok(of("camera_to_screen_ms") > 0 && of("camera_to_screen_ms") < 1000, `delay: ${way}`);
+    assert.ok(of("camera_to_screen_p95_ms") >= of("camera_to_screen_ms"), `delay, 95 %: ${way}`);
+    for (const key of ["freeze_pct", "cpu_limited_pct", "bandwidth_limited_pct"])
+      assert.ok(of(key) >= 0 && of(key) <= 100, `${key}: ${way}`);
+  }
+  assert.ok(value("audience", "4 people, sfu", "late_ms") >= 0, "of native bots it is estimated");
+}
+
 for (const [name, wanted] of Object.entries(STUDIES))
   test(`study ${name} --quick`, async (t) => {
     const { code, text, summary, report, seconds, path } = await study(t, name);
@@ -100,6 +115,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
     }
     assert.ok(numbers > 0, "something was measured");
     if (name === "sockets") socketsHold(summary);
+    if (name === "mesh-vs-sfu") assertMeeting(summary.study);
     for (const session of summary.study_about.sessions) readFileSync(path(join(session, "report.html")));
     assert.ok(readFileSync(path("study.md"), "utf8").includes(summary.study_about.title));
 

@@ -1,5 +1,6 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod canary;
 mod events;
 mod executors;
 mod networks;
@@ -13,14 +14,15 @@ use crate::judge::threshold::{self, Threshold};
 use crate::observe::metrics::NAMES;
 use crate::observe::sockets;
 use crate::record::LinkLimit;
+pub use canary::Canary;
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
 pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
-    Problems, Section, boolean, duration, list_of, map_of, number, one_of, one_or_many, parsed,
-    section, text,
+    Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
+    text,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -51,12 +53,8 @@ pub struct Scenario {
     pub networks: Vec<Network>,
     /// How many people join a second.
     pub join_per_second: f64,
-    /// How many videos a browser shows.
-    pub canary_show: u32,
-    /// Whether browsers send a picture.
-    pub canary_camera: bool,
-    /// The least jitter buffer of a browser's sound, in ms; none: as the browser likes.
-    pub canary_jitter_buffer_ms: Option<u32>,
+    /// How browsers take part.
+    pub canary: Canary,
     /// What must hold.
     pub thresholds: Vec<Threshold>,
     /// What happens on the way, in order of time.
@@ -194,13 +192,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let networks = root.read("networks", each).or(vec![]);
     let join_per_second =
         root.section("join", |join| join.read("per_second", number(0.01..=1000.0)).or(10.0));
-    let (canary_show, canary_camera, canary_jitter_buffer_ms) = root.section("canary", |canary| {
-        let show = canary.read("show", number(0..=100)).or(4);
-        let camera = canary.read("camera", boolean()).or(true);
-        let buffer = duration(Duration::ZERO..=seconds(4));
-        let buffer = canary.read("jitter_buffer", buffer).optional();
-        (show, camera, buffer.map(|buffer: Duration| buffer.as_millis() as u32))
-    });
+    let canary = root.section("canary", |canary| canary::decode(canary, media.video.camera()));
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
     let conditions = list_of(threshold::shape(), 1..=20);
     let thresholds = root.read("thresholds", map_of(one_of(&metrics), conditions)).or(vec![]);
@@ -218,9 +210,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         protocol,
         networks,
         join_per_second,
-        canary_show,
-        canary_camera,
-        canary_jitter_buffer_ms,
+        canary,
         thresholds: thresholds
             .into_iter()
             .flat_map(|(metric, list)| {

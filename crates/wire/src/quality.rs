@@ -69,6 +69,13 @@ pub struct SentTrack {
     /// Key frames that the other side asked for.
     #[serde(default)]
     pub keyframe_requests: Option<u64>,
+    /// Share of the interval in which the picture was sent worse than it could be, for want of CPU (0 to 1): of the layer or line
+    /// that was limited most (W3C webrtc-stats, `qualityLimitationDurations`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_limited_ratio: Option<f64>,
+    /// The same for want of bandwidth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth_limited_ratio: Option<f64>,
 }
 
 /// What was received of one track in the interval.
@@ -136,6 +143,10 @@ pub struct ReceivedTrack {
     /// Mouth-to-ear delay, in milliseconds: measured.
     #[serde(default)]
     pub mouth_to_ear_ms: Option<f64>,
+    /// From the camera to the screen, median of the interval, in milliseconds: measured by a time code in the picture; null where
+    /// there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub camera_to_screen_ms: Option<f64>,
     /// Payload bits a second, in kbit/s.
     pub bitrate_kbps: f64,
     /// Share of samples that were concealed (audio), in percent.

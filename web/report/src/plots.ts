@@ -35,6 +35,7 @@ export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
     chart("Round trip", "ms", rttMs, "highest"),
     chart("Jitter", "ms", meanOf("jitter_ms"), "highest"),
     chart("Mouth to ear", "ms, of bots", meanOf("mouth_to_ear_ms"), "highest"),
+    chart("Camera to screen", "ms, of browsers", meanOf("camera_to_screen_ms"), "highest"),
     chart("Frame rate", "frames/s", meanOf("frames_per_second"), "lowest"),
     chart("Frame height", "pixels, mean of the pictures that came", frameHeight, "lowest", { digits: 0 }),
     chart("Paused pictures", "%, for want of bandwidth", pausedPct, "highest"),

@@ -188,6 +188,7 @@ export interface Received {
   retransmitted_packets_received?: number | null;
   freeze_ratio?: number | null;
   mouth_to_ear_ms?: number | null;
+  camera_to_screen_ms?: number | null;
   mos_lq?: number | null;
   mos_cq?: number | null;
   bitrate_kbps?: number | null;

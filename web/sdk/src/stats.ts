@@ -339,6 +339,30 @@ function sentRow(mapping: SentMapping, from: SentMark, snapshot: Snapshot): Sent
     remote_loss_pct: scale(most(lost), 100),
     frames_per_second: video && frames !== null && seconds > 0 ? frames / seconds : null,
     keyframe_requests: video ? sum(total("pliCount"), total("firCount")) : null,
+    ...(video ? limited(sent, from, seconds) : {}),
+  };
+}
+
+/** For how much of the interval the browser sent a picture worse than it could, by why: of the layer that was limited most. */
+function limited(
+  sent: readonly Stat[],
+  from: SentMark,
+  seconds: number,
+): Pick<SentTrack, "cpu_limited_ratio" | "bandwidth_limited_ratio"> {
+  const durations = (stat: Stat | null) =>
+    (stat?.qualityLimitationDurations ?? {}) as Record<string, unknown>;
+  const share = (reason: "cpu" | "bandwidth") =>
+    most(
+      sent.map((stat) => {
+        const [end, start] = [durations(stat)[reason], durations(before(from, stat))[reason] ?? 0];
+        if (typeof end !== "number" || typeof start !== "number" || seconds <= 0) return null;
+        return Math.min(1, Math.max(0, (end - start) / seconds));
+      }),
+    );
+  const [cpu, bandwidth] = [share("cpu"), share("bandwidth")];
+  return {
+    ...(cpu === null ? {} : { cpu_limited_ratio: cpu }),
+    ...(bandwidth === null ? {} : { bandwidth_limited_ratio: bandwidth }),
   };
 }
 
@@ -371,10 +395,13 @@ function sumTracks(lines: readonly SentTrack[]): SentTrack[] {
   return [...tracks.values()].map((all) => {
     const first = all[0]!;
     if (all.length === 1) return first;
-    const known = (key: "remote_loss_pct" | "frames_per_second") =>
-      all.map((line) => line[key]).filter((figure): figure is number => figure !== null);
+    const known = (
+      key: "remote_loss_pct" | "frames_per_second" | "cpu_limited_ratio" | "bandwidth_limited_ratio",
+    ) => all.map((line) => line[key] ?? null).filter((figure): figure is number => figure !== null);
     const worst = (figures: number[], pick: (...all: number[]) => number) =>
       figures.length > 0 ? pick(...figures) : null;
+    const worstLimited = (key: "cpu_limited_ratio" | "bandwidth_limited_ratio") =>
+      known(key).length > 0 ? { [key]: Math.max(...known(key)) } : {};
     return {
       ...first,
       packets_sent: all.reduce((total, line) => total + line.packets_sent, 0),
@@ -383,6 +410,8 @@ function sumTracks(lines: readonly SentTrack[]): SentTrack[] {
       remote_loss_pct: worst(known("remote_loss_pct"), Math.max),
       frames_per_second: worst(known("frames_per_second"), Math.min),
       keyframe_requests: all.map((line) => line.keyframe_requests).reduce(sum),
+      ...worstLimited("cpu_limited_ratio"),
+      ...worstLimited("bandwidth_limited_ratio"),
     };
   });
 }

@@ -341,6 +341,9 @@ export const sentTrack = object({
   remote_loss_pct: nullable(number),
   frames_per_second: nullable(number),
   keyframe_requests: nullable(count),
+  /** Share of the interval in which the picture was sent worse than it could be, for want of CPU, 0 to 1. */
+  cpu_limited_ratio: optional(number),
+  bandwidth_limited_ratio: optional(number),
 });
 export type SentTrack = Infer<typeof sentTrack>;
 
@@ -366,6 +369,8 @@ export const receivedTrack = object({
   marks_expected: nullable(number),
   marks_found: nullable(number),
   mouth_to_ear_ms: nullable(number),
+  /** From the camera to the screen, where there is a time code in the picture. */
+  camera_to_screen_ms: optional(number),
   bitrate_kbps: number,
   concealed_pct: nullable(number),
   audio_level: nullable(number),

@@ -270,6 +270,25 @@ describe("StatsTracker", () => {
       ]);
     });
 
+    it("says how long it was limited by what, of the layer that was limited most", () => {
+      const tracker = new StatsTracker(0);
+      const durations = (cpu: number, bandwidth: number) => ({
+        qualityLimitationDurations: { cpu, bandwidth, none: 100, other: 0 },
+      });
+      tracker.setSent(sent, snapshot(0));
+      tracker.sample(
+        "me",
+        0,
+        snapshot(3000, layer("f", 100, 6, durations(7, 2)), layer("q", 100, 6, durations(0, 0))),
+      );
+      const now = [layer("f", 200, 12, durations(7, 3.5)), layer("q", 200, 12, durations(0.75, 0))];
+      // What is not sent any more tells nothing.
+      const idle = layer("h", 0, 0, { active: false, ...durations(3, 3) });
+      const sample = tracker.sample("me", 0, snapshot(6000, ...now, idle));
+      expect(qualitySample(sample, "sample")).toEqual(sample);
+      expect(sample.sent[0]).toMatchObject({ cpu_limited_ratio: 0.25, bandwidth_limited_ratio: 0.5 });
+    });
+
     it("says beside the sample what became of each layer, the smallest first", () => {
       const tracker = new StatsTracker(0);
       tracker.setSent([...sent, { mid: "p-1/0", id: "mine", kind: "video" }], snapshot(0));
@@ -336,6 +355,28 @@ describe("a mesh in figures", () => {
       ["p-1/", link(20, 100 * scale, 50 * scale)],
       ["p-2/", link(60, 10 * scale, 150 * scale)],
     ]),
+  });
+
+  it("tells of the line to the member that was limited most", () => {
+    const tracker = new StatsTracker(0);
+    const line = (mid: string, packetsSent: number, cpu?: number) => ({
+      id: `out-${mid}`,
+      type: "outbound-rtp",
+      mid,
+      packetsSent,
+      ...(cpu === undefined ? {} : { qualityLimitationDurations: { cpu, bandwidth: 0 } }),
+    });
+    tracker.setSent(
+      ["p-1/1", "p-2/1", "p-3/1"].map((mid) => ({ mid, id: "mine", kind: "video" })),
+      snapshot(0),
+    );
+    const sample = tracker.sample(
+      "me",
+      0,
+      snapshot(3000, line("p-1/1", 5, 0.3), line("p-2/1", 5, 1.5), line("p-3/1", 5)),
+    );
+    expect(sample.sent).toHaveLength(1);
+    expect(sample.sent[0]).toMatchObject({ cpu_limited_ratio: 0.5, bandwidth_limited_ratio: 0 });
   });
 
   it("keeps connections apart, sums what is sent, and scores each by its own path", () => {

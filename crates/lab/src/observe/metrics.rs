@@ -4,8 +4,9 @@
 //! each person first and then takes the percentile over people: a p95 over all samples hides ten
 //! broken people. Within a person, *shares* are weighted (`loss_pct` is all lost over all
 //! expected, `retransmitted_pct` what came as retransmission over all packets of pictures that
-//! came). `freeze_ratio`, `concealed_pct`, `switches_per_minute` and `received_kbps` (payload of all
-//! tracks, one value a window) are the mean over windows, because a median would hide a fault that
+//! came). `freeze_ratio`, `concealed_pct`, `switches_per_minute`, `received_kbps` (payload of all
+//! tracks, one value a window) and what limited the own picture (`cpu_limited_ratio`,
+//! `bandwidth_limited_ratio`) are the mean over windows, because a median would hide a fault that
 //! fills less than half of them. Everything else is the median.
 //! Percentiles are nearest-rank. A person's first window is warm-up and left out, except for the
 //! `join_to_…` values that it holds.
@@ -28,13 +29,14 @@ enum Within {
 }
 
 /// Names of all metrics that a threshold may speak of.
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 29] = [
     "loss_pct",
     "jitter_ms",
     "gap_ms",
     "rtt_ms",
     "transit_ms",
     "mouth_to_ear_ms",
+    "camera_to_screen_ms",
     "mos_lq",
     "mos_cq",
     "mos_sdk",
@@ -42,6 +44,8 @@ pub const NAMES: [&str; 26] = [
     "paused_ratio",
     "frames_per_second",
     "frame_height",
+    "cpu_limited_ratio",
+    "bandwidth_limited_ratio",
     "switches_per_minute",
     "retransmitted_pct",
     "estimate_kbps",
@@ -63,6 +67,8 @@ fn within(name: &str) -> Within {
         "freeze_ratio"
         | "paused_ratio"
         | "concealed_pct"
+        | "cpu_limited_ratio"
+        | "bandwidth_limited_ratio"
         | "switches_per_minute"
         | "received_kbps" => Within::Mean,
         _ => Within::Median,
@@ -118,7 +124,7 @@ fn retransmitted(row: &ReceivedTrack) -> Option<(u64, u64)> {
 }
 
 /// The values of a row of a sample's interval of this length, in milliseconds.
-fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f64>); 16] {
+fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f64>); 17] {
     let minutes = interval_ms as f64 / 60_000.0;
     let switches = row.resolution_switches.filter(|_| interval_ms > 0);
     [
@@ -138,6 +144,7 @@ fn row_values(row: &ReceivedTrack, interval_ms: u64) -> [(&'static str, Option<f
         ("jitter_buffer_ms", row.jitter_buffer_ms),
         ("transit_ms", row.transit_ms),
         ("mouth_to_ear_ms", row.mouth_to_ear_ms),
+        ("camera_to_screen_ms", row.camera_to_screen_ms),
     ]
 }
 
@@ -161,6 +168,10 @@ impl Collector {
         if !sample.received.is_empty() {
             let kbps = sample.received.iter().map(|row| row.bitrate_kbps).sum();
             self.value(person, "received_kbps", Some(kbps));
+        }
+        for row in &sample.sent {
+            self.value(person, "cpu_limited_ratio", row.cpu_limited_ratio);
+            self.value(person, "bandwidth_limited_ratio", row.bandwidth_limited_ratio);
         }
         for row in &sample.received {
             for (name, value) in row_values(row, sample.interval_ms) {
@@ -252,6 +263,8 @@ impl Collector {
 mod tests {
     use super::*;
     use crate::testing::{audio_row, video_row};
+    use wire::quality::SentTrack;
+    use wire::room::MediaKind;
 
     fn sample(rows: Vec<ReceivedTrack>) -> QualitySample {
         QualitySample { received: rows, ..Default::default() }
@@ -370,6 +383,43 @@ mod tests {
         let again = of("retransmitted_pct");
         assert_eq!((again.n, again.max), (3, 20.0), "of nothing there is no share");
         assert_eq!(again.user_p95, 10.0, "100 of 1000 packets");
+    }
+
+    #[test]
+    fn what_limited_the_own_picture_is_the_mean_over_windows() {
+        let mut collector = Collector::default();
+        let window = |cpu, bandwidth, late| {
+            let track = |kind| SentTrack {
+                track: "t".into(),
+                kind,
+                codec: None,
+                packets_sent: 10,
+                retransmitted_packets_sent: None,
+                bitrate_kbps: 1.0,
+                remote_loss_pct: None,
+                frames_per_second: None,
+                keyframe_requests: None,
+                cpu_limited_ratio: cpu,
+                bandwidth_limited_ratio: bandwidth,
+            };
+            let mut row = video_row("p", "u", 9);
+            row.camera_to_screen_ms = late;
+            let sound = SentTrack {
+                cpu_limited_ratio: None,
+                bandwidth_limited_ratio: None,
+                ..track(MediaKind::Audio)
+            };
+            QualitySample { sent: vec![track(MediaKind::Video), sound], ..sample(vec![row]) }
+        };
+        collector.add("a", &window(Some(1.0), Some(1.0), Some(900.0)));
+        collector.add("a", &window(Some(0.5), Some(0.0), Some(40.0)));
+        collector.add("a", &window(Some(0.0), Some(0.0), None));
+        let metrics = collector.reduce();
+        let of = |name: &str| metrics[name].clone().expect("measured");
+        let cpu = of("cpu_limited_ratio");
+        assert_eq!((cpu.n, cpu.user_p95), (2, 0.25), "sound is limited by nothing");
+        assert_eq!(of("bandwidth_limited_ratio").max, 0.0, "the first window is warm-up");
+        assert_eq!((of("camera_to_screen_ms").n, of("camera_to_screen_ms").max), (1, 40.0));
     }
 
     #[test]

@@ -25,4 +25,6 @@ pub fn add_sent(rows: &mut Vec<SentTrack>, more: SentTrack) {
         sum(row.retransmitted_packets_sent, more.retransmitted_packets_sent);
     row.keyframe_requests = sum(row.keyframe_requests, more.keyframe_requests);
     row.frames_per_second = most(row.frames_per_second, more.frames_per_second);
+    row.cpu_limited_ratio = most(row.cpu_limited_ratio, more.cpu_limited_ratio);
+    row.bandwidth_limited_ratio = most(row.bandwidth_limited_ratio, more.bandwidth_limited_ratio);
 }

@@ -10,7 +10,7 @@ mod place;
 mod visit;
 
 pub use arrivals::arrivals;
-pub use canary::{PageGuest, Told, canary, canary_churn};
+pub use canary::{PageGuest, canary, canary_churn};
 pub use churn::churn;
 pub use crowd::crowd;
 pub use guest::{Guest, bot};

@@ -72,7 +72,10 @@ impl<D: BotDriver> House<D> {
         let by_hand = scenario.sockets.iter().any(|group| group.chromium > 0);
         let browser = match by_hand || scenario.rooms.iter().any(stays) {
             false => None,
-            true => Some(Browser::launch().await.map(Arc::new).map_err(|error| error.to_string())),
+            true => {
+                let launched = Browser::launch(scenario.canary.frames_per_second).await;
+                Some(launched.map(Arc::new).map_err(|error| error.to_string()))
+            }
         };
         Ok(Self { url, server, bots, browser, cpus, all_cpus })
     }

@@ -6,7 +6,7 @@ use crate::clients::bot::spec::{BotDriver, BotSpec, SlotPool};
 use crate::clients::bot::words::AudioSource;
 use crate::clients::link::networks::network_of;
 use crate::observe::proc;
-use crate::people::person::{self, Guest, PageGuest, Place, Told};
+use crate::people::person::{self, Guest, PageGuest, Place};
 use crate::people::stage::Stage;
 use crate::record::{Meta, PersonKind, SCHEMA, TargetMeta};
 use crate::scenario::{Arrival, Executor, LED_CORE, Role, RoomGroup, Scenario, Stay, ramp};
@@ -129,7 +129,7 @@ impl<'a> Room<'a> {
         let silent = scenario.media.audio == AudioSource::None;
         let bots = if silent { 0 } else { with_marks(group) };
         let speakers = (0..bots).filter(speaks).collect();
-        Self { id, group, roles, speakers, cameras: scenario.canary_camera }
+        Self { id, group, roles, speakers, cameras: scenario.canary.camera.is_some() }
     }
 
     fn place(&self, number: u32, network: Option<usize>) -> Place {
@@ -215,11 +215,7 @@ pub(super) fn invite<D: BotDriver>(
         let Planned { name, kind, index, place, coming } = planned;
         let stage = Arc::clone(stage);
         if kind == PersonKind::Chromium {
-            let told = Told {
-                show: scenario.canary_show,
-                camera: scenario.media.video.camera(),
-                jitter_buffer_ms: scenario.canary_jitter_buffer_ms,
-            };
+            let told = scenario.canary;
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());
             let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);

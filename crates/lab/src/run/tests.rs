@@ -190,7 +190,7 @@ fn browsers_without_cameras_send_no_picture_and_bots_still_do() {
         plan.iter().map(|planned| planned.place.sends_video).collect::<Vec<_>>()
     };
     assert_eq!(plan_of(""), [true, true, true]);
-    assert_eq!(plan_of("canary: { camera: false }\n"), [false, true, true]);
+    assert_eq!(plan_of("canary: { camera: none }\n"), [false, true, true]);
 }
 
 #[test]

@@ -3,6 +3,7 @@ mod schema;
 use super::*;
 use crate::base::Url;
 use crate::clients::bot::spec::BotCommand;
+use crate::clients::canary::WINDOW;
 use crate::clients::seat::Adapter;
 use crate::record::LinkLimit;
 use wire::room::{AudioTopology, Preset, VideoTopology};
@@ -22,8 +23,9 @@ fn the_first_room() {
     assert_eq!(scenario.duration, Duration::from_secs(60));
     assert_eq!(scenario.thresholds[0].metric, "loss_pct");
     assert!(matches!(scenario.target, Target::Serve(_)));
-    assert_eq!((scenario.join_per_second, scenario.canary_show), (10.0, 4));
-    assert!(scenario.canary_camera);
+    assert_eq!((scenario.join_per_second, scenario.canary.show), (10.0, 4));
+    let Canary { camera, window, time_code, frames_per_second, .. } = scenario.canary;
+    assert_eq!((camera, window, time_code, frames_per_second), (Some("360p"), WINDOW, false, None));
     assert_eq!(scenario.text, FIRST_ROOM);
 }
 
@@ -38,7 +40,7 @@ rooms:
   - { video: none, people: { bot: 1 } }
 media: { audio: speech, video: 480p }
 join: { per_second: 2.5 }
-canary: { show: 2, camera: false, jitter_buffer: 300ms }
+canary: { show: 2, jitter_buffer: 300ms, time_code: true, camera: 180p, frames_per_second: 15, window: 640x360 }
 thresholds: { loss_pct: [\"user_p95 < 1\", \"max < 5\"], mos_lq: [\"user_p5 > 4\"] }
 events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
 ";
@@ -50,8 +52,16 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     assert_eq!(scenario.link_limit, limit);
     assert_eq!((scenario.bots(), scenario.chromium()), (7, 2));
     assert_eq!(scenario.media.video, VideoSource::P480);
-    assert_eq!((scenario.join_per_second, scenario.canary_show), (2.5, 2));
-    assert_eq!((scenario.canary_camera, scenario.canary_jitter_buffer_ms), (false, Some(300)));
+    assert_eq!(scenario.join_per_second, 2.5);
+    let canary = Canary {
+        show: 2,
+        camera: Some("180p"),
+        frames_per_second: Some(15),
+        window: (640, 360),
+        jitter_buffer_ms: Some(300),
+        time_code: true,
+    };
+    assert_eq!(scenario.canary, canary);
     assert_eq!(scenario.thresholds.len(), 3);
     let event = |at, bot, command| {
         let what = Happening::Bot { bot, command };

@@ -29,6 +29,7 @@ pub fn row(participant: &str, track: &str, kind: MediaKind, packets: u64) -> Rec
         marks_found: None,
         marks: Vec::new(),
         mouth_to_ear_ms: None,
+        camera_to_screen_ms: None,
         bitrate_kbps: 0.0,
         concealed_pct: None,
         audio_level: None,

@@ -453,6 +453,8 @@ impl Outgoing {
             remote_loss_pct: self.take_remote_loss_pct(),
             frames_per_second: video.then(|| own.frames as f64 / seconds),
             keyframe_requests: video.then_some(own.keyframe_requests),
+            cpu_limited_ratio: None,
+            bandwidth_limited_ratio: None,
         }
     }
 }

@@ -183,6 +183,7 @@ impl Row {
             marks_found: (expected > 0).then_some(found),
             marks: std::mem::take(&mut self.heard),
             // What a buffer would hold back is as long as the slowest packets that it waits for.
+            camera_to_screen_ms: None,
             mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
             bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
             concealed_pct: None,

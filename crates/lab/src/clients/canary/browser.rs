@@ -18,7 +18,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The browser has so long to end by itself before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-const FLAGS: [&str; 19] = [
+/// The size of a page's window that is not said otherwise, in pixels.
+pub const WINDOW: (u32, u32) = (1280, 720);
+
+const FLAGS: [&str; 18] = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -29,7 +32,6 @@ const FLAGS: [&str; 19] = [
     "--disable-component-update",
     "--disable-sync",
     "--use-fake-ui-for-media-stream",
-    "--use-fake-device-for-media-stream",
     "--autoplay-policy=no-user-gesture-required",
     "--allow-loopback-in-peer-connection",
     "--disable-features=WebRtcHideLocalIpsWithMdns",
@@ -63,20 +65,24 @@ pub fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts `chromium` from PATH without a window.
+    /// Starts `chromium` from PATH without a window; its fake camera has so many pictures a second, or as many as it likes.
     ///
     /// # Errors
     /// It is not there (with the line that installs it), cannot be started or opens no port.
-    pub async fn launch() -> io::Result<Self> {
+    pub async fn launch(frames_per_second: Option<u32>) -> io::Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let program = find("chromium", &path).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("no chromium on PATH: {INSTALL}"))
         })?;
+        let camera = "--use-fake-device-for-media-stream";
+        let camera =
+            frames_per_second.map_or(camera.to_owned(), |fps| format!("{camera}=fps={fps}"));
         let profile = tempfile::Builder::new().prefix("moim-chromium-").tempdir()?;
         let log = fs::File::create(profile.path().join("chromium.log"))?;
         let mut guard = Guard::start(Some(profile.path()))?;
         let mut child = Command::new(&program)
             .args(FLAGS)
+            .arg(camera)
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -122,7 +128,7 @@ impl Browser {
     /// # Errors
     /// The browser refuses or is gone.
     pub async fn open(&self, url: &str) -> Result<Page, CdpError> {
-        self.open_with(url, Hooks::default()).await
+        self.open_with(url, Hooks { window: WINDOW, ..Hooks::default() }).await
     }
 
     /// The same with what the lab wants of the page before its own scripts run.
@@ -135,8 +141,8 @@ impl Browser {
             "url": "about:blank",
             "browserContextId": context["browserContextId"],
             "newWindow": true,
-            "width": 1280,
-            "height": 720,
+            "width": hooks.window.0,
+            "height": hooks.window.1,
         });
         let target = self.cdp.call(None, "Target.createTarget", target).await?;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });

@@ -6,10 +6,11 @@
 mod browser;
 pub mod cdp;
 pub mod ears;
+pub mod eyes;
 mod link;
 mod page;
 
-pub use browser::{Browser, INSTALL, find};
+pub use browser::{Browser, INSTALL, WINDOW, find};
 pub use link::put_link;
 pub use page::{Hooks, Page, PageState};
 

@@ -13,16 +13,23 @@ const EVALUATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the lab wants of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hooks {
+    /// The size of its window, in pixels.
+    pub window: (u32, u32),
     /// Its descriptions wait for [`super::put_link`].
     pub link: bool,
     /// It looks for marks in what it plays: [`super::ears::PageEars`].
     pub ears: bool,
+    /// Its camera shows a time code, and it reads those of others: [`super::eyes::see`].
+    pub time_code: bool,
     /// Its jitter buffers of sound are no shorter than so many ms.
     pub jitter_buffer_ms: Option<u32>,
 }
 
 /// What runs in the page before its own scripts.
 const EARS: &str = include_str!("ears.js");
+
+/// What runs in the page before its own scripts.
+const EYES: &str = include_str!("eyes.js");
 
 /// What runs in the page before its own scripts.
 const LINK: &str = "(() => {
@@ -88,12 +95,14 @@ impl Page {
         for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
             page.call(domain, json!({})).await?;
         }
-        if hooks.ears {
-            // The page lets no script in but its own, and the ears have a worker of theirs.
+        if hooks.ears || hooks.time_code {
+            // The page lets no script in but its own, and ears and eyes have workers of theirs.
             page.call("Page.setBypassCSP", json!({ "enabled": true })).await?;
         }
         let buffer = hooks.jitter_buffer_ms.map(|ms| JITTER_BUFFER.replace("MS", &ms.to_string()));
-        let scripts = [hooks.link.then_some(LINK), hooks.ears.then_some(EARS), buffer.as_deref()];
+        let (link, ears) = (hooks.link.then_some(LINK), hooks.ears.then_some(EARS));
+        let eyes = hooks.time_code.then_some(EYES);
+        let scripts = [link, ears, eyes, buffer.as_deref()];
         for source in scripts.into_iter().flatten() {
             let source = json!({ "source": source });
             page.call("Page.addScriptToEvaluateOnNewDocument", source).await?;

@@ -40,7 +40,7 @@ async fn two_pages_of_a_real_browser_are_visible_and_answer() {
     if !chromium() {
         return;
     }
-    let mut browser = Browser::launch().await.expect("launch");
+    let mut browser = Browser::launch(None).await.expect("launch");
     assert!(browser.version().contains("Chrome"), "{}", browser.version());
     let moim = "window.moim = {
         state: () => ({ state: 'connected', participants: [], tiles: [], error: null }),

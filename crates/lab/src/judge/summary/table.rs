@@ -23,6 +23,7 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
         ("jitter", "jitter_ms", "ms"),
         ("rtt", "rtt_ms", "ms"),
         ("mouth to ear", "mouth_to_ear_ms", "ms"),
+        ("picture delay", "camera_to_screen_ms", "ms"),
         ("frames", "frames_per_second", "fps"),
         ("freeze ratio", "freeze_ratio", ""),
         ("MOS-LQ", "mos_lq", ""),

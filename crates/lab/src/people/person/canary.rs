@@ -6,9 +6,10 @@ use super::visit::Visited;
 use crate::base::SplitMix;
 use crate::clients::bot::marks::SaidMarks;
 use crate::clients::canary::ears::PageEars;
-use crate::clients::canary::{Browser, Hooks, Page, put_link};
+use crate::clients::canary::{Browser, Hooks, Page, eyes, put_link};
 use crate::people::stage::Stage;
 use crate::record::{Level, PersonKind};
+use crate::scenario::Canary;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -22,12 +23,12 @@ const PAGE_POLL: Duration = Duration::from_millis(100);
 const MAX_FAILED_SAMPLES: u32 = 3;
 
 /// The address that makes the call page join at once.
-fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String {
-    let Told { show, camera, .. } = told;
+fn page_address(stage: &Stage, name: &str, place: &Place, told: &Canary) -> String {
+    let Canary { show, camera, .. } = told;
     let group = &place.group;
     let (audio, video) = (group.audio.as_str(), group.video.as_str());
     let has_camera = place.sends_video && group.video != VideoTopology::None;
-    let camera = if has_camera { camera } else { "0" };
+    let camera = camera.filter(|_| has_camera).unwrap_or("0");
     let codec = match group.video_codec {
         VideoCodec::Vp8 => "vp8",
         VideoCodec::H264 => "h264",
@@ -41,17 +42,6 @@ fn page_address(stage: &Stage, name: &str, place: &Place, told: &Told) -> String
     )
 }
 
-/// What a browser is told.
-#[derive(Debug, Clone, Copy)]
-pub struct Told {
-    /// Videos that it shows.
-    pub show: u32,
-    /// The size of its camera's picture, as the page names it.
-    pub camera: &'static str,
-    /// The least jitter buffer of its sound, in ms.
-    pub jitter_buffer_ms: Option<u32>,
-}
-
 /// Somebody with a browser.
 #[derive(Debug, Clone)]
 pub struct PageGuest {
@@ -62,7 +52,7 @@ pub struct PageGuest {
     /// Where they go.
     pub place: Place,
     /// What their page is told.
-    pub told: Told,
+    pub told: Canary,
     /// The marks that the room's bots say.
     pub marks: Option<SaidMarks>,
 }
@@ -124,7 +114,7 @@ async fn round(
     if let Some(made) = made {
         *token = Some(made.await.map_err(|error| Failure::new("login", error))?);
     }
-    let browser = Browser::launch().await;
+    let browser = Browser::launch(guest.told.frames_per_second).await;
     let mut browser = browser.map_err(|error| Failure::new("browser", error.to_string()))?;
     let visited = attend(guest, &browser, token.as_deref(), Some(stay)).await;
     browser.stop().await;
@@ -149,7 +139,8 @@ async fn attend(
     let mixed = place.group.audio == AudioTopology::Mcu && place.voices > 0;
     let ears = marks.filter(|_| mixed).map(|marks| PageEars::new(marks, place.seed()));
     let (link, ears_too) = (place.network.is_some(), ears.is_some());
-    let hooks = Hooks { link, ears: ears_too, jitter_buffer_ms: told.jitter_buffer_ms };
+    let Canary { show, window, jitter_buffer_ms, time_code, .. } = told;
+    let hooks = Hooks { window, link, ears: ears_too, time_code, jitter_buffer_ms };
     let page = tokio::select! {
         page = browser.open_with(&address, hooks) => match page {
             Ok(page) => page,
@@ -160,14 +151,15 @@ async fn attend(
         () = ended(&mut end) => return Ok(Visited::default()),
     };
     let stage = &*stage;
-    let mut canary = Canary {
+    let mut canary = Caller {
         page: &page,
         name,
         place,
-        show: told.show,
+        show,
         stage,
         participant: None,
         ears,
+        time_code,
         first_audio_ms: None,
     };
     let (mut known, person) = (Vec::new(), canary.name.clone());
@@ -194,7 +186,7 @@ async fn attend(
     result.map(|whole| Visited { whole, first_audio_ms })
 }
 
-struct Canary<'a> {
+struct Caller<'a> {
     stage: &'a Stage,
     page: &'a Page,
     name: String,
@@ -205,6 +197,8 @@ struct Canary<'a> {
     ears: Option<PageEars>,
     /// From asking to join until the first sound.
     first_audio_ms: Option<f64>,
+    /// Whether it reads time codes in pictures.
+    time_code: bool,
 }
 
 /// A moment that may never come.
@@ -220,7 +214,7 @@ fn no_audio() -> Failure {
     Failure::new("no_audio", format!("heard nothing within {seconds} s of connecting"))
 }
 
-impl Canary<'_> {
+impl Caller<'_> {
     /// Stays, for so long after being connected or until it is dropped. Says whether it was the whole time.
     async fn stay(&mut self, asked_ms: u64, stay: Option<Duration>) -> Result<bool, Failure> {
         let lost = |text: String| Failure::new("lost", text);
@@ -262,6 +256,12 @@ impl Canary<'_> {
                         && let Err(error) = ears.hear(self.page, &mut sample).await
                     {
                         let text = format!("hears no marks: {error}");
+                        self.stage.event(Level::Warn, Some(&self.name), text);
+                    }
+                    if self.time_code
+                        && let Err(error) = eyes::see(self.page, &mut sample).await
+                    {
+                        let text = format!("reads no time codes: {error}");
                         self.stage.event(Level::Warn, Some(&self.name), text);
                     }
                     self.record(sample);

@@ -263,6 +263,8 @@ mod tests {
             remote_loss_pct: Some(loss),
             frames_per_second: None,
             keyframe_requests: None,
+            cpu_limited_ratio: None,
+            bandwidth_limited_ratio: None,
         }
     }
 

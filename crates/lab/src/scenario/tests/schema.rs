@@ -33,7 +33,7 @@ networks:
                   rate_kbps: 2000, queue: 300ms, way: up }, { at: 40s, up: WAY, down: WAY }] }
   - { name: home, share_pct: 30, shared: true, up: WAY, down: WAY }
 join: { per_second: 2.5 }
-canary: { show: 2, camera: true, jitter_buffer: 300ms }
+canary: { show: 2, jitter_buffer: 300ms, time_code: true, camera: 180p, frames_per_second: 15, window: 640x360 }
 thresholds:
   loss_pct: [\"user_p95 < 1\", { threshold: \"max < 5\", from: 5s, abort_on_fail: true, delay_abort_eval: 10s }]
   rtt_ms: [{ threshold: \"p95<=300\", abortOnFail: false, delayAbortEval: 1s }]

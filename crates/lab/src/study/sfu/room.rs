@@ -8,7 +8,7 @@ pub(super) fn scenario(serve: &str, seconds: u32, people: u32, media: &str) -> S
 /// The same room with a browser that looks at one of them, and sends sound but no picture: its room is as large as its bots
 /// make it.
 pub(super) fn with_canary(serve: &str, seconds: u32, people: u32, media: &str) -> String {
-    room(serve, seconds, (people, 1), media) + "canary: { show: 1, camera: false }\n"
+    room(serve, seconds, (people, 1), media) + "canary: { show: 1, camera: none }\n"
 }
 
 fn room(serve: &str, seconds: u32, (bots, browsers): (u32, u32), media: &str) -> String {
@@ -28,7 +28,7 @@ mod tests {
         let text = with_canary("serve: {}\n", 60, 10, "video: 1080p");
         let scenario = Scenario::parse(&format!("name: x\n{text}"), "x").expect("valid");
         assert_eq!((scenario.bots(), scenario.chromium()), (10, 1));
-        assert_eq!((scenario.canary_show, scenario.canary_camera), (1, false));
+        assert_eq!((scenario.canary.show, scenario.canary.camera), (1, None));
         let text = self::scenario("serve: {}\n", 60, 30, "video: 1080p, transport: tcp");
         let scenario = Scenario::parse(&format!("name: x\n{text}"), "x").expect("valid");
         assert_eq!((scenario.bots(), scenario.chromium()), (30, 0));
