@@ -57,7 +57,7 @@ evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links
 
 studies: build ## all four in full, and docs/studies.md from them (under 90 min)
 	@for name in sfu sockets mesh-vs-sfu audio-room; do $(MAKE) --no-print-directory study-$$name || exit; done
-	@scripts/studies-doc.sh
+	@scripts/studies-doc.sh runs "All four ran on commit $$(git rev-parse --short HEAD)$$(git diff --quiet HEAD || echo ' and what was not committed')."
 
 study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build

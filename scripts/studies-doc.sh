@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes docs/studies.md from the newest full run of each study under runs/ (or the directory
-# given): the figures live in the records alone. A second argument is a remark on the runs.
+# given): the figures live in the records alone. A second argument is a remark on the runs, such as the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-runs}
@@ -15,12 +15,11 @@ moim contains the system of each of the four studies it grew from, and runs each
 study has a figure of its own it follows in italics. The studies' figures come from their own machines: they give the shape, not a ranking.
 A dash is a figure that nobody measured, with the reason below its table. This page is written by `scripts/studies-doc.sh` from the records.
 TEXT
-  printf 'All four ran on commit %s.\n' "$(git rev-parse --short HEAD)"
   if [ -n "$remark" ]; then printf '\n%s\n' "$remark"; fi
   for name in sfu sockets mesh-vs-sfu audio-room; do
     newest=
     for dir in "$runs"/*-study-"$name"*/; do
-      [ -f "$dir/study.md" ] && ! grep -q -- --quick "$dir/scenario.yaml" && newest=$dir
+      [ -f "$dir/study.md" ] && ! grep -qE -- "--(quick|like-the-study)" "$dir/scenario.yaml" && newest=$dir
     done
     [ -n "$newest" ] || { echo "no full run of study $name under $runs" >&2; exit 1; }
     printf '\n'

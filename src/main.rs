@@ -43,7 +43,7 @@ enum Command {
         /// Settings of a server that hosts nobody: faults may be made as in development mode.
         #[arg(long, requires = "config", hide_short_help = true)]
         for_tests: bool,
-        /// A fault made on purpose, for tests in development mode: hot_thread=40us,
+        /// A fault made on purpose, in development mode or with --for-tests: hot_thread=40us,
         /// stalled_signaling=800ms/3s, receive_buffer=4096, mixer_backlog=1s, tcp_backlog=2097152,
         /// panic=media or stall=media/5s (media, control or mix). May be given again.
         #[arg(long, value_name = "FAULT", hide_short_help = true)]

@@ -93,6 +93,21 @@ function assertMeeting(rows) {
   assert.ok(value("audience", "4 people, sfu", "late_ms") >= 0, "of native bots it is estimated");
 }
 
+/** Study D: a mixer that is late fails the room, whatever MOS-LQ says; the room was left and entered again. */
+function roomHolds({ study, study_about }) {
+  const { cells } = study.find(({ table, name }) => table === "late" && name.startsWith("a mixer"));
+  assert.equal(cells.verdict.word, "not healthy");
+  assert.ok(cells.mos_lq_median.value > 4, "MOS-LQ knows nothing of delay");
+  assert.ok(cells.mouth_to_ear_ms.value > 900, JSON.stringify(cells));
+  const people = study_about.plots.find(({ title }) => title.startsWith("People in the room"));
+  const counted = people.lines[0].values;
+  const most = Math.max(...counted);
+  const at = counted.indexOf(most);
+  const least = Math.min(...counted.slice(at));
+  const again = counted.slice(counted.indexOf(least, at)).some((count) => count > least);
+  assert.ok(least < most && again, `out, in, out again: ${counted}`);
+}
+
 for (const [name, wanted] of Object.entries(STUDIES))
   test(`study ${name} --quick`, async (t) => {
     const { code, text, summary, report, seconds, path } = await study(t, name);
@@ -115,6 +130,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
     }
     assert.ok(numbers > 0, "something was measured");
     if (name === "sockets") socketsHold(summary);
+    if (name === "audio-room") roomHolds(summary);
     if (name === "mesh-vs-sfu") assertMeeting(summary.study);
     for (const session of summary.study_about.sessions) readFileSync(path(join(session, "report.html")));
     assert.ok(readFileSync(path("study.md"), "utf8").includes(summary.study_about.title));

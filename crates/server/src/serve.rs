@@ -81,6 +81,9 @@ pub fn run(config: &Config) -> Result<(), ServeError> {
                     with --for-tests where it hosts nobody";
         return Err(ServeError::Settings(text.into()));
     }
+    if !config.faults.is_empty() {
+        tracing::warn!(faults = ?config.faults, "faults are made on purpose: this server must host nobody");
+    }
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;
     let ports = bind_media(config)?;

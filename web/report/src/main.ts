@@ -1,7 +1,7 @@
 import { Charts, type ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
 import { machineCharts, qualityCharts, socketCharts } from "./plots.ts";
-import { type Metric, type RunRecord, readRecord, type SocketGroup, type Summary } from "./record.ts";
+import { type Churn, type Metric, type RunRecord, readRecord, type SocketGroup, type Summary } from "./record.ts";
 import { type PersonRow, peopleRows } from "./series.ts";
 import { groupName, SOCKET_FIGURES, SOCKET_METRICS, socketCards } from "./sockets.ts";
 import { studySections } from "./study.ts";
@@ -325,8 +325,12 @@ function peopleTable(record: RunRecord): HTMLElement {
   );
 }
 
-/** What came of people who come and go. */
-function comingAndGoing({ churn }: Summary): HTMLElement[] {
+/** What came of people who come and go: bots, and browsers. */
+function comingAndGoing({ churn, browsers_churn }: Summary): HTMLElement[] {
+  return [...visits("Coming and going", churn), ...visits("Browsers, coming and going", browsers_churn)];
+}
+
+function visits(title: string, churn?: Churn | null): HTMLElement[] {
   if (!churn) return [];
   const counts: [string, number | null | undefined][] = [
     ["came", churn.arrived],
@@ -341,10 +345,10 @@ function comingAndGoing({ churn }: Summary): HTMLElement[] {
   ];
   return [
     section(
-      "Coming and going",
+      title,
       "",
       table(
-        "Coming and going",
+        title,
         counts.filter(([, count]) => count !== null && count !== undefined),
         [
           { title: "Of people", long: true, text: ([what]) => what },

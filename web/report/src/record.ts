@@ -80,6 +80,16 @@ export interface StudyAbout {
   sessions?: string[];
 }
 
+/** What came of people who come and go. */
+export interface Churn {
+  loops?: number;
+  failures?: Record<string, number>;
+  arrived?: number | null;
+  dropped?: number | null;
+  join_to_first_audio_ms_p50?: number | null;
+  join_to_first_audio_ms_max?: number | null;
+}
+
 export interface Summary {
   study?: StudyRow[] | null;
   study_about?: StudyAbout | null;
@@ -112,14 +122,8 @@ export interface Summary {
     threads?: Record<string, number>;
     reasons?: string[];
   } | null;
-  churn?: {
-    loops?: number;
-    failures?: Record<string, number>;
-    arrived?: number | null;
-    dropped?: number | null;
-    join_to_first_audio_ms_p50?: number | null;
-    join_to_first_audio_ms_max?: number | null;
-  } | null;
+  churn?: Churn | null;
+  browsers_churn?: Churn | null;
   sockets?: SocketGroup[];
   networks?: { name: string; up: LinkFigures; down: LinkFigures }[];
   machine?: Machine;

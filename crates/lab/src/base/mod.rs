@@ -12,6 +12,6 @@ pub mod url;
 
 pub use figures::{mean, percentile, short};
 pub(crate) use prompt::be_prompt;
-pub(crate) use quota::Quota;
+pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota};
 pub(crate) use random::SplitMix;
 pub use url::Url;

@@ -2,34 +2,54 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 use std::{fs, io};
 
-/// Length of a quota's period in µs, as containers have it.
-const PERIOD_US: f64 = 100_000.0;
+/// Length of a quota's period as containers have it: who has used it up stands still for tens of milliseconds.
+pub const AS_CONTAINERS: Duration = Duration::from_millis(100);
+/// So short a period makes a slow CPU rather than one that stands still.
+pub const AS_A_SLOW_CPU: Duration = Duration::from_millis(10);
 
 /// A control group with a CPU quota; dropping it removes the group, which must be empty by then.
 #[derive(Debug)]
 pub struct Quota(PathBuf);
 
 impl Quota {
-    /// Makes one of so many cores.
+    /// Makes one of so many cores, in each period.
     ///
     /// # Errors
     /// The system's, with what helps.
-    pub fn new(cores: f64) -> io::Result<Self> {
+    pub fn new(cores: f64, period: Duration) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("moim-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
-        let us = (cores * PERIOD_US).round();
+        let period = period.as_micros() as f64;
+        let us = (cores * period).round();
         let v1 = Path::new("/sys/fs/cgroup/cpu");
-        let (dir, file, text) = match v1.is_dir() {
-            true => (v1.join(name), "cpu.cfs_quota_us", us.to_string()),
-            false => {
-                (Path::new("/sys/fs/cgroup").join(name), "cpu.max", format!("{us} {PERIOD_US}"))
-            }
+        let (dir, files) = match v1.is_dir() {
+            true => (
+                v1.join(name),
+                vec![
+                    ("cpu.cfs_period_us", period.to_string()),
+                    ("cpu.cfs_quota_us", us.to_string()),
+                ],
+            ),
+            false => (
+                Path::new("/sys/fs/cgroup").join(name),
+                vec![("cpu.max", format!("{us} {period}"))],
+            ),
         };
-        let made = fs::create_dir(&dir).and_then(|()| fs::write(dir.join(file), text));
-        let told = |error| io::Error::other(format!("no CPU quota: {error} (quotas need root)"));
-        made.map(|()| Self(dir)).map_err(told)
+        let told = |error| {
+            let cure = "quotas need root, and with cgroups of version 2 the controller cpu in \
+                        /sys/fs/cgroup/cgroup.subtree_control";
+            io::Error::other(format!("no CPU quota: {error} ({cure})"))
+        };
+        fs::create_dir(&dir).map_err(told)?;
+        // Removed again if the limit cannot be set.
+        let quota = Self(dir);
+        for (file, text) in files {
+            fs::write(quota.0.join(file), text).map_err(told)?;
+        }
+        Ok(quota)
     }
 
     /// The file that takes the id of a process, which all that it starts inherits.

@@ -2,7 +2,7 @@
 
 use super::cpus;
 use crate::base::guard::Guard;
-use crate::base::{Quota, Url, http};
+use crate::base::{AS_A_SLOW_CPU, Quota, Url, http};
 use crate::clients::login::Login;
 use crate::scenario::{Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -92,7 +92,7 @@ impl OwnServer {
         }
         let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
         if let Some(cores) = options.quota_cores {
-            let quota = Quota::new(cores)?;
+            let quota = Quota::new(cores, AS_A_SLOW_CPU)?;
             quota.take(server.pid)?;
             server.quota = Some(quota);
         }

@@ -2,7 +2,7 @@
 //! side `tbf` limits, and under a CPU quota where asked. Needs root.
 
 use crate::base::guard::Guard;
-use crate::base::{Quota, Url, http};
+use crate::base::{AS_CONTAINERS, Quota, Url, http};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl Limited {
         tokio::time::sleep(Duration::from_millis(300)).await;
         this.link(&far, net, limits.mbit_per_s)?;
         if let Some(cores) = limits.cores {
-            this.quota = Some(Quota::new(cores).map_err(|error| error.to_string())?);
+            this.quota = Some(Quota::new(cores, AS_CONTAINERS).map_err(|error| error.to_string())?);
         }
         this.serve(exe, (cpu, limits.fault), dir, group)?;
         this.wait_ready(dir).await?;

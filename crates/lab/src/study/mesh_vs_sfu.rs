@@ -94,11 +94,10 @@ fn tables() -> Vec<Table> {
             "Everybody sends camera and voice to everybody, by real browsers. Percent of one core, of all \
              clients together, over the second half of each session; the study's is of its desktop. \
              So that this machine carries more of them, all pages are in one browser process, their \
-             windows are small (960 × 540), and their cameras have 180 lines and 15 frames/s, in VP8 \
-             (H.264 costs as much, within a tenth). Where the machine is full, its clients' CPU is “at least”, \
+             windows are small (960 × 540), and their cameras have 180 lines and 15 frames/s, in VP8. Where the machine is full, its clients' CPU is “at least”, \
              and larger meetings of that way are not held. Two people are no cheaper with an SFU: a mesh of two \
-             encodes each picture once, too, and an SFU's clients spend some 2 % of a core more on packets. Of 360 \
-             lines they would send a second, smaller size besides, for a path that narrows: another 2 %.",
+             encodes each picture once, too. Of 360 lines an SFU's clients send a second, smaller size besides, for a \
+             path that narrows.",
             &cpu,
         ),
         Table::new(

@@ -52,13 +52,8 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     let (started_at, begin) = (SystemTime::now(), Instant::now());
     let name = format!("study-{}", options.name.as_str());
     let command = format!(
-        "# moim study {}{}{}\n# Each session's scenario stands in its own directory here.\n",
-        options.name.as_str(),
-        if options.quick { " --quick" } else { "" },
-        options
-            .socketcluster
-            .as_ref()
-            .map_or(String::new(), |path| format!(" --socketcluster {}", path.display())),
+        "# {}\n# Each session's scenario stands in its own directory here.\n",
+        options.command()
     );
     let writer = Writer::create(&options.runs_dir, &name, started_at, &command)?;
     let mut sessions = Sessions::new(options, writer.dir());

@@ -59,6 +59,21 @@ pub struct StudyOptions {
 }
 
 impl StudyOptions {
+    /// The command line that asks for the same.
+    pub fn command(&self) -> String {
+        let mut words = vec!["moim study".to_owned(), self.name.as_str().into()];
+        let flags = [
+            (self.quick, "--quick"),
+            (self.like_the_study, "--like-the-study"),
+            (self.profile, "--profile"),
+        ];
+        words.extend(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| (*flag).to_owned()));
+        words.extend(
+            self.socketcluster.iter().map(|path| format!("--socketcluster {}", path.display())),
+        );
+        words.join(" ")
+    }
+
     /// What is wrong with them, and what helps.
     pub fn fault(&self) -> Option<String> {
         let of_one = [

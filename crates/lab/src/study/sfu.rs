@@ -48,7 +48,7 @@ fn found(rows: &[Row]) -> String {
         ["TCP", "TCP as the study's server"].map(|way| format!("10 people, {way}"));
     let of = |name: &str, column| Row::shown(rows, "tcp", name, column, 0);
     format!(
-        "Ten people at 1080p use {ten} % of one CPU and thirty {thirty} % on a free network. Behind 100 Mbit/s a server that \
+        "Ten people at 1080p use {ten} % of the server's CPUs and thirty {thirty} % on a free network. Behind 100 Mbit/s a server that \
          writes all into TCP loses {} % and delays sound by {} ms (95 % of people); moim by TCP delays it by {} ms, since \
          pictures give way.",
         of(&written, "loss_pct"),
@@ -91,7 +91,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     );
     about.shown.extend(congestion::finding(&rows));
     about.not_shown.extend([
-        "Browsers as people: two CPUs do not carry ten browsers at 1080p; one looks on in each session.".to_owned(),
+        "Browsers as people: ten of them at 1080p need more CPUs than a server beside them leaves; one looks on in each session.".to_owned(),
     ]);
     rows
 }

@@ -68,19 +68,16 @@ pub(super) fn about() -> About {
     )
 }
 
-/// What was found, in a sentence.
-fn found(rows: &[Row]) -> String {
+/// What was found, in two sentences: what rates held, and how many clients.
+fn found(rows: &[Row], held: &str) -> String {
     let all = rows.iter().filter(|row| row.table == "concurrency").map(|row| row.name.as_str());
     let all = all.take(1).collect::<String>();
-    let of = |table, name: &str, column| Row::shown(rows, table, name, column, 0);
+    let of = |column| Row::shown(rows, "concurrency", &all, column, 0);
     format!(
-        "One process keeps up with {} messages a second of 100 clients, SocketCluster on the same CPU with {}; {} clients \
-         were live at the end, with the busiest thread at {} % while they came and {} % after.",
-        of("limits", "moim", "holds_per_s"),
-        of("limits", "SocketCluster", "holds_per_s"),
-        of("concurrency", &all, "live"),
-        of("concurrency", &all, "busiest_arriving_pct"),
-        of("concurrency", &all, "busiest_after_pct"),
+        "{held} {} clients were live at the end, with the busiest thread at {} % while they came and {} % after.",
+        of("live"),
+        of("busiest_arriving_pct"),
+        of("busiest_after_pct"),
     )
 }
 
@@ -89,9 +86,9 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     let tables = about.tables.clone();
     let mut rows = Vec::new();
     ramp(sessions, &plan, &tables[0], &mut rows, about).await;
-    knee::run(sessions, &plan.ladder, [&tables[1], &tables[2]], &mut rows, about).await;
+    let held = knee::run(sessions, &plan.ladder, [&tables[1], &tables[2]], &mut rows, about).await;
     concurrency::run(sessions, &plan.crowd, &tables[3], &mut rows, about).await;
-    about.ours = found(&rows);
+    about.ours = found(&rows, &held);
     about.not_shown.push(
         "The study's balance over several workers: moim answers in one process, there is no \
          balancer to spread wrongly."

@@ -91,6 +91,10 @@ fn a_socketcluster_script_must_be_there_and_is_for_the_sockets() {
     assert!(missing.contains("/nowhere/x.mjs") && missing.contains("scripts/"), "{missing}");
     let other = options(Name::Sfu, here).fault().expect("another study");
     assert!(other.contains("moim study sockets"), "{other}");
+    assert_eq!(
+        options(Name::Sockets, "x.mjs").command(),
+        "moim study sockets --quick --socketcluster x.mjs"
+    );
     let long = StudyOptions { like_the_study: true, ..options(Name::Sockets, here) };
     assert!(long.fault().is_some_and(|why| why.contains("moim study audio-room")));
 }

@@ -11,6 +11,8 @@ const DEEP: f64 = 0.75;
 const OUT_AGAIN: f64 = 1.12;
 /// An edge is found when what is too many is at most so many times what is not.
 const CLOSE: f64 = 1.03;
+/// Where verdicts contradict each other the search comes to no end by itself.
+const MOST_TRIALS: u32 = 60;
 
 /// How a number of people went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,13 +75,15 @@ pub(super) struct Timeline {
     high: Option<u32>,
     /// The largest healthy numbers beside the smallest that were too many, one a search.
     pub(super) edges: Vec<(u32, u32)>,
+    /// How many numbers were tried.
+    tried: u32,
 }
 
 impl Timeline {
     /// Begins with so many; more than `most` are never tried.
     pub(super) fn new(start: u32, most: u32) -> Self {
         let people = start.min(most);
-        Self { most, part: Part::Out, people, low: None, high: None, edges: Vec::new() }
+        Self { most, part: Part::Out, people, low: None, high: None, edges: Vec::new(), tried: 0 }
     }
 
     /// How many are to be there now, and what for.
@@ -90,6 +94,10 @@ impl Timeline {
     /// Takes how the number now went, and moves on. False: the search is over.
     pub(super) fn went(&mut self, verdict: Verdict) -> bool {
         let people = self.people;
+        self.tried += 1;
+        if self.tried == MOST_TRIALS {
+            return false;
+        }
         match verdict {
             Verdict::Healthy => self.low = self.low.max(Some(people)),
             Verdict::Broken => {
@@ -121,6 +129,8 @@ impl Timeline {
                 }
                 self.bisect(Part::Edge)
             }
+            // Between the two nothing can be said of the server.
+            Part::Edge | Part::SecondEdge if verdict == Verdict::Generator => false,
             Part::Edge => self.bisect(Part::Edge),
             Part::BackIn => {
                 (self.low, self.high) = (healthy.then_some(people), None);
@@ -175,12 +185,15 @@ fn more(people: u32, by: f64) -> u32 {
 mod tests {
     use super::*;
 
+    /// What was tried, and the edges.
+    type Played = (Vec<(u32, Part, Verdict)>, Vec<(u32, u32)>);
+
     /// Plays against a server that carries what `carries` says of a number and whether it was reached from below.
     fn play(
         start: u32,
         most: u32,
         carries: impl Fn(u32, bool) -> Verdict,
-    ) -> (Vec<(u32, Part, Verdict)>, Vec<(u32, u32)>) {
+    ) -> Played {
         let (mut timeline, mut played, mut before) = (Timeline::new(start, most), Vec::new(), 0);
         loop {
             let (people, part) = timeline.now();
@@ -249,6 +262,19 @@ mod tests {
             played.iter().any(|one| one.1 == Part::SameAgain),
             "in and out is shown: {played:?}"
         );
+        let between = |people, _| match people {
+            ..=1300 => Verdict::Healthy,
+            1301..=1500 => Verdict::Generator,
+            _ => Verdict::Broken,
+        };
+        let (played, edges) = play(300, 2600, between);
+        assert!(edges.is_empty() && played.len() < 20, "{played:?}");
+        let flip = std::cell::Cell::new(false);
+        let (played, _) = play(300, 2600, |_, _| {
+            flip.set(!flip.get());
+            if flip.get() { Verdict::Healthy } else { Verdict::Broken }
+        });
+        assert!(played.len() as u32 <= MOST_TRIALS);
         let (played, edges) = play(4, 8, |_, _| Verdict::Healthy);
         assert!(edges.is_empty() && played.len() <= 8, "{played:?}");
         let (_, edges) = play(4, 8, |_, _| Verdict::Broken);

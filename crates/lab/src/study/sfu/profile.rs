@@ -52,9 +52,14 @@ async fn profile(sessions: &mut Sessions, dir: &Path) -> Result<String, String> 
     let text = scenario(&sessions.serve(1), seconds, people, "video: 1080p");
     let name = format!("{people}-people-profile");
     let file = dir.join("perf.data");
+    if sessions.interrupted() {
+        return Err("the study was interrupted before".into());
+    }
     let (session, recorded) = tokio::join!(sessions.run(&name, &text), record(&perf, &file, looks));
-    recorded?;
-    session?;
+    if let Err(reason) = recorded.and(session) {
+        let _ = std::fs::remove_file(&file);
+        return Err(reason);
+    }
     let script = ["script", "--no-inline", "-F", "comm,ip,sym,dso", "-i"];
     let output = Command::new(&perf).args(script).arg(&file).output().await;
     let output = output.map_err(|error| format!("perf script: {error}"))?;

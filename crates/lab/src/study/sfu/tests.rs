@@ -20,7 +20,8 @@ fn what_changes_is_counted_from_our_own_rows() {
     assert_eq!(rows[0].cells["change_pct"].value, Some(550.0));
     assert_eq!(rows[0].reference["change_pct"], 98.0);
     assert!(rows[1].cells["change_pct"].reason.is_some(), "no jitter was measured");
-    let about = About { tables: vec![table], ..About::default() };
+    let (theirs, ours) = ("x".into(), "y".into());
+    let about = About { tables: vec![table], theirs, ours, ..About::default() };
     assert_eq!(about.gaps(&rows), Vec::<String>::new());
 }
 

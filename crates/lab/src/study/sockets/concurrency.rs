@@ -52,17 +52,19 @@ pub(super) fn table() -> Table {
         ("by_hand_lost", "browser's socket lost", 0),
     ];
     let hint = "Clients arrive steadily, ping now and then and stay; on each server a page in a real browser stays \
-                connected all the time and pings once a second. A process may open only so many files, so there are \
+                connected all the time and pings once a second. A process may open only so many files, and an address has only so many ports, so there are \
                 several servers, each with a lab of its own, at the same time and on the same CPUs. Latencies of all \
                 together are those of the worst server; the busiest thread is that of one server, the servers' CPU \
                 is of all of them, in percent of one CPU.";
     Table::new("concurrency", "Concurrency", hint, &columns)
 }
 
+/// One address has so many ports for connections to one server (Linux' usual range).
+const PORTS: u64 = 28_000;
+
 /// How many servers so many connections need.
 fn servers(crowd: &Crowd, files: Option<u64>) -> u32 {
-    let each =
-        files.map_or(u64::from(u32::MAX), |files| files.saturating_sub(OTHER_FILES).max(100));
+    let each = files.map_or(PORTS, |files| files.saturating_sub(OTHER_FILES).clamp(100, PORTS));
     (u64::from(crowd.connections).div_ceil(each) as u32).max(crowd.servers)
 }
 
@@ -100,7 +102,7 @@ pub(super) async fn run(
     if groups.len() < done.len() {
         return rows.push(row.rest(table, "a session has no sockets in it"));
     }
-    let mut all = figures(row, &done, arrival_s);
+    let mut all = figures(row, &done, (arrival_s, crowd.hold_s));
     if let Some(last) = done.last() {
         all = all.cell("load_average", load_average(last));
     }
@@ -109,7 +111,7 @@ pub(super) async fn run(
         let row = Row::new("concurrency", format!("server {number} of {}", done.len()))
             .cell("ping_every_s", Cell::number(crowd.ping_every_s))
             .cell("load_average", Cell::none("a load average is of the whole machine"));
-        let row = figures(row, std::slice::from_ref(one), arrival_s);
+        let row = figures(row, std::slice::from_ref(one), (arrival_s, crowd.hold_s));
         rows.push(row.rest(table, "there was no browser in this session"));
     }
     plots(&groups, about);
@@ -139,14 +141,15 @@ fn whole_row(crowd: &Crowd, servers: usize) -> Row {
 }
 
 /// What sessions came to that ran at the same time.
-fn figures(row: Row, done: &[Session], arrival_s: f64) -> Row {
+fn figures(row: Row, done: &[Session], (arrival_s, hold_s): (f64, f64)) -> Row {
     let groups: Vec<&SocketsSummary> = done.iter().filter_map(Session::sockets).collect();
     let sum =
         |pick: fn(&SocketsSummary) -> f64| groups.iter().map(|group| pick(group)).sum::<f64>();
     let offered = sum(|group| group.whole.offered as f64);
     let answered = sum(|group| group.whole.answered as f64);
-    // Windows are 3 s long; those in which the last ones come count as the arrival's.
-    let (arriving, after) = ((0.0, arrival_s.max(3.5)), (arrival_s, f64::INFINITY));
+    // Windows are 3 s long; those in which the last ones come count as the arrival's, and at the end nobody pings.
+    let edge = arrival_s + 3.0;
+    let (arriving, after) = ((0.0, edge), (edge, arrival_s + hold_s));
     let busiest = |(from_s, to_s): (f64, f64)| {
         most(done.iter().map(|session| session.busiest_server_thread(from_s, to_s)))
     };
@@ -244,8 +247,9 @@ mod tests {
     #[test]
     fn the_file_limit_says_how_many_servers_there_are() {
         assert_eq!(servers(&FULL, Some(20_000)), 3);
-        assert_eq!(servers(&FULL, Some(1_048_576)), 1);
-        assert_eq!(servers(&FULL, None), 1);
+        // One address has too few ports for all of them to one server.
+        assert_eq!(servers(&FULL, Some(1_048_576)), 2);
+        assert_eq!(servers(&FULL, None), 2);
         assert_eq!(servers(&QUICK, Some(20_000)), 2);
         assert_eq!(shares(42_000, 3), [14_000; 3]);
         assert_eq!(shares(320, 3), [107, 107, 106]);
