@@ -17,7 +17,17 @@ const STUDIES = {
   sfu: { sessions: 4, verdicts: 10, change: 4, repeats: 4, canaries: 4, signaling: 4, tcp: 6, later: 6 },
   sockets: { throughput: 1, knee: 2, limits: 2, concurrency: 3 },
   "mesh-vs-sfu": { cpu: 7, quality: 21, audience_cpu: 4, audience: 8 },
-  "audio-room": { cost: 3, sizing: 2, trials: 4, capacity: 1, late: 2, mos: 2, bottom: 1, fields: 14, churn: 2 },
+  "audio-room": {
+    cost: 3,
+    sizing: 2,
+    trials: 4,
+    capacity: 1,
+    late: 2,
+    mos: 2,
+    bottom: 1,
+    fields: 14,
+    churn: 2,
+  },
 };
 
 /** What else a study is told. */

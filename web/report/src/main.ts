@@ -1,7 +1,14 @@
 import { Charts, type ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
 import { machineCharts, qualityCharts, socketCharts } from "./plots.ts";
-import { type Churn, type Metric, type RunRecord, readRecord, type SocketGroup, type Summary } from "./record.ts";
+import {
+  type Churn,
+  type Metric,
+  type RunRecord,
+  readRecord,
+  type SocketGroup,
+  type Summary,
+} from "./record.ts";
 import { type PersonRow, peopleRows } from "./series.ts";
 import { groupName, SOCKET_FIGURES, SOCKET_METRICS, socketCards } from "./sockets.ts";
 import { studySections } from "./study.ts";

@@ -30,7 +30,9 @@ export function studySections(
     );
   const sentence = (whose: string, text?: string) =>
     text ? el("li", {}, el("b", { textContent: `${whose}: ` }), text) : null;
-  const found = [sentence("The study", about.theirs), sentence("Here", about.ours)].filter((one) => one !== null);
+  const found = [sentence("The study", about.theirs), sentence("Here", about.ours)].filter(
+    (one) => one !== null,
+  );
   return [
     ...(found.length > 0 ? [section("In a sentence", "", el("ul", {}, ...found))] : []),
     ...(about.tables ?? []).map((table) => {
