@@ -7,6 +7,18 @@ pub fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
     Some(sorted[rank.saturating_sub(1).min(last)])
 }
 
+/// The same of values in any order; those that are not finite count as left out.
+pub fn percentile_of(values: impl IntoIterator<Item = f64>, percent: f64) -> Option<f64> {
+    percentile(&sorted(values), percent)
+}
+
+/// Values in rising order; those that are not finite are left out.
+pub fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
 /// The mean; `None` of nothing.
 pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));

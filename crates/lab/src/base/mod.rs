@@ -10,7 +10,7 @@ pub(crate) mod quota;
 pub(crate) mod random;
 pub mod url;
 
-pub use figures::{mean, percentile, short};
+pub use figures::{mean, percentile, percentile_of, short, sorted};
 pub(crate) use prompt::be_prompt;
 pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota};
 pub(crate) use random::SplitMix;

@@ -13,7 +13,7 @@
 
 pub use super::reduced::{REDUCTIONS, Reduced};
 use super::sockets;
-use crate::base::{mean, percentile};
+use crate::base::{mean, percentile, percentile_of, sorted};
 use crate::record::Join;
 use std::collections::BTreeMap;
 use wire::QualitySample;
@@ -75,12 +75,6 @@ fn within(name: &str) -> Within {
     }
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.retain(|v| v.is_finite());
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 /// The values of one metric of one person.
 #[derive(Debug, Default, Clone)]
 struct PersonValues {
@@ -94,7 +88,7 @@ impl PersonValues {
         match within {
             Within::Share => pct(self.share),
             Within::Mean => mean(self.values.iter().copied()),
-            Within::Median => percentile(&sorted(self.values.clone()), 50.0),
+            Within::Median => percentile_of(self.values.iter().copied(), 50.0),
         }
     }
 }
@@ -237,8 +231,8 @@ impl Collector {
     /// One metric; None if nobody could measure it.
     pub fn reduce_one(&self, name: &str) -> Option<Reduced> {
         let people = self.values.get(name)?;
-        let all = sorted(people.values().flat_map(|p| p.values.iter().copied()).collect());
-        let users = sorted(people.values().filter_map(|p| p.reduce(within(name))).collect());
+        let all = sorted(people.values().flat_map(|p| p.values.iter().copied()));
+        let users = sorted(people.values().filter_map(|p| p.reduce(within(name))));
         let model = match name {
             "mos_lq" | "mos_cq" => Some(crate::observe::mos::MODEL.to_owned()),
             "mos_sdk" => Some(crate::observe::mos::MODEL_SDK.to_owned()),

@@ -2,7 +2,7 @@
 //! elsewhere: `user_pN` are percentiles over connections.
 
 use super::reduced::Reduced;
-use crate::base::percentile;
+use crate::base::{percentile, sorted};
 use hdrhistogram::Histogram;
 
 /// Latency of pings, in milliseconds: all values; within a connection their mean.
@@ -53,7 +53,7 @@ impl SocketCounts {
     /// A metric of [`NAMES`]; none if nothing was measured.
     pub fn reduce(&self, name: &str) -> Option<Reduced> {
         match name {
-            PONG_MS => of_histogram(&self.pong_us, sorted(&self.pong_of_each_ms)),
+            PONG_MS => of_histogram(&self.pong_us, sorted(self.pong_of_each_ms.iter().copied())),
             CONNECT_MS => {
                 let of_each = |pct| self.connect_us.value_at_percentile(pct) as f64 / 1000.0;
                 let mut reduced = of_histogram(&self.connect_us, Vec::new())?;
@@ -61,19 +61,13 @@ impl SocketCounts {
                 reduced.user_p95 = of_each(95.0);
                 Some(reduced)
             }
-            ANSWERED_PCT => of_values(&sorted(&self.answered_of_each_pct)),
+            ANSWERED_PCT => of_values(&sorted(self.answered_of_each_pct.iter().copied())),
             LOST if self.tried > 0 => {
                 Some(Reduced { n: self.tried, ..of_values(&[self.lost as f64])? })
             }
             _ => None,
         }
     }
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values
 }
 
 /// All values from a histogram in µs, and those of each connection, in rising order.

@@ -87,6 +87,11 @@ impl Row {
         self
     }
 
+    /// The number in a column, if there is one.
+    pub fn value(&self, column: &str) -> Option<f64> {
+        self.cells.get(column)?.value
+    }
+
     /// Adds a note.
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());

@@ -219,7 +219,7 @@ pub(super) fn invite<D: BotDriver>(
             let bots = house.bots.as_ref().and_then(|bots| bots.as_ref().ok());
             let marks = bots.and_then(|bots| bots.marks());
             let marks = marks.filter(|_| scenario.media.audio == AudioSource::Speech);
-            let page = PageGuest { stage, name, place, told, marks };
+            let page = PageGuest { stage, name, index, place, told, marks };
             match (coming, house.browser().cloned()) {
                 (Coming::Churn(from, stay), _) => {
                     tasks.spawn(person::canary_churn(page, begin + from, stay));

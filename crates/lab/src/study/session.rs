@@ -215,7 +215,13 @@ impl Sessions {
 
     /// Whether there is a browser on this machine.
     pub fn has_chromium(&self) -> bool {
-        canary::find("chromium", &std::env::var_os("PATH").unwrap_or_default()).is_some()
+        self.no_chromium().is_none()
+    }
+
+    /// Why there is no browser on this machine, and what helps; none: there is one.
+    pub(super) fn no_chromium(&self) -> Option<String> {
+        let found = canary::find("chromium", &std::env::var_os("PATH").unwrap_or_default());
+        found.is_none().then(|| format!("there is no chromium on PATH: {}", canary::INSTALL))
     }
 
     /// Runs a scenario; `text` is all of it but its name. One whose generator was its limit is run again, once,

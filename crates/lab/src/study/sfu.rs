@@ -11,7 +11,6 @@ mod shape;
 mod verdict;
 
 use super::session::{Session, Sessions};
-use crate::clients::canary::INSTALL;
 use crate::record::{About, Cell, Plot, Row, Table};
 use figures::session_row;
 use shape::{PLANS, Plan};
@@ -136,7 +135,7 @@ async fn planned(
         }
     };
     let row = with_frames(session_row(row, &session), plan, &session);
-    let of = |key: &str| row.cells.get(key).and_then(|cell| cell.value);
+    let of = |key: &str| row.value(key);
     points.push((
         of("mean_rate_mbit").unwrap_or(0.0),
         vec![of("server_cpu_pct"), of("busiest_thread_pct")],
@@ -170,19 +169,19 @@ fn session_of(plan: &Plan, people: u32, quick: bool) -> Row {
 
 /// Whether a browser looks on, or why not.
 fn watched(sessions: &Sessions, plan: &Plan) -> Result<(), String> {
-    match (sessions.has_chromium(), sessions.quick) {
-        (false, _) => Err(format!("there is no chromium on PATH: {INSTALL}")),
-        (true, true) if plan.name != PLANS[0].name => {
+    match sessions.no_chromium() {
+        Some(reason) => Err(reason),
+        None if sessions.quick && plan.name != PLANS[0].name => {
             Err("with --quick a browser is in the first session only".into())
         }
-        (true, _) => Ok(()),
+        None => Ok(()),
     }
 }
 
 /// Says what the bots sent beside what the study's cameras gave.
 fn with_frames(row: Row, plan: &Plan, session: &Session) -> Row {
     let sent = figures::sent_frames_per_second(session);
-    let rate = row.cells.get("picture_mbit").and_then(|cell| cell.value);
+    let rate = row.value("picture_mbit");
     let Some((frames, mbit)) = sent.zip(rate) else { return row };
     row.note(format!(
         "pictures of {} with {frames:.1} frames/s and {mbit:.2} Mbit/s here; the study had 30 frames/s, and at 1080p 1.46 \

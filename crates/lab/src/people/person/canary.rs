@@ -49,6 +49,8 @@ pub struct PageGuest {
     pub stage: Arc<Stage>,
     /// Their name.
     pub name: String,
+    /// Their number among those with browsers, from 1.
+    pub index: u32,
     /// Where they go.
     pub place: Place,
     /// What their page is told.
@@ -68,8 +70,7 @@ pub async fn canary(guest: PageGuest, browser: Arc<Browser>) {
 /// and closes the browser, again and again from `begin` on. What fails is a fault.
 pub async fn canary_churn(guest: PageGuest, begin: Instant, stay: Duration) {
     let mut end = guest.stage.end();
-    let number: u64 = guest.name.bytes().map(u64::from).sum();
-    let mut random = SplitMix(0x0b50_7e12 ^ number);
+    let mut random = SplitMix(0x0b50_7e12 ^ u64::from(guest.index));
     let mut token = None;
     tokio::select! {
         () = sleep_until(begin) => {}
@@ -114,7 +115,11 @@ async fn round(
     if let Some(made) = made {
         *token = Some(made.await.map_err(|error| Failure::new("login", error))?);
     }
-    let browser = Browser::launch(guest.told.frames_per_second).await;
+    let mut end = guest.stage.end();
+    let browser = tokio::select! {
+        browser = Browser::launch(guest.told.frames_per_second) => browser,
+        () = ended(&mut end) => return Ok(Visited::default()),
+    };
     let mut browser = browser.map_err(|error| Failure::new("browser", error.to_string()))?;
     let visited = attend(guest, &browser, token.as_deref(), Some(stay)).await;
     browser.stop().await;
@@ -128,7 +133,7 @@ async fn attend(
     token: Option<&str>,
     stay: Option<Duration>,
 ) -> Result<Visited, Failure> {
-    let PageGuest { stage, name, place, told, marks } = guest.clone();
+    let PageGuest { stage, name, place, told, marks, .. } = guest.clone();
     let mut end = stage.end();
     let asked_ms = stage.now_ms();
     stage.comes(&place.person(&name, PersonKind::Chromium));
@@ -299,12 +304,13 @@ impl Caller<'_> {
     /// Before leaving: a visit shorter than a sample must have heard something, too.
     async fn hears_at_the_end(&mut self, connected: Instant) -> Result<(), Failure> {
         while self.first_audio_ms.is_none() {
-            if connected.elapsed() > AUDIO_WITHIN {
-                return Err(no_audio());
-            }
             let sample = self.page.sample().await;
             let sample = sample.map_err(|error| Failure::new("lost", error.to_string()))?;
-            self.record(sample);
+            if sample.join_to_first_audio_ms.is_some() {
+                self.record(sample);
+            } else if connected.elapsed() > AUDIO_WITHIN {
+                return Err(no_audio());
+            }
             sleep(PAGE_POLL).await;
         }
         Ok(())

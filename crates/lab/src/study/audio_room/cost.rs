@@ -1,7 +1,7 @@
 //! What one person costs the generator, and two; and how many then fit on a node.
 
 use super::super::session::{Session, Sessions};
-use super::room;
+use super::{no_browser, room};
 use crate::observe::proc;
 use crate::record::{Cell, PersonKind, Row, Table};
 use std::sync::Arc;
@@ -83,9 +83,8 @@ async fn measure(sessions: &mut Sessions, table: &Table, kind: &Kind) -> (Row, O
         }
         None => row,
     };
-    if kind.browsers > 0 && (sessions.quick || !sessions.has_chromium()) {
-        let why = if sessions.quick { "--quick starts no browser" } else { "no chromium on PATH" };
-        return (row.rest(table, why), None);
+    if let Some(why) = no_browser(sessions).filter(|_| kind.browsers > 0) {
+        return (row.rest(table, &why), None);
     }
     let of_browsers = kind.browsers > 0;
     let me = std::process::id();
@@ -130,7 +129,7 @@ fn size(kind: &Kind, cost: &Row, table: &Table) -> Row {
         ]),
         None => row,
     };
-    let given = |key: &str| Some(cost.cells.get(key)?.value? * SPARE);
+    let given = |key: &str| Some(cost.value(key)? * SPARE);
     let Some(mcpu) = given("mcpu") else {
         return row.rest(table, "what one costs was not measured");
     };

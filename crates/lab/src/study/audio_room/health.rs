@@ -1,6 +1,6 @@
 //! Whether a room is healthy once all have come.
 
-use crate::base::percentile;
+use crate::base::percentile_of;
 use crate::record::{MIX, MachineRecord, SampleRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,17 +67,18 @@ impl Health {
         let rates = people.values().filter(|got| got.interval_ms > 0);
         let rates =
             rates.map(|got| (got.received + got.lost) as f64 * 1000.0 / got.interval_ms as f64);
-        let scores = people.values().filter_map(|got| nth(got.mos_lq.clone(), 50.0));
+        let scores =
+            people.values().filter_map(|got| percentile_of(got.mos_lq.iter().copied(), 50.0));
         let ways = people.values().flat_map(|got| got.mouth_to_ear_ms.iter().copied());
         let gaps = people.values().filter(expected).map(|got| got.gap_ms);
         let (ticks, late_ticks) = ticks(machine);
         Self {
-            loss_pct: nth(losses.collect(), 95.0),
+            loss_pct: percentile_of(losses, 95.0),
             worst_mix_per_s: rates.reduce(f64::min),
             ticks_late_pct: (ticks > 0).then(|| 100.0 * late_ticks as f64 / ticks as f64),
-            mos_lq_median: nth(scores.collect(), 50.0),
-            mouth_to_ear_ms: nth(ways.collect(), 95.0),
-            gap_ms: nth(gaps.collect(), 95.0),
+            mos_lq_median: percentile_of(scores, 50.0),
+            mouth_to_ear_ms: percentile_of(ways, 95.0),
+            gap_ms: percentile_of(gaps, 95.0),
             all_there,
         }
     }
@@ -109,11 +110,6 @@ impl Health {
         ];
         all.into_iter().flatten().collect()
     }
-}
-
-fn nth(mut values: Vec<f64>, percent: f64) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    percentile(&values, percent)
 }
 
 /// Ticks of the mixers, and those that were late.

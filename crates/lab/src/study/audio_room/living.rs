@@ -2,7 +2,7 @@
 
 use super::health::Health;
 use super::timeline::{Part, Timeline, Verdict};
-use crate::base::{mean, percentile};
+use crate::base::{mean, percentile, percentile_of, sorted};
 use crate::judge::bottleneck::{self, Break, GeneratorHealth};
 use crate::judge::generator;
 use crate::people::stage::Crowd;
@@ -191,22 +191,16 @@ fn moment(seen: &Seen<'_>) -> Moment {
         let rows = seen.samples.iter().flat_map(|record| &record.sample.received);
         rows.filter(|row| row.track == MIX)
     };
-    let sorted = |values: &mut dyn Iterator<Item = f64>| {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        values
-    };
     let spread = |values: Vec<f64>| {
         let nth = |percent| percentile(&values, percent);
         [nth(0.0), nth(1.0), mean(values.iter().copied()), nth(50.0), nth(100.0)]
     };
-    let ways = sorted(&mut rows().filter_map(|row| row.mouth_to_ear_ms));
     Moment {
         t_s: seen.t_ms as f64 / 1000.0,
         people: seen.connected as f64,
-        mos_lq: spread(sorted(&mut rows().filter_map(|row| row.mos_lq))),
-        mos_cq: spread(sorted(&mut rows().filter_map(|row| row.mos_cq))),
-        mouth_to_ear_ms: percentile(&ways, 95.0),
+        mos_lq: spread(sorted(rows().filter_map(|row| row.mos_lq))),
+        mos_cq: spread(sorted(rows().filter_map(|row| row.mos_cq))),
+        mouth_to_ear_ms: percentile_of(rows().filter_map(|row| row.mouth_to_ear_ms), 95.0),
         gap_ms: rows().filter_map(|row| row.gap_ms).reduce(f64::max),
     }
 }

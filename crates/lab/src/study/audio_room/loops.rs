@@ -2,6 +2,7 @@
 //! leave, close the browser, again. Bots make the same loop without a browser.
 
 use super::super::session::Sessions;
+use super::no_browser;
 use crate::judge::summary::ChurnSummary;
 use crate::record::{Cell, Row, Table};
 
@@ -26,10 +27,8 @@ pub(super) fn table() -> Table {
 /// Its rows: bots, and the browsers among them.
 pub(super) async fn rows(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
     let (bots, stay_s, seconds) = if sessions.quick { (4, 2, 12) } else { (20, 10, 90) };
-    let browsers = match (sessions.quick, sessions.has_chromium()) {
-        (false, true) => 2,
-        _ => 0,
-    };
+    let no_browsers = no_browser(sessions);
+    let browsers = if no_browsers.is_none() { 2 } else { 0 };
     let row = |who: &str, people: u32| {
         Row::new("churn", format!("{who} who stay about {stay_s} s"))
             .cell("people", Cell::number(people.into()))
@@ -48,13 +47,10 @@ pub(super) async fn rows(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
         Ok(session) => session,
         Err(reason) => return vec![of_bots.rest(table, &reason), of_browsers.rest(table, &reason)],
     };
-    let no_browsers = match sessions.quick {
-        true => "--quick starts no browser",
-        false => "no chromium on PATH",
-    };
+    let no_browsers = no_browsers.unwrap_or_else(|| "none came and went".into());
     vec![
         filled(of_bots, session.summary.churn.as_ref(), table, "nobody came and went"),
-        filled(of_browsers, session.summary.browsers_churn.as_ref(), table, no_browsers),
+        filled(of_browsers, session.summary.browsers_churn.as_ref(), table, &no_browsers),
     ]
 }
 

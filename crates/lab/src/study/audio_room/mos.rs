@@ -1,7 +1,7 @@
 //! The scores of the people of the largest healthy room: their spread, and the ten worst.
 
 use super::super::columns::LOSS;
-use crate::base::{mean, percentile};
+use crate::base::{mean, percentile, percentile_of, sorted};
 use crate::record::{Cell, MIX, Row, SampleRecord, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,8 +83,7 @@ pub(super) fn rows(best: Option<&[Arc<SampleRecord>]>, [spread, bottom]: &[Table
 }
 
 fn spread_row(name: &str, people: &BTreeMap<&str, Heard<'_>>, pick: Pick, table: &Table) -> Row {
-    let mut scores: Vec<f64> = people.values().filter_map(|heard| median(heard, pick)).collect();
-    scores.sort_by(f64::total_cmp);
+    let scores = sorted(people.values().filter_map(|heard| median(heard, pick)));
     let row = Row::new("mos", name);
     if scores.is_empty() {
         return row.rest(table, NO_ROOM);
@@ -97,7 +96,5 @@ fn spread_row(name: &str, people: &BTreeMap<&str, Heard<'_>>, pick: Pick, table:
 }
 
 fn median(heard: &Heard<'_>, pick: Pick) -> Option<f64> {
-    let mut values: Vec<f64> = heard.iter().filter_map(|(s, row)| pick(s, row)).collect();
-    values.sort_by(f64::total_cmp);
-    percentile(&values, 50.0)
+    percentile_of(heard.iter().filter_map(|(sample, row)| pick(sample, row)), 50.0)
 }

@@ -167,7 +167,7 @@ pub(super) async fn limited(
             if way == Way::Udp {
                 let name = format!("{people} people, 1080p, 100 Mbit/s");
                 let row = limited_row(Row::new("later", name), later, &session);
-                used = used.or_else(|| row.cells.get("server_cpu_pct")?.value);
+                used = used.or_else(|| row.value("server_cpu_pct"));
                 rows.push(row);
             }
             if let Ok(session) = &session {
@@ -185,7 +185,7 @@ pub(super) fn finding(rows: &[Row]) -> Option<String> {
     let delay = |people: u32, way: Way| {
         let name = name_of(people, way);
         let row = rows.iter().find(|row| row.table == "tcp" && row.name == name)?;
-        row.cells.get("usual_delay_ms")?.value
+        row.value("usual_delay_ms")
     };
     let of = |people| {
         let [written, own, udp] = [Way::Written, Way::Tcp, Way::Udp].map(|way| delay(people, way));

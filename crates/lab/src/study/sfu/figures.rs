@@ -1,6 +1,6 @@
 //! What a session's bots saw and what its server used. A browser that watches beside them is left out.
 
-use crate::base::percentile;
+use crate::base::percentile_of;
 use crate::observe::metrics::{Collector, Reduced};
 use crate::record::{Cell, Column, LinkUsage, PersonKind, Row, SampleRecord, Table};
 use crate::study::columns::percent;
@@ -119,13 +119,21 @@ fn sum_of_medians(
     for record in late {
         people.entry(&record.person).or_default().push(pick(record));
     }
-    let medians = people.into_values().map(median);
+    let medians = people.into_values().map(|values| percentile_of(values, 50.0));
     medians.sum::<Option<f64>>().filter(|sum| *sum > 0.0)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    percentile(&values, 50.0)
+/// What all of a kind's people together have in the mean over windows that end at `from_ms` or later, `pick` of each
+/// sample counted by its length. For bursts, of which a median knows nothing.
+fn mean_of_all(session: &Session, from_ms: u64, pick: impl Fn(&SampleRecord) -> f64) -> f64 {
+    let mut people = BTreeMap::<&str, (f64, f64)>::new();
+    let late = samples_of(session, PersonKind::Bot).filter(|record| record.t_ms >= from_ms);
+    for record in late {
+        let ms = record.sample.interval_ms as f64;
+        let (sum, all_ms) = people.entry(&record.person).or_default();
+        (*sum, *all_ms) = (*sum + pick(record) * ms, *all_ms + ms);
+    }
+    people.into_values().map(|(sum, ms)| sum / ms.max(1.0)).sum()
 }
 
 /// Payload that all bots receive together in windows that end at `from_ms` or later, in Mbit/s.
@@ -159,7 +167,7 @@ pub(super) fn sent_frames_per_second(session: &Session) -> Option<f64> {
 
 fn sent_pictures(session: &Session, pick: fn(&SentTrack) -> Option<f64>) -> Option<f64> {
     let rows = samples_of(session, PersonKind::Bot).flat_map(|record| &record.sample.sent);
-    median(rows.filter(|row| row.kind == MediaKind::Video).filter_map(pick).collect())
+    percentile_of(rows.filter(|row| row.kind == MediaKind::Video).filter_map(pick), 50.0)
 }
 
 /// CPU of the lab without a browser's, in cores.
@@ -179,10 +187,7 @@ pub(super) fn over_time(
         let values = record.sample.received.iter().filter_map(&pick);
         windows.entry(window(record.t_ms)).or_default().extend(values);
     }
-    let reduce = |(at, mut values): (u64, Vec<f64>)| {
-        values.sort_by(f64::total_cmp);
-        Some((at, percentile(&values, percent)?))
-    };
+    let reduce = |(at, values): (u64, Vec<f64>)| Some((at, percentile_of(values, percent)?));
     windows.into_iter().filter_map(reduce).collect()
 }
 
@@ -219,7 +224,7 @@ impl Filling {
                 let rows = record.sample.received.iter().filter(|row| row.kind == kind);
                 rows.map(|row| row.bitrate_kbps * share(row)).sum::<f64>()
             };
-            sum_of_medians(session, half_ms, kbps).unwrap_or_default() / 1000.0
+            mean_of_all(session, half_ms, kbps) / 1000.0
         };
         let again = |row: &ReceivedTrack| {
             let again = row.retransmitted_packets_received.unwrap_or_default() as f64;

@@ -2,7 +2,7 @@
 
 use super::figures::from_session;
 use super::room::scenario;
-use crate::base::percentile;
+use crate::base::{percentile, sorted};
 use crate::record::{Cell, Row, Table};
 use crate::study::columns::{MEAN_RATE, SERVER_CPU_OF_SET};
 use crate::study::session::Sessions;
@@ -56,8 +56,7 @@ fn over(table: &Table, rows: &[Row]) -> [Row; 2] {
     let mut spread = Row::new("repeats", "least to most");
     for column in &table.columns {
         let values = rows.iter().filter_map(|row| row.cells.get(&column.key)?.value);
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
+        let values = sorted(values);
         median = median.measured(&column.key, percentile(&values, 50.0));
         let digits = usize::from(column.digits);
         let ends = values.first().zip(values.last());

@@ -57,7 +57,7 @@ pub(super) fn row(
     session: &Session,
     theirs: Result<&str, &str>,
 ) -> Row {
-    let of = |key: &str| figures.cells.get(key).and_then(|cell| cell.value);
+    let of = |key: &str| figures.value(key);
     let found = judge([
         (of("jitter_ms"), LATE_MS),
         (of("delay_ms"), LATE_MS),

@@ -187,7 +187,7 @@ async fn climb(
         let rate = middle(*holds, *breaks);
         try_rate(sessions, ladder, who, rate, table, rows, &mut found).await;
     }
-    let rate = |row: &Row| row.cells.get("rate_per_client_per_s").and_then(|cell| cell.value);
+    let rate = |row: &Row| row.value("rate_per_client_per_s");
     rows[first..]
         .sort_by(|a, b| rate(a).unwrap_or(f64::MAX).total_cmp(&rate(b).unwrap_or(f64::MAX)));
     found
@@ -227,7 +227,7 @@ async fn try_rate(
     if up < CLIENTS {
         row = row.note(format!("{up} of {CLIENTS} clients came up: the others offered nothing"));
     }
-    let value = |row: &Row, key: &str| row.cells.get(key).and_then(|cell| cell.value);
+    let value = |row: &Row, key: &str| row.value(key);
     let offered = (rate * f64::from(CLIENTS)) as u64;
     let answered_per_s = value(&row, "answered_per_s");
     let p99_ms = value(&row, "latency_p99_ms");
@@ -249,7 +249,7 @@ fn holds(session: &Session, rate: f64) -> bool {
         return false;
     }
     let row = measured(Row::default(), session, rate);
-    row.cells.get("kept_up_pct").and_then(|cell| cell.value).is_some_and(|pct| pct >= HOLDS_PCT)
+    row.value("kept_up_pct").is_some_and(|pct| pct >= HOLDS_PCT)
 }
 
 /// Who had no time left where a rate did not hold.
