@@ -7,6 +7,7 @@ mod health;
 mod living;
 mod loops;
 mod mos;
+mod room;
 mod timeline;
 mod trials;
 
@@ -16,6 +17,7 @@ use crate::record::{About, Cell, MachineRecord, Row, SampleRecord, Table};
 use fields::field_rows;
 use health::Health;
 use living::{Living, Pace};
+use room::scenario;
 use std::sync::Arc;
 use timeline::Timeline;
 
@@ -23,8 +25,6 @@ use timeline::Timeline;
 const MOST: u32 = 2400;
 /// The server's CPU quota, so that its end comes before the generator's.
 const QUOTA_CORES: f64 = 0.35;
-/// Everybody sends sound all the time and speaks for a hundredth of it: of a thousand, ten at once.
-const SPEAK: &str = ", roles: [{ name: person, speaks_pct: 1 }]";
 /// A handful, to see the same in a minute.
 const QUICK_MOST: u32 = 6;
 
@@ -140,28 +140,6 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
             .into(),
     );
     rows
-}
-
-/// Why no browser takes part; none: some do.
-fn no_browser(sessions: &Sessions) -> Option<String> {
-    let quick = sessions.quick.then(|| "--quick starts no browser".to_owned());
-    quick.or_else(|| sessions.no_chromium())
-}
-
-/// The scenario of one mixed room.
-fn room(sessions: &Sessions, bots: u32, chromium: u32, seconds: u32, join: f64) -> String {
-    let serve = if chromium > 0 { "serve: { cpus: shared }\n" } else { &sessions.serve(1) };
-    scenario(serve, bots, chromium, seconds, join)
-}
-
-/// As in the study the platform's API makes the room before anyone comes.
-fn scenario(serve: &str, bots: u32, chromium: u32, seconds: u32, join: f64) -> String {
-    format!(
-        "{serve}duration: {seconds}s\nrooms: [{{ preset: large_room_for_audio_only, create: api, \
-         max_participants: {}, people: {{ bot: {bots}, chromium: {chromium} }}{SPEAK} }}]\nmedia: {{ \
-         audio: speech, video: none }}\njoin: {{ per_second: {join} }}\n",
-        bots + chromium
-    )
 }
 
 /// One room that lives on through the whole search.

@@ -1,7 +1,7 @@
 //! What one person costs the generator, and two; and how many then fit on a node.
 
 use super::super::session::{Session, Sessions};
-use super::{no_browser, room};
+use super::room::{no_browser, room};
 use crate::observe::proc;
 use crate::record::{Cell, PersonKind, Row, Table};
 use std::sync::Arc;

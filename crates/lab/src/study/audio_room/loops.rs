@@ -2,7 +2,7 @@
 //! leave, close the browser, again. Bots make the same loop without a browser.
 
 use super::super::session::Sessions;
-use super::no_browser;
+use super::room::no_browser;
 use crate::judge::summary::ChurnSummary;
 use crate::record::{Cell, Row, Table};
 
