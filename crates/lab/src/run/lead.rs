@@ -1,6 +1,6 @@
 //! Who leads a run: says on the way how many are there, from what was measured so far.
 
-use crate::people::stage::Crowd;
+pub(crate) use crate::people::stage::Crowd;
 use crate::record::{MachineRecord, SampleRecord};
 use std::sync::Arc;
 

@@ -5,9 +5,8 @@ use super::timeline::{Part, Timeline, Verdict};
 use crate::base::{mean, percentile, percentile_of, sorted};
 use crate::judge::bottleneck::{self, Break, GeneratorHealth};
 use crate::judge::generator;
-use crate::people::stage::Crowd;
 use crate::record::{MIX, MachineRecord, SampleRecord};
-use crate::run::{Leader, Seen};
+use crate::run::{Crowd, Leader, Seen};
 use std::sync::Arc;
 
 /// Once all are there, what they hear counts from so much later on: a sample tells of the 3 s before it.
