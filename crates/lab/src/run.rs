@@ -11,7 +11,7 @@ mod prove;
 mod serve;
 mod watch;
 
-pub(crate) use lead::{Crowd, Leader, Seen};
+pub(crate) use lead::{Leader, Seen};
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
 pub(crate) use serve::{OwnServer, free_port};

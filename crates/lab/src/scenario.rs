@@ -16,7 +16,7 @@ use crate::observe::sockets;
 use crate::record::LinkLimit;
 pub use canary::Canary;
 pub use events::{Happening, ScenarioEvent};
-pub use executors::{Arrival, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
+pub use executors::{Arrival, Crowd, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
 pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};

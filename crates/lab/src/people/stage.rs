@@ -8,6 +8,7 @@ use crate::clients::seat::Adapter;
 use crate::judge::expected::{Expected, Listener};
 use crate::judge::roster::Roster;
 use crate::record::{EventRecord, Join, Level, PersonKind, PersonMeta, SampleRecord, Writer};
+use crate::scenario::Crowd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -15,15 +16,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 use wire::{EventEnvelope, QualitySample};
-
-/// How many are to be in a room whose people are led.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Crowd {
-    /// So many.
-    pub people: u32,
-    /// So many come or leave a second until then.
-    pub per_second: f64,
-}
 
 /// The run as its people see it.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Who leads a run: says on the way how many are there, from what was measured so far.
 
-pub(crate) use crate::people::stage::Crowd;
 use crate::record::{MachineRecord, SampleRecord};
+use crate::scenario::Crowd;
 use std::sync::Arc;
 
 /// What there is to see when a leader looks.

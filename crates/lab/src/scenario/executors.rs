@@ -31,6 +31,15 @@ pub enum Executor {
     Led,
 }
 
+/// How many are to be in a room whose people are led.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Crowd {
+    /// So many.
+    pub people: u32,
+    /// So many come or leave a second until then.
+    pub per_second: f64,
+}
+
 /// Where people are led, so many of those who come first say marks and listen for them: they are there all the time.
 pub const LED_CORE: u32 = 100;
 

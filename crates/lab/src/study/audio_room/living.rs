@@ -6,7 +6,8 @@ use crate::base::{mean, percentile, percentile_of, sorted};
 use crate::judge::bottleneck::{self, Break, GeneratorHealth};
 use crate::judge::generator;
 use crate::record::{MIX, MachineRecord, SampleRecord};
-use crate::run::{Crowd, Leader, Seen};
+use crate::run::{Leader, Seen};
+use crate::scenario::Crowd;
 use std::sync::Arc;
 
 /// Once all are there, what they hear counts from so much later on: a sample tells of the 3 s before it.
