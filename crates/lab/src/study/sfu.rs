@@ -192,20 +192,10 @@ fn with_frames(row: Row, plan: &Plan, session: &Session) -> Row {
 
 fn signaling_row(plan: &Plan, busy_pct: Option<f64>, delay: Option<(u64, f64)>) -> Row {
     let told = |pick: fn((u64, f64)) -> f64| delay.map(pick);
-    let row = Row::new("signaling", plan.name)
+    let mut row = Row::new("signaling", plan.name)
         .measured("worst_delay_ms", told(|(_, worst)| worst))
         .measured("delays_over_5_ms", told(|(over, _)| over as f64));
-    // The study names these three for its first three sessions.
-    let row = match plan.name.as_bytes().get(8) {
-        Some(b'1') => row.reference([
-            ("idle_pct", 98.8),
-            ("worst_delay_ms", 84.0),
-            ("delays_over_5_ms", 148.0),
-        ]),
-        Some(b'2') => row.reference([("delays_over_5_ms", 55.0)]),
-        Some(b'3') => row.reference([("delays_over_5_ms", 71.0)]),
-        _ => row,
-    };
+    row.reference.extend(plan.signaling.iter().map(|(key, value)| ((*key).to_owned(), *value)));
     match busy_pct {
         Some(busy) => row.cell("idle_pct", Cell::number(100.0 - busy)),
         None => row,

@@ -17,6 +17,8 @@ pub(super) struct Plan {
     /// The study's word for it.
     pub(super) verdict: &'static str,
     pub(super) reference: &'static [(&'static str, f64)],
+    /// The study's figures of its signaling, where it tells them.
+    pub(super) signaling: &'static [(&'static str, f64)],
     pub(super) note: Option<&'static str>,
 }
 
@@ -45,6 +47,7 @@ pub(super) const PLANS: [Plan; 4] = [
             ("consumers", 176.0),
             ("frames_per_second", 30.0),
         ],
+        signaling: &[("idle_pct", 98.8), ("worst_delay_ms", 84.0), ("delays_over_5_ms", 148.0)],
         note: None,
     },
     Plan {
@@ -68,6 +71,7 @@ pub(super) const PLANS: [Plan; 4] = [
             ("consumers", 4.0),
             ("frames_per_second", 30.0),
         ],
+        signaling: &[("delays_over_5_ms", 55.0)],
         note: Some(SENDS_LESS),
     },
     Plan {
@@ -91,6 +95,7 @@ pub(super) const PLANS: [Plan; 4] = [
             ("consumers", 4.0),
             ("frames_per_second", 30.0),
         ],
+        signaling: &[("delays_over_5_ms", 71.0)],
         note: Some(SENDS_LESS),
     },
     Plan {
@@ -111,6 +116,7 @@ pub(super) const PLANS: [Plan; 4] = [
             ("frames_per_second", 30.0),
             ("picture_mbit", 1.46),
         ],
+        signaling: &[],
         note: None,
     },
 ];
