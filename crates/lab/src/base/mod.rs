@@ -3,6 +3,7 @@
 pub(crate) mod busy;
 pub mod figures;
 pub(crate) mod files;
+pub(crate) mod floor;
 pub(crate) mod guard;
 pub(crate) mod http;
 pub(crate) mod prompt;
@@ -12,6 +13,6 @@ pub mod url;
 
 pub use figures::{mean, percentile, percentile_of, short, sorted};
 pub(crate) use prompt::be_prompt;
-pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota};
+pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota, SteadyQuota};
 pub(crate) use random::SplitMix;
 pub use url::Url;

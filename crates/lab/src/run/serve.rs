@@ -2,7 +2,7 @@
 
 use super::cpus;
 use crate::base::guard::Guard;
-use crate::base::{AS_A_SLOW_CPU, Quota, Url, http};
+use crate::base::{AS_A_SLOW_CPU, Quota, SteadyQuota, Url, http};
 use crate::clients::login::Login;
 use crate::scenario::{Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -59,7 +59,7 @@ pub struct OwnServer {
     /// Kept while the server runs: if the lab is killed, the guard ends the server.
     _guard: Guard,
     /// Removed when the server has ended.
-    quota: Option<Quota>,
+    quota: Option<SteadyQuota>,
     /// How its users log in.
     pub login: Option<Arc<Login>>,
     /// Where it answers.
@@ -92,7 +92,7 @@ impl OwnServer {
         }
         let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
         if let Some(cores) = options.quota_cores {
-            let quota = Quota::new(cores, AS_A_SLOW_CPU)?;
+            let quota = SteadyQuota::new(Quota::new(cores, AS_A_SLOW_CPU)?, cpus.to_vec())?;
             quota.take(server.pid)?;
             server.quota = Some(quota);
         }

@@ -149,9 +149,9 @@ async fn live(
 ) -> (Living, Result<Vec<MachineRecord>, String>) {
     let (start, most) = if sessions.quick { (QUICK_MOST, QUICK_MOST) } else { (300, MOST) };
     let pace = match (sessions.quick, sessions.asked.like_the_study) {
-        (true, _) => Pace { per_second: 4.0, hold_ms: 3_000 },
-        (false, false) => Pace { per_second: 20.0, hold_ms: 15_000 },
-        (false, true) => Pace { per_second: 1.0, hold_ms: 240_000 },
+        (true, _) => Pace { per_second: 4.0, last_per_second: 4.0, hold_ms: 3_000 },
+        (false, false) => Pace { per_second: 20.0, last_per_second: 5.0, hold_ms: 18_000 },
+        (false, true) => Pace { per_second: 1.0, last_per_second: 1.0, hold_ms: 240_000 },
     };
     let mut living = Living::new(Timeline::new(start, most), pace);
     let limited = !sessions.quick && Quota::new(QUOTA_CORES, AS_A_SLOW_CPU).is_ok();
@@ -162,7 +162,8 @@ async fn live(
     about.shown.push(match (limited, sessions.quick) {
         (true, _) => format!(
             "The server of the living room has a CPU quota of {QUOTA_CORES} cores: with a whole CPU it carries more \
-             people than the generator on the other."
+             people than the generator on the other. The quota is one of work: where the machine gets slower for a \
+             while it is larger, as a picture shows."
         ),
         (false, true) => "--quick: no quota, a handful of people.".into(),
         (false, false) => "The server has no CPU quota, which takes root: the generator may end first.".into(),

@@ -15,13 +15,27 @@ const SETTLES_MS: u64 = 5_000;
 /// Beside the time that joining takes, all have so long to be there.
 const PATIENCE_MS: u64 = 20_000;
 
+/// So many come more slowly than the others.
+const LAST: u32 = 40;
+
 /// How fast it goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// So many come or leave a second.
+    /// So many come or leave a second …
     pub(super) per_second: f64,
+    /// … and so many as soon as only [`LAST`] are to come or to leave: what coming costs should not end a room that
+    /// carries all who are there.
+    pub(super) last_per_second: f64,
     /// So long a number is judged.
     pub(super) hold_ms: u64,
+}
+
+impl Pace {
+    /// How long so many take, in seconds.
+    fn takes_s(self, people: u32) -> f64 {
+        let last = people.min(LAST);
+        f64::from(people - last) / self.per_second + f64::from(last) / self.last_per_second
+    }
 }
 
 /// A number of people, and how it went.
@@ -34,7 +48,10 @@ pub(super) struct Trial {
     pub(super) people: u32,
     pub(super) part: Part,
     pub(super) verdict: Verdict,
+    /// Of all windows together.
     pub(super) health: Health,
+    /// Windows that were not healthy, of how many.
+    pub(super) bad: (usize, usize),
     /// The resource of the server that was at its end; none where it was healthy.
     pub(super) broke: Option<String>,
     /// What speaks for it.
@@ -75,6 +92,8 @@ pub(super) struct Living {
     /// Of the number that is judged now.
     samples: Vec<Arc<SampleRecord>>,
     machine: Vec<MachineRecord>,
+    /// Windows of it that were not healthy.
+    bad: usize,
     pub(super) trials: Vec<Trial>,
     pub(super) moments: Vec<Moment>,
     /// What was sampled of the largest healthy number, and that number.
@@ -89,6 +108,7 @@ impl Living {
             doing: Doing::Judging { from_ms: 0 },
             samples: Vec::new(),
             machine: Vec::new(),
+            bad: 0,
             trials: Vec::new(),
             moments: Vec::new(),
             best: None,
@@ -104,7 +124,7 @@ impl Living {
 
     fn move_on(&mut self, now_ms: u64, here: u32) {
         let (people, part) = self.timeline.now();
-        let takes_s = f64::from(people.abs_diff(here)) / self.pace.per_second;
+        let takes_s = self.pace.takes_s(people.abs_diff(here));
         self.doing = Doing::Moving { until_ms: now_ms + (takes_s * 1000.0) as u64 + PATIENCE_MS };
         eprintln!(
             "  {:.0} s: {here} people, {} to {people}",
@@ -113,16 +133,19 @@ impl Living {
         );
     }
 
-    /// Judges the number that is there. False: the search is over.
+    /// Judges the number that is there: not healthy is what was not so in half of its windows, since a machine's hiccup
+    /// fills one or two. False: the search is over.
     fn judge(&mut self, from_ms: u64, here: u32) -> bool {
         let (wanted, part) = self.timeline.now();
         let samples = std::mem::take(&mut self.samples);
         let machine = std::mem::take(&mut self.machine);
+        let bad = (std::mem::take(&mut self.bad), machine.len());
         let health = Health::of(&samples, &machine, here >= wanted);
+        let healthy = here >= wanted && bad.0 * 2 < bad.1;
         let lacks = health.lacks();
         let lag_ms = machine.iter().map(|one| one.generator.timer_lag_ms_p99).fold(0.0, f64::max);
         let limits = generator::limits(machine.iter().map(|one| &one.generator), lag_ms);
-        let verdict = match (lacks.is_empty(), limits.is_empty()) {
+        let verdict = match (healthy, limits.is_empty()) {
             (true, _) => Verdict::Healthy,
             (false, true) => Verdict::Broken,
             (false, false) => Verdict::Generator,
@@ -138,7 +161,7 @@ impl Living {
             Verdict::Broken => format!("not healthy: {}", lacks.join(", ")),
             Verdict::Generator => format!("the generator is at its limit: {}", lacks.join(", ")),
         };
-        eprintln!("  {here} people: {said}");
+        eprintln!("  {here} people, {} of {} windows bad: {said}", bad.0, bad.1);
         if verdict == Verdict::Healthy && self.best.as_ref().is_none_or(|best| here > best.0) {
             self.best = Some((here, samples));
         }
@@ -149,6 +172,7 @@ impl Living {
             part,
             verdict,
             health,
+            bad,
             broke: found.as_ref().and_then(|found| found.first.clone()),
             evidence: found.map(|found| found.evidence).unwrap_or_default(),
             limits: limits.iter().map(ToString::to_string).collect(),
@@ -171,7 +195,11 @@ impl Leader for Living {
             }
             Doing::Judging { from_ms } if seen.t_ms < from_ms => {}
             Doing::Judging { from_ms } => {
-                self.samples.extend(seen.samples.iter().filter(|one| one.t_ms >= from_ms).cloned());
+                let of_this = |one: &&Arc<SampleRecord>| one.t_ms >= from_ms;
+                let window: Vec<_> = seen.samples.iter().filter(of_this).cloned().collect();
+                let health = Health::of(&window, std::slice::from_ref(seen.machine), true);
+                self.bad += usize::from(!health.lacks().is_empty());
+                self.samples.extend(window);
                 self.machine.push(seen.machine.clone());
                 if seen.t_ms >= from_ms + self.pace.hold_ms {
                     if !self.judge(from_ms, here) {
@@ -182,7 +210,11 @@ impl Leader for Living {
             }
         }
         let (people, _) = self.timeline.now();
-        Some(Crowd { people, per_second: self.pace.per_second })
+        let per_second = match here.abs_diff(people) <= LAST {
+            true => self.pace.last_per_second,
+            false => self.pace.per_second,
+        };
+        Some(Crowd { people, per_second })
     }
 }
 
@@ -214,7 +246,7 @@ mod tests {
 
     /// Plays against a server whose sound is late from so many people on: MOS knows nothing of it.
     fn play(capacity: usize) -> Living {
-        let pace = Pace { per_second: 10.0, hold_ms: 9_000 };
+        let pace = Pace { per_second: 10.0, last_per_second: 5.0, hold_ms: 9_000 };
         let mut living = Living::new(Timeline::new(10, 40), pace);
         let (mut connected, mut t_ms) = (0, 0);
         loop {
