@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use lab::LoadOptions;
+use lab::capacity::{CapacityOptions, Vary};
 use lab::study::StudyOptions;
 use server::auth::{Secret, TokenRequest};
 use server::config::Config;
@@ -111,6 +112,41 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         socketcluster: Option<PathBuf>,
     },
+    /// Find how much a server carries: run a scenario again and again with another number.
+    ///
+    /// Growth by fours, then bisection, until an interval holds the answer; what was at its end there is named. The
+    /// scenario says by its thresholds what is too much (`thresholds: default` is a set for its kind of rooms). Exit
+    /// codes: 0 the answer is as narrow as asked for, 99 it is not, 104 bad scenario, 105 interrupted (--resume goes on).
+    Capacity {
+        /// The scenario, such as scenarios/capacity-mixed.yaml.
+        #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+        scenario: Option<PathBuf>,
+        /// What is varied: people (bots of the only room), rooms, senders, connections or rate (pings a second of each
+        /// socket).
+        #[arg(long, value_parser = Vary::parse, default_value = "people")]
+        vary: Vary,
+        /// The first number.
+        #[arg(long, default_value_t = 10)]
+        from: u32,
+        /// The largest number.
+        #[arg(long)]
+        to: Option<u32>,
+        /// Width of the answer, in percent.
+        #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+        within: f64,
+        /// Trials at most.
+        #[arg(long, default_value_t = 40)]
+        trials: u32,
+        /// No trial begins after so long, such as 1h.
+        #[arg(long, value_name = "DURATION", value_parser = lab::capacity::parse_duration)]
+        until: Option<std::time::Duration>,
+        /// Where the record goes, in a directory of its own.
+        #[arg(long, value_name = "DIR", default_value = "runs")]
+        runs: PathBuf,
+        /// Go on with the search in this directory.
+        #[arg(long, value_name = "DIR")]
+        resume: Option<PathBuf>,
+    },
     /// Make the report of an old run again, from its record.
     Report {
         /// The record's directory, such as runs/2026-11-21T10-00-00-first-room.
@@ -197,6 +233,21 @@ fn main() -> ExitCode {
                 server_exe: None,
             };
             lab::study::study(&options).into()
+        }
+        Command::Capacity { scenario, vary, from, to, within, trials, until, runs, resume } => {
+            let options = CapacityOptions {
+                scenario,
+                vary,
+                from,
+                to,
+                within_pct: within,
+                trials,
+                until,
+                runs_dir: runs,
+                resume,
+                server_exe: None,
+            };
+            lab::capacity::capacity(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),
         Command::Token(arguments) => token(arguments),

@@ -9,6 +9,7 @@
 //! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs and [`study`] stand on top.
 
 pub mod base;
+pub mod capacity;
 pub mod clients;
 pub mod doctor;
 pub mod judge;

@@ -1,6 +1,7 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
 mod canary;
+mod defaults;
 mod events;
 mod executors;
 mod networks;
@@ -21,8 +22,8 @@ pub use rooms::{Ahead, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
-    Problems, Section, duration, list_of, map_of, number, one_of, one_or_many, parsed, section,
-    text,
+    Problems, Section, duration, either, list_of, map_of, mapped, number, one_of, one_or_many,
+    parsed, section, text,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -195,7 +196,13 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let canary = root.section("canary", |canary| canary::decode(canary, media.video.camera()));
     let metrics: Vec<(&str, &'static str)> = NAMES.iter().map(|name| (*name, *name)).collect();
     let conditions = list_of(threshold::shape(), 1..=20);
-    let thresholds = root.read("thresholds", map_of(one_of(&metrics), conditions)).or(vec![]);
+    let own = mapped(map_of(one_of(&metrics), conditions), Some);
+    let thresholds = root.read("thresholds", either(one_of(&[("default", None)]), own));
+    let (thresholds, by_default) = match thresholds.optional() {
+        Some(Some(thresholds)) => (thresholds, false),
+        Some(None) => (vec![], true),
+        None => (vec![], false),
+    };
     let events = root.read("events", list_of(section(events::decode), 0..=1000)).or(vec![]);
 
     let mut scenario = Scenario {
@@ -226,6 +233,9 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         text: String::new(),
     };
     scenario.events.sort_by_key(|event| event.at);
+    if by_default {
+        scenario.thresholds = defaults::of(&scenario);
+    }
     check_whole(root, &scenario);
     Some(scenario)
 }

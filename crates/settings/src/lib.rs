@@ -42,9 +42,9 @@ pub use problem::{Problem, Problems};
 pub use schema::schema;
 pub use section::{Field, Section, read, read_file};
 pub use shape::{
-    About, Boolean, Either, Found, ListOf, MapOf, Number, NumberShape, OneOf, OneOrMany, Parsed,
-    SectionShape, Shape, TextShape, boolean, either, ip_address, list_of, map_of, number, one_of,
-    one_or_many, parsed, section, socket_address, text,
+    About, Boolean, Either, Found, ListOf, MapOf, Mapped, Number, NumberShape, OneOf, OneOrMany,
+    Parsed, SectionShape, Shape, TextShape, boolean, either, ip_address, list_of, map_of, mapped,
+    number, one_of, one_or_many, parsed, section, socket_address, text,
 };
 pub use tree::{MAX_BYTES, MAX_DEPTH};
 pub use units::{duration, size};

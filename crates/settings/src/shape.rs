@@ -419,6 +419,31 @@ impl<A: Shape, B: Shape<Value = A::Value>> Shape for Either<A, B> {
     }
 }
 
+/// See [`mapped`].
+#[derive(Debug, Clone)]
+pub struct Mapped<S, F> {
+    shape: S,
+    map: F,
+}
+
+/// A shape whose value stands for something else.
+pub fn mapped<S: Shape, T, F: Fn(S::Value) -> T>(shape: S, map: F) -> Mapped<S, F> {
+    Mapped { shape, map }
+}
+
+impl<S: Shape, T, F: Fn(S::Value) -> T> Shape for Mapped<S, F> {
+    type Value = T;
+    fn expected(&self) -> String {
+        self.shape.expected()
+    }
+    fn read(&self, found: Found<'_>) -> Option<T> {
+        self.shape.read(found).map(&self.map)
+    }
+    fn schema(&self) -> Value {
+        self.shape.schema()
+    }
+}
+
 /// See [`map_of`].
 #[derive(Debug, Clone)]
 pub struct MapOf<K, V> {

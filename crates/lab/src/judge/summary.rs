@@ -25,6 +25,7 @@ use std::time::Duration;
 pub use table::table;
 pub use usage::{GeneratorSummary, ServerSummary};
 use usage::{generator, generator_health, server};
+use wire::room::MediaKind;
 
 /// At most so many failures are listed.
 const MAX_FAILURES: usize = 200;
@@ -150,6 +151,9 @@ pub struct Summary {
     pub checks: Vec<Check>,
     /// All that failed, in words.
     pub failures: Vec<String>,
+    /// What the verdict says nothing of, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<String>,
     /// How browsers and bots agreed; null if they shared no room and network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
@@ -214,6 +218,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         }
         other => other,
     };
+    let not_judged = not_judged(input, &metrics, server.as_ref());
     let danger = (by_figures == Some(Quality::Danger)).then(|| quality::server_cpus(input));
     let bottleneck = bottleneck(input, &health, &thresholds, failed, danger);
     Summary {
@@ -234,6 +239,7 @@ pub fn summarize(input: &Input<'_>) -> Summary {
         machine: input.meta.machine.clone(),
         checks,
         failures,
+        not_judged,
         agreement,
         mix_windows: mix_windows(input, |heard| heard.windows),
         mix_windows_wrong: mix_windows(input, |heard| heard.wrong),
@@ -280,6 +286,32 @@ fn failures(
         failures.push(format!("and {more} more"));
     }
     (failures, checks_failed)
+}
+
+/// What can stand behind a bad call, and that this run could not see or was not asked to judge.
+fn not_judged(
+    input: &Input<'_>,
+    metrics: &BTreeMap<String, Option<Reduced>>,
+    server: Option<&ServerSummary>,
+) -> Vec<String> {
+    let mut all = Vec::new();
+    if input.thresholds.is_empty() {
+        all.push("no thresholds: only checks were judged".to_owned());
+    }
+    let rows = || input.samples.iter().flat_map(|record| &record.sample.received);
+    let seen = |kind: MediaKind| rows().any(|row| row.kind == kind);
+    for (of, metric, what) in [
+        (MediaKind::Audio, "mouth_to_ear_ms", "the delay from mouth to ear"),
+        (MediaKind::Video, "camera_to_screen_ms", "the delay from camera to screen"),
+    ] {
+        if seen(of) && metrics.get(metric).is_none_or(Option::is_none) {
+            all.push(format!("{what}: nobody measured it"));
+        }
+    }
+    if server.is_none_or(|server| server.cpu_cores.is_none()) {
+        all.push("the server's CPU and queues: it is not on this machine".into());
+    }
+    all
 }
 
 /// Sum over all listeners who judged a mix; None if nobody did.

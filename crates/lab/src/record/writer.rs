@@ -14,6 +14,14 @@ fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
 }
 
+/// Writes what a record is of, or writes it again.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_meta(dir: &Path, meta: &Meta) -> io::Result<()> {
+    write_json(dir, "meta.json", meta)
+}
+
 /// Writes the summary of a record, or writes it again.
 ///
 /// # Errors

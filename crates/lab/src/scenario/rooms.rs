@@ -61,6 +61,8 @@ pub struct Role {
     pub video: bool,
     /// Share of the time in which they speak, in percent; in the rest they send silence.
     pub speaks_pct: f64,
+    /// They speak one after the other, so that as many speak at any time; if not, when they like.
+    pub in_turn: bool,
 }
 
 impl RoomGroup {
@@ -96,7 +98,8 @@ fn decode_role(role: &mut Section<'_>) -> Option<Role> {
     if role.has("speaks_pct") && !audio {
         role.fault("speaks_pct", "who sends no audio says nothing", "write `audio: true`");
     }
-    Some(Role { name: name?, weight, audio, video, speaks_pct })
+    let in_turn = role.read("in_turn", boolean()).or(false);
+    Some(Role { name: name?, weight, audio, video, speaks_pct, in_turn })
 }
 
 pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {

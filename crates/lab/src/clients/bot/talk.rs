@@ -14,6 +14,9 @@ pub const SPURT: Duration = Duration::from_secs(4);
 /// Longest mean silence: who speaks for 1 % of the time or less speaks in shorter spurts.
 const SILENCE: Duration = Duration::from_secs(400);
 
+/// The golden ratio, without its 1.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
 /// How much a bot speaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TalkRole {
@@ -21,6 +24,8 @@ pub struct TalkRole {
     pub seed: u64,
     /// Share of the time in which it speaks, in percent.
     pub speaks_pct: f64,
+    /// Its number, if bots speak in turn: of any so many in a row as many speak at any time.
+    pub in_turn: Option<u32>,
 }
 
 /// All that a bot needs to speak for a part of the time.
@@ -32,9 +37,9 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Talk that begins at `now`.
-    pub fn new(role: TalkRole, silence: Arc<OpusPacket>, now: Instant) -> Self {
-        Self { spurts: Spurts::new(role, now), silence }
+    /// Talk that begins at `now`; turns are counted from `epoch`, the same for all.
+    pub fn new(role: TalkRole, silence: Arc<OpusPacket>, (epoch, now): (Instant, Instant)) -> Self {
+        Self { spurts: Spurts::new(role, (epoch, now)), silence }
     }
 
     /// Whether it speaks at `at`; to be asked in order of time.
@@ -45,7 +50,8 @@ impl Talk {
 
 #[derive(Debug, Clone)]
 struct Spurts {
-    random: SplitMix,
+    /// Where lengths come from; none: all are alike.
+    random: Option<SplitMix>,
     /// Mean length of speaking and of silence.
     means: (Duration, Duration),
     speaking: bool,
@@ -53,7 +59,7 @@ struct Spurts {
 }
 
 impl Spurts {
-    fn new(role: TalkRole, now: Instant) -> Self {
+    fn new(role: TalkRole, (epoch, now): (Instant, Instant)) -> Self {
         let share = (role.speaks_pct / 100.0).clamp(0.0, 1.0);
         let silence = SPURT.as_secs_f64() * (1.0 - share) / share.max(1e-9);
         let shorter = (SILENCE.as_secs_f64() / silence).min(1.0);
@@ -62,19 +68,35 @@ impl Spurts {
             1.0 => (SPURT, Duration::ZERO),
             _ => (SPURT.mul_f64(shorter), Duration::from_secs_f64(silence * shorter)),
         };
+        if let Some(number) = role.in_turn {
+            return Self::in_turn(number, means, (epoch, now));
+        }
         let mut random = SplitMix(role.seed);
         // Begun somewhere on the way, so that a room's bots do not all speak at first.
         let speaking = random.below(1 << 32) < (share * (1u64 << 32) as f64) as u64;
         let mean = if speaking { means.0 } else { means.1 };
         let until = now + mean.mul_f64(fraction(&mut random));
-        Self { random, means, speaking, until }
+        Self { random: Some(random), means, speaking, until }
+    }
+
+    /// Spurts and silences of the same length each, which begin at a moment of the bot's own: multiples of the golden
+    /// ratio are spread evenly, however many there are.
+    fn in_turn(number: u32, means: (Duration, Duration), (epoch, now): (Instant, Instant)) -> Self {
+        let round = means.0 + means.1;
+        let offset = (f64::from(number) * GOLDEN).fract();
+        let rounds = now.saturating_duration_since(epoch).as_secs_f64() / round.as_secs_f64();
+        let into = round.mul_f64((rounds + offset).fract());
+        let speaking = into < means.0;
+        let until = now + if speaking { means.0 - into } else { round - into };
+        Self { random: None, means, speaking, until }
     }
 
     fn speaks(&mut self, at: Instant) -> bool {
         while self.until <= at {
             self.speaking = !self.speaking;
             let mean = if self.speaking { self.means.0 } else { self.means.1 };
-            self.until += mean.mul_f64(0.5 + fraction(&mut self.random));
+            let share = self.random.as_mut().map_or(1.0, |random| 0.5 + fraction(random));
+            self.until += mean.mul_f64(share);
         }
         self.speaking
     }
@@ -92,7 +114,7 @@ mod tests {
     /// Lengths of the stretches of an hour, asked every 20 ms: (speaking, seconds).
     fn stretches(role: TalkRole) -> Vec<(bool, f64)> {
         let now = Instant::now();
-        let mut spurts = Spurts::new(role, now);
+        let mut spurts = Spurts::new(role, (now, now));
         let mut stretches: Vec<(bool, f64)> = Vec::new();
         for packet in 0..180_000u32 {
             let speaks = spurts.speaks(now + Duration::from_millis(20) * packet);
@@ -108,7 +130,7 @@ mod tests {
     fn the_share_of_time_is_what_was_asked_in_spurts_of_some_seconds() {
         for (speaks_pct, within) in [(1.0, 1.0), (10.0, 2.0), (40.0, 3.0), (90.0, 3.0)] {
             for seed in 1..=5 {
-                let all = stretches(TalkRole { seed, speaks_pct });
+                let all = stretches(TalkRole { seed, speaks_pct, in_turn: None });
                 let spoken: f64 = all.iter().filter(|(speaks, _)| *speaks).map(|(_, s)| s).sum();
                 let share = spoken / 3600.0 * 100.0;
                 assert!((share - speaks_pct).abs() < within, "{speaks_pct} %: {share} %");
@@ -124,8 +146,29 @@ mod tests {
     }
 
     #[test]
+    fn in_turn_as_many_speak_at_any_time() {
+        let epoch = Instant::now();
+        for (people, speaks_pct) in [(30, 10.0), (300, 1.0), (823, 1.0), (1350, 1.0), (50, 40.0)] {
+            let mut all: Vec<Spurts> = (1..=people)
+                .map(|number| {
+                    let role = TalkRole { seed: 1, speaks_pct, in_turn: Some(number) };
+                    // They come one after the other.
+                    Spurts::new(role, (epoch, epoch + Duration::from_millis(50) * number))
+                })
+                .collect();
+            let wanted = f64::from(people) * speaks_pct / 100.0;
+            for second in 100..600u32 {
+                let at = epoch + Duration::from_secs(1) * second;
+                let speak = all.iter_mut().filter_map(|one| one.speaks(at).then_some(())).count();
+                let apart = (speak as f64 - wanted).abs();
+                assert!(apart <= 2.5, "{people} at {second} s: {speak} of {wanted}");
+            }
+        }
+    }
+
+    #[test]
     fn ends_of_the_scale_and_seeds() {
-        let of = |seed, speaks_pct| stretches(TalkRole { seed, speaks_pct });
+        let of = |seed, speaks_pct| stretches(TalkRole { seed, speaks_pct, in_turn: None });
         assert!(matches!(of(1, 0.0)[..], [(false, _)]));
         assert!(matches!(of(1, 100.0)[..], [(true, _)]));
         assert_eq!(of(3, 40.0), of(3, 40.0));

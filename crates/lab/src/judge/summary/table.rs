@@ -110,6 +110,9 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
     for failure in &summary.failures {
         text.push_str(&format!("  - {failure}\n"));
     }
+    if !summary.not_judged.is_empty() {
+        text.push_str(&format!("not judged: {}\n", summary.not_judged.join("; ")));
+    }
     text
 }
 

@@ -126,9 +126,10 @@ impl Place {
 
     /// How much a bot speaks, if that is not all the time.
     pub(super) fn talk(&self, spec: &BotSpec, round: u64) -> Option<TalkRole> {
-        let speaks_pct = self.role.as_ref()?.speaks_pct;
+        let role = self.role.as_ref()?;
+        let (speaks_pct, in_turn) = (role.speaks_pct, role.in_turn.then_some(spec.index));
         let seed = u64::from(spec.index) << 32 ^ round;
-        (speaks_pct < 100.0).then_some(TalkRole { seed, speaks_pct })
+        (speaks_pct < 100.0).then_some(TalkRole { seed, speaks_pct, in_turn })
     }
 
     /// What a bot sends of what the scenario's bots send.

@@ -2,8 +2,9 @@
 
 use super::super::session::Sessions;
 
-/// Everybody sends sound all the time and speaks for a hundredth of it: of a thousand, ten at once.
-const SPEAK: &str = ", roles: [{ name: person, speaks_pct: 1 }]";
+/// Everybody sends sound all the time and speaks for a hundredth of it, in turn: of a thousand, ten at any time. If they
+/// spoke when they like, what a room costs would follow that more than the number of people.
+const SPEAK: &str = ", roles: [{ name: person, speaks_pct: 1, in_turn: true }]";
 
 /// Why no browser takes part; none: some do.
 pub(super) fn no_browser(sessions: &Sessions) -> Option<String> {

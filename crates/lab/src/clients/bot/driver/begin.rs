@@ -36,7 +36,7 @@ pub(super) fn media(common: &Common, spec: &BotSpec, says: Says, now: Instant) -
         media.set_marks(marks);
     }
     if let Some(talk) = spec.talk {
-        media.set_talk(Talk::new(talk, common.fixtures.silence(), now));
+        media.set_talk(Talk::new(talk, common.fixtures.silence(), (common.origin, now)));
     }
     if let Some(tone) = says.tone {
         media.set_tone(tone);

@@ -102,7 +102,7 @@ pub(super) struct Common {
     /// One clock for all bots, so that what one says and another hears is measured by the same clock.
     pub(super) clock: Clock,
     pub(super) stop: AtomicBool,
-    /// The clock of all plans of tones begins here.
+    /// The clock of all plans of tones begins here, and that of turns to speak.
     pub(super) origin: Instant,
     /// Tones that were encoded, by place.
     pub(super) tones: Mutex<BTreeMap<u32, Arc<ToneVoice>>>,

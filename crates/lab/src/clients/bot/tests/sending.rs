@@ -51,12 +51,12 @@ fn speech_goes_out_every_20_ms_with_levels() {
 
 #[test]
 fn between_spurts_of_talk_packets_of_silence_go_out() {
-    let role = TalkRole { seed: 5, speaks_pct: 40.0 };
+    let role = TalkRole { seed: 5, speaks_pct: 40.0, in_turn: None };
     let silence = Fixtures::embedded().unwrap().silence();
     let mut world = World::prepared(
         9,
         |_| {},
-        |bots, now| bots[0].set_talk(Talk::new(role, silence.clone(), now)),
+        |bots, now| bots[0].set_talk(Talk::new(role, silence.clone(), (now, now))),
     );
     world.fate = Box::new(|_, _| true);
     world.run(60 * S);

@@ -1,0 +1,308 @@
+//! Where to look next for a capacity, as a function of the trials so far: growth by fours until a trial breaks, then
+//! probabilistic bisection (Horstein 1963; Waeber, Frazier and Henderson 2013). Trials of real machines contradict each
+//! other now and then, so each of them moves what is believed instead of ending the search on that side: what is asked
+//! twice is what the answer hangs on.
+
+use serde::{Deserialize, Serialize};
+
+/// Growth: each number is so many times the one before.
+const GROWTH: u32 = 4;
+/// A trial tells the wrong thing with this probability. Larger than expected: a search that believes too much ends wrong.
+const FLIPS: f64 = 0.06;
+/// The answer is an interval that holds the capacity with this probability, if trials are wrong as often as that.
+pub(super) const SURE: f64 = 0.98;
+/// As soon as an interval of the answer's width holds this much, its ends are asked for instead of the middle.
+const FAVOURITE: f64 = 0.5;
+/// Numbers up to this are all tried as they are; above, in steps of a two-hundredth.
+const EXACT: u32 = 200;
+/// Where the generator is the limit, a number that held is good enough if the generator's is at most so many times it.
+const NEAR_GENERATOR: f64 = 1.25;
+
+/// How a trial went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All that must hold held.
+    Holds,
+    /// Something did not.
+    Breaks,
+    /// The generator was the limit: nothing is said of the server.
+    Generator,
+}
+
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Tried first.
+    pub from: u32,
+    /// More is never tried.
+    pub most: u32,
+    /// Width of the answer, as a share of it.
+    pub within: f64,
+    /// More trials are never made.
+    pub trials: u32,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// So much is carried; 0: not even one.
+    pub low: u32,
+    /// So much is too much; none: no limit of the server was found.
+    pub high: Option<u32>,
+    /// How sure that is, 0 to 1.
+    pub sure: f64,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Next {
+    /// Try this number.
+    Try(u32),
+    /// The search is over.
+    Found(Found),
+}
+
+/// What to do after these trials.
+pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Next {
+    let belief = Belief::after(bounds, trials);
+    let over = trials.len() >= bounds.trials as usize;
+    let grown = trials.iter().any(|(_, outcome)| *outcome != Outcome::Holds);
+    if !grown && !over {
+        let last = trials.last().map(|(value, _)| *value);
+        let larger = last.map_or(bounds.from, |last| last.saturating_mul(GROWTH));
+        let larger = larger.clamp(1, bounds.most);
+        if Some(larger) != last {
+            return Next::Try(belief.step(larger));
+        }
+    }
+    let limit = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Generator);
+    let limit = limit.map(|(value, _)| *value).min();
+    let (from, to) = belief.window(bounds.within);
+    let sure: f64 = belief.mass[from..to].iter().sum();
+    if sure >= SURE || over {
+        return Next::Found(belief.found((from, to), sure, limit));
+    }
+    let wanted = match sure >= FAVOURITE {
+        false => belief.median(),
+        true => {
+            let below: f64 = belief.mass[..from].iter().sum();
+            if below >= 1.0 - sure - below { from } else { to }
+        }
+    };
+    // The first step is 0, which needs no trial, and after the last one there is nothing.
+    let wanted = belief.steps[wanted.clamp(1, belief.steps.len() - 1)];
+    match limit {
+        Some(limit) if wanted >= limit => {
+            let held = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Holds);
+            belief.below(limit, held.map(|(value, _)| *value).max().unwrap_or_default())
+        }
+        _ => Next::Try(wanted),
+    }
+}
+
+/// What is believed of the capacity: it is at least a step and less than the next one, with this probability.
+struct Belief {
+    /// Numbers that may be tried, rising, from 0 on.
+    steps: Vec<u32>,
+    mass: Vec<f64>,
+}
+
+impl Belief {
+    fn after(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Self {
+        let mut steps: Vec<u32> = (0..=EXACT.min(bounds.most)).collect();
+        while let Some(&last) = steps.last().filter(|last| **last < bounds.most) {
+            steps.push((last + last / EXACT).min(bounds.most));
+        }
+        // Before any trial each doubling is as likely as another. All that is more than may be tried lies in the last step.
+        let width = |at: usize| {
+            let next = steps.get(at + 1).map(|next| f64::from(*next) + 1.0);
+            next.map_or(1.0, |next| (next / (f64::from(steps[at]) + 1.0)).ln())
+        };
+        let mut mass: Vec<f64> = (0..steps.len()).map(width).collect();
+        for (value, outcome) in trials {
+            let (carried, not) = match outcome {
+                Outcome::Holds => (1.0 - FLIPS, FLIPS),
+                Outcome::Breaks => (FLIPS, 1.0 - FLIPS),
+                Outcome::Generator => continue,
+            };
+            let told = steps.iter().map(|step| if step >= value { carried } else { not });
+            mass.iter_mut().zip(told).for_each(|(mass, told)| *mass *= told);
+            let sum: f64 = mass.iter().sum();
+            mass.iter_mut().for_each(|mass| *mass /= sum);
+        }
+        let sum: f64 = mass.iter().sum();
+        mass.iter_mut().for_each(|mass| *mass /= sum);
+        Self { steps, mass }
+    }
+
+    /// The largest step that is not more than a number.
+    fn step(&self, value: u32) -> u32 {
+        self.steps[self.steps.partition_point(|step| *step <= value) - 1]
+    }
+
+    /// Where as much lies below as above.
+    fn median(&self) -> usize {
+        let mut sum = 0.0;
+        let past_half = |mass: &f64| {
+            sum += mass;
+            sum >= 0.5
+        };
+        self.mass.iter().position(past_half).unwrap_or_default()
+    }
+
+    /// The steps `from..to`, no wider than asked for, that hold most.
+    fn window(&self, within: f64) -> (usize, usize) {
+        let (mut best, mut best_sum) = ((0, 1), 0.0);
+        let (mut to, mut sum) = (0, 0.0);
+        for from in 0..self.steps.len() {
+            let widest = f64::from(self.steps[from]) * (1.0 + within);
+            // What lies between `to - 1` and `to` belongs to it.
+            let fits = |to: usize| match self.steps.get(to) {
+                Some(end) => f64::from(*end) <= widest || to == from + 1,
+                None => to == from + 1 && to == self.steps.len(),
+            };
+            while to < self.steps.len() && fits(to + 1) {
+                sum += self.mass[to];
+                to += 1;
+            }
+            if sum > best_sum {
+                (best, best_sum) = ((from, to), sum);
+            }
+            sum -= self.mass[from];
+        }
+        best
+    }
+
+    fn found(&self, (from, to): (usize, usize), sure: f64, limit: Option<u32>) -> Found {
+        let high = self.steps.get(to).copied();
+        let high = high.filter(|high| limit.is_none_or(|limit| *high <= limit));
+        Found { low: self.steps[from], high, sure }
+    }
+
+    /// Where the generator is the limit: what is surely carried, as near below it as is worth a trial.
+    fn below(&self, limit: u32, held: u32) -> Next {
+        let mut under = 0.0;
+        let sure = |mass: &f64| {
+            under += mass;
+            under > 1.0 - SURE
+        };
+        // At least so much is carried, and was.
+        let low = self.steps[self.mass.iter().position(sure).unwrap_or_default()].min(held);
+        if f64::from(limit) <= f64::from(low.max(1)) * NEAR_GENERATOR || limit <= low + 1 {
+            return Next::Found(Found { low, high: None, sure: SURE });
+        }
+        let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
+        Next::Try(self.step(middle.clamp(low + 1, limit - 1)).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::SplitMix;
+
+    const BOUNDS: Bounds = Bounds { from: 10, most: 20_000, within: 0.05, trials: 60 };
+
+    /// Plays against a server of this capacity; how many trials it took, and the answer.
+    fn play(bounds: &Bounds, carries: &mut dyn FnMut(u32) -> Outcome) -> (usize, Found) {
+        let mut trials = Vec::new();
+        loop {
+            match next(bounds, &trials) {
+                Next::Found(found) => return (trials.len(), found),
+                Next::Try(value) => {
+                    assert!((1..=bounds.most).contains(&value), "{value} after {trials:?}");
+                    trials.push((value, carries(value)));
+                    assert!(trials.len() <= bounds.trials as usize, "{trials:?}");
+                }
+            }
+        }
+    }
+
+    fn up_to(capacity: u32) -> impl FnMut(u32) -> Outcome {
+        move |value| if value <= capacity { Outcome::Holds } else { Outcome::Breaks }
+    }
+
+    fn holds(found: &Found, capacity: u32) -> bool {
+        found.low <= capacity && found.high.is_none_or(|high| capacity < high)
+    }
+
+    #[test]
+    fn each_capacity_is_found_in_few_trials_and_confirmed() {
+        let mut most = 0;
+        for capacity in 1..=5000 {
+            let mut asked = Vec::new();
+            let mut carries = up_to(capacity);
+            let (took, found) = play(&BOUNDS, &mut |value| {
+                asked.push(value);
+                carries(value)
+            });
+            let high = found.high.expect("a limit");
+            assert!(holds(&found, capacity), "{capacity}: {found:?}");
+            assert!(took <= 25, "{capacity}: {took} trials {asked:?}");
+            assert!(found.sure >= SURE);
+            let narrow = f64::from(high) <= f64::from(found.low) * 1.05 || high == found.low + 1;
+            assert!(narrow, "{capacity}: {found:?}");
+            let near = |value: &&u32| (f64::from(**value) / f64::from(capacity) - 1.0).abs() <= 0.1;
+            assert!(
+                capacity < 20 || asked.iter().filter(near).count() >= 4,
+                "{capacity}: {asked:?}"
+            );
+            most = most.max(took);
+        }
+        println!("at most {most} trials");
+    }
+
+    #[test]
+    fn one_verdict_of_twenty_may_be_wrong() {
+        for capacity in [1, 3, 12, 47, 180, 640, 1350, 2600, 5000] {
+            let right = (0..100u64).filter(|seed| {
+                let mut random = SplitMix(seed * 7919 + u64::from(capacity));
+                let mut carries = |value: u32| {
+                    let lies = random.below(100) < 5;
+                    if (value <= capacity) == lies { Outcome::Breaks } else { Outcome::Holds }
+                };
+                let (_, found) = play(&BOUNDS, &mut carries);
+                holds(&found, capacity)
+            });
+            let right = right.count();
+            assert!(right >= 95, "{capacity}: {right} of 100");
+        }
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_ends_growth_and_gives_at_least() {
+        for (capacity, limit) in [(5000, 300), (5000, 11), (250, 300), (5000, 10), (8, 300)] {
+            let mut carries = |value: u32| match value {
+                value if value >= limit => Outcome::Generator,
+                value if value <= capacity => Outcome::Holds,
+                _ => Outcome::Breaks,
+            };
+            let (took, found) = play(&BOUNDS, &mut carries);
+            assert!(holds(&found, capacity) && took <= 25, "{capacity} {limit}: {found:?} {took}");
+            assert!(found.low < limit);
+            match capacity < limit {
+                true => assert!(found.high.is_some(), "{capacity} {limit}: {found:?}"),
+                false => {
+                    assert!(found.high.is_none(), "{capacity} {limit}: {found:?}");
+                    let near = f64::from(found.low.max(1)) * 1.3 >= f64::from(limit - 1);
+                    assert!(near, "{capacity} {limit}: {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_end_it() {
+        let bounds = Bounds { from: 10, most: 50, ..BOUNDS };
+        let (took, found) = play(&bounds, &mut up_to(5000));
+        assert_eq!((found.low, found.high), (50, None), "in {took}");
+        let (_, found) = play(&bounds, &mut |_| Outcome::Breaks);
+        assert_eq!((found.low, found.high), (0, Some(1)));
+        let few = Bounds { trials: 5, ..BOUNDS };
+        let (took, found) = play(&few, &mut up_to(1350));
+        assert!(took == 5 && found.sure < SURE, "it says how sure it is: {found:?}");
+        let (_, found) = play(&Bounds { from: 1, ..BOUNDS }, &mut up_to(1));
+        assert_eq!((found.low, found.high), (1, Some(2)));
+    }
+}

@@ -1,0 +1,112 @@
+use super::*;
+
+fn trial(value: u32, outcome: Outcome) -> Trial {
+    Trial {
+        value,
+        outcome,
+        record: format!("run-{value}"),
+        failures: Vec::new(),
+        bottleneck: (outcome == Outcome::Breaks).then(|| "cpu_quota".to_owned()),
+        evidence: Vec::new(),
+        people: value as usize,
+        delivered_per_s: Some(f64::from(value) * 50.0),
+        server_cores: Some(0.01 + 0.0005 * f64::from(value)),
+        server_mib: Some(20.0 + 0.1 * f64::from(value)),
+        generator_cores: 0.001 * f64::from(value),
+    }
+}
+
+/// A search whose trials say what a server of this capacity says.
+fn searched(capacity: u32) -> Search {
+    let mut search = Search {
+        scenario: "name: x\n".into(),
+        vary: Vary::People,
+        bounds: Bounds { from: 10, most: 5000, within: 0.05, trials: 40 },
+        trials: Vec::new(),
+        spent_s: 61.0,
+        started_at: "2026-01-01T00:00:00Z".into(),
+        proof: None,
+    };
+    while let Next::Try(value) = next(&search.bounds, &search.outcomes()) {
+        let outcome = if value <= capacity { Outcome::Holds } else { Outcome::Breaks };
+        search.trials.push(trial(value, outcome));
+    }
+    search
+}
+
+#[test]
+fn a_search_that_was_stopped_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = searched(700);
+    let mut stopped = whole.clone();
+    stopped.trials.truncate(6);
+    stopped.write(dir.path()).unwrap();
+    let options = CapacityOptions {
+        scenario: None,
+        vary: Vary::Rooms,
+        from: 1,
+        to: None,
+        within_pct: 5.0,
+        trials: 40,
+        until: None,
+        runs_dir: dir.path().to_owned(),
+        resume: Some(dir.path().to_owned()),
+        server_exe: None,
+    };
+    let (search, at) = begin(&options).unwrap();
+    assert_eq!((search.vary, at.as_path()), (Vary::People, dir.path()));
+    assert_eq!(next(&search.bounds, &search.outcomes()), Next::Try(whole.trials[6].value));
+    let nowhere = CapacityOptions { resume: Some("/nowhere".into()), ..options.clone() };
+    assert!(begin(&nowhere).unwrap_err().contains("/nowhere/search.json"));
+    let none = CapacityOptions { resume: None, ..options };
+    assert!(begin(&none).unwrap_err().contains("--resume"));
+}
+
+#[test]
+fn the_page_says_the_answer_what_broke_and_what_one_more_costs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut search = searched(700);
+    let found = search.found();
+    assert!(found.low <= 700 && found.high.is_some_and(|high| high > 700));
+    search.proof = Some(("a quota of 0.5 cores instead of 0.4".into(), true));
+    page::write(&search, &found, dir.path(), false).unwrap();
+    let summary = fs::read_to_string(dir.path().join("summary.json")).unwrap();
+    assert!(summary.contains("what breaks first is cpu_quota, proven"), "{summary}");
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let rows = summary["study"].as_array().unwrap();
+    let cost = rows.iter().find(|row| row["table"] == "costs").unwrap();
+    let mcpu = cost["cells"]["server_mcpu"]["value"].as_f64().unwrap();
+    assert!((mcpu - 0.5).abs() < 1e-9, "{mcpu}");
+    assert_eq!(rows.iter().filter(|row| row["table"] == "trials").count(), search.trials.len());
+    assert!(dir.path().join("report.html").exists());
+}
+
+#[test]
+fn a_scenario_without_thresholds_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.yaml");
+    fs::write(&path, "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 2 } }]\n")
+        .unwrap();
+    let options = CapacityOptions {
+        scenario: Some(path.clone()),
+        vary: Vary::People,
+        from: 10,
+        to: None,
+        within_pct: 5.0,
+        trials: 40,
+        until: None,
+        runs_dir: dir.path().join("runs"),
+        resume: None,
+        server_exe: None,
+    };
+    assert!(begin(&options).unwrap_err().contains("thresholds: default"));
+    fs::write(
+        &path,
+        "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 2 } }]\nthresholds: default\n",
+    )
+    .unwrap();
+    let (search, at) = begin(&options).unwrap();
+    assert_eq!((search.bounds.from, search.bounds.most), (10, 10_000));
+    assert!(at.starts_with(dir.path().join("runs")));
+    assert!(begin(&CapacityOptions { vary: Vary::Rate, ..options }).is_err());
+}

@@ -1,0 +1,83 @@
+//! A trial of a search: the scenario run once with one number, and what came of it.
+
+use super::search::Outcome;
+use crate::base::short;
+use crate::judge::summary::{Summary, exit};
+use crate::record::Phase;
+use serde::{Deserialize, Serialize};
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The number that was tried.
+    pub value: u32,
+    /// How it went.
+    pub outcome: Outcome,
+    /// Directory of its record, beside the search's.
+    pub record: String,
+    /// What did not hold, in words.
+    pub failures: Vec<String>,
+    /// What broke first (see [`crate::judge::bottleneck`]).
+    pub bottleneck: Option<String>,
+    /// What speaks for that.
+    pub evidence: Vec<String>,
+    /// People who came.
+    pub people: usize,
+    /// What people and sockets received: packets or answers a second.
+    pub delivered_per_s: Option<f64>,
+    /// Cores of the server; none if it is not on this machine.
+    pub server_cores: Option<f64>,
+    /// Its memory in MiB; likewise.
+    pub server_mib: Option<f64>,
+    /// Cores of the generator.
+    pub generator_cores: f64,
+}
+
+impl Trial {
+    /// Of a run. None if it says nothing: interrupted, or browsers and bots disagree.
+    pub fn of(value: u32, record: String, summary: &Summary) -> Option<Self> {
+        let outcome = match summary.exit_code {
+            exit::PASS => Outcome::Holds,
+            exit::FAIL => Outcome::Breaks,
+            exit::GENERATOR_LIMIT => Outcome::Generator,
+            _ => return None,
+        };
+        let server = summary.server.as_ref();
+        let phases =
+            summary.sockets.iter().map(|group| group.steady.as_ref().unwrap_or(&group.whole));
+        let answers: f64 = phases.filter_map(Phase::answered_per_s).sum();
+        let packets = summary.delivery.as_ref().map(|delivery| delivery.packets_per_s);
+        let failures = match outcome {
+            Outcome::Generator => summary.generator.reasons.clone(),
+            _ => summary.failures.clone(),
+        };
+        Some(Self {
+            value,
+            outcome,
+            record,
+            failures,
+            bottleneck: summary.bottleneck.first.clone(),
+            evidence: summary.bottleneck.evidence.clone(),
+            people: summary.people,
+            delivered_per_s: packets.or((answers > 0.0).then_some(answers)),
+            server_cores: server.and_then(|server| server.cpu_cores),
+            server_mib: server.and_then(|server| server.rss_mib),
+            generator_cores: summary.generator.cpu_cores,
+        })
+    }
+
+    /// How it went, in a line.
+    pub fn said(&self, what: &str) -> String {
+        let why = self.failures.first().map(|first| format!(": {first}")).unwrap_or_default();
+        let how = match self.outcome {
+            Outcome::Holds => {
+                let server =
+                    self.server_cores.map(|cores| format!(", server {} cores", short(cores)));
+                format!("all holds{}", server.unwrap_or_default())
+            }
+            Outcome::Breaks => format!("does not hold{why}"),
+            Outcome::Generator => format!("the generator is at its limit{why}"),
+        };
+        format!("{} {what}: {how}", self.value)
+    }
+}
