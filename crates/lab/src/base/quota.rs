@@ -2,9 +2,10 @@
 
 use super::floor::Floor;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -89,29 +90,34 @@ impl Drop for Quota {
 /// this, what a server carries would follow whatever else runs on the host.
 #[derive(Debug)]
 pub(crate) struct SteadyQuota {
-    /// Dropped first: that ends the thread.
-    _stop: SyncSender<()>,
     quota: Arc<Quota>,
+    /// The thread, and what ends it when it is dropped.
+    keeper: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl SteadyQuota {
-    /// Keeps the work of a quota on these CPUs as it is now.
+    /// Keeps the work of a quota on these CPUs as it is when the first one of this process is made.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn new(quota: Quota, cpus: Vec<usize>) -> io::Result<Self> {
+        static USUAL_MS: OnceLock<f64> = OnceLock::new();
         let quota = Arc::new(quota);
         let (stop, stopped) = sync_channel(0);
         let kept = quota.clone();
         let keep = move || {
-            // Where this is refused the thread sees other CPUs of the same machine.
-            let _ = net::thread::pin_current_thread(&cpus);
+            let Ok(mut floor) = Floor::new() else { return };
+            let measure = || {
+                // Each time: the lab moves all of its threads to CPUs of its own.
+                net::thread::pin_current_thread(&cpus)?;
+                let now_ms = floor.measure()?;
+                Ok(now_ms / USUAL_MS.get_or_init(|| now_ms))
+            };
             // Where it cannot go on, the quota stays as it is.
-            let _ =
-                Floor::new().and_then(|mut floor| keep_work(&kept, &stopped, || floor.measure()));
+            let _ = keep_work(&kept, &stopped, measure);
         };
-        std::thread::Builder::new().name("lab-floor".into()).spawn(keep)?;
-        Ok(Self { _stop: stop, quota })
+        let thread = std::thread::Builder::new().name("lab-floor".into()).spawn(keep)?;
+        Ok(Self { quota, keeper: Some((stop, thread)) })
     }
 
     /// Puts a process with all its threads under it.
@@ -123,22 +129,33 @@ impl SteadyQuota {
     }
 }
 
-/// Changes a quota with what a piece of work costs, until it is told to stop.
+impl Drop for SteadyQuota {
+    fn drop(&mut self) {
+        // The group goes with the last who holds it.
+        if let Some((stop, thread)) = self.keeper.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Changes a quota with how many times the usual a piece of work costs, until it is told to stop.
 fn keep_work(
     quota: &Quota,
     stopped: &Receiver<()>,
     mut measure: impl FnMut() -> io::Result<f64>,
 ) -> io::Result<()> {
-    let first = measure()?;
     let mut now = 1.0;
-    while stopped.recv_timeout(LOOKS) == Err(RecvTimeoutError::Timeout) {
-        let slower = (measure()? / first).clamp(MOST.recip(), MOST);
-        if (slower / now - 1.0).abs() >= CHANGE {
+    loop {
+        let slower = measure()?.clamp(MOST.recip(), MOST);
+        if (slower / now - 1.0_f64).abs() >= CHANGE {
             quota.set(quota.cores * slower)?;
             now = slower;
         }
+        if stopped.recv_timeout(LOOKS) != Err(RecvTimeoutError::Timeout) {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -169,7 +186,7 @@ mod tests {
         let file = quota.group.join("cpu.cfs_quota_us");
         let (stop, stopped) = sync_channel::<()>(0);
         let keeper = std::thread::spawn(move || {
-            let mut costs = [2.0, 2.02, 2.6].into_iter();
+            let mut costs = [1.0, 1.01, 1.3].into_iter();
             let mut last = 0.0;
             let measure = || {
                 last = costs.next().unwrap_or(last);
@@ -178,8 +195,9 @@ mod tests {
             keep_work(&quota, &stopped, measure).unwrap();
         });
         let read = || fs::read_to_string(&file).ok().and_then(|text| text.parse::<u32>().ok());
+        let begun = std::time::Instant::now();
         while read() != Some(4550) {
-            assert!(!keeper.is_finished(), "{:?}", read());
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", read());
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(stop);

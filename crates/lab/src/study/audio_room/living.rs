@@ -50,6 +50,8 @@ pub(super) struct Trial {
     pub(super) verdict: Verdict,
     /// Of all windows together.
     pub(super) health: Health,
+    /// What it lacks, in words.
+    pub(super) lacks: Vec<String>,
     /// Windows that were not healthy, of how many.
     pub(super) bad: (usize, usize),
     /// The resource of the server that was at its end; none where it was healthy.
@@ -92,8 +94,8 @@ pub(super) struct Living {
     /// Of the number that is judged now.
     samples: Vec<Arc<SampleRecord>>,
     machine: Vec<MachineRecord>,
-    /// Windows of it that were not healthy.
-    bad: usize,
+    /// Windows of it that were not healthy, and what the last of them lacked.
+    bad: (usize, Vec<String>),
     pub(super) trials: Vec<Trial>,
     pub(super) moments: Vec<Moment>,
     /// What was sampled of the largest healthy number, and that number.
@@ -108,7 +110,7 @@ impl Living {
             doing: Doing::Judging { from_ms: 0 },
             samples: Vec::new(),
             machine: Vec::new(),
-            bad: 0,
+            bad: Default::default(),
             trials: Vec::new(),
             moments: Vec::new(),
             best: None,
@@ -139,10 +141,12 @@ impl Living {
         let (wanted, part) = self.timeline.now();
         let samples = std::mem::take(&mut self.samples);
         let machine = std::mem::take(&mut self.machine);
-        let bad = (std::mem::take(&mut self.bad), machine.len());
+        let (bad, of_one) = std::mem::take(&mut self.bad);
+        let bad = (bad, machine.len());
         let health = Health::of(&samples, &machine, here >= wanted);
         let healthy = here >= wanted && bad.0 * 2 < bad.1;
-        let lacks = health.lacks();
+        // What half of the windows lack can lie below the limits of all together.
+        let lacks = Some(health.lacks()).filter(|lacks| !lacks.is_empty()).unwrap_or(of_one);
         let lag_ms = machine.iter().map(|one| one.generator.timer_lag_ms_p99).fold(0.0, f64::max);
         let limits = generator::limits(machine.iter().map(|one| &one.generator), lag_ms);
         let verdict = match (healthy, limits.is_empty()) {
@@ -172,6 +176,7 @@ impl Living {
             part,
             verdict,
             health,
+            lacks,
             bad,
             broke: found.as_ref().and_then(|found| found.first.clone()),
             evidence: found.map(|found| found.evidence).unwrap_or_default(),
@@ -198,7 +203,9 @@ impl Leader for Living {
                 let of_this = |one: &&Arc<SampleRecord>| one.t_ms >= from_ms;
                 let window: Vec<_> = seen.samples.iter().filter(of_this).cloned().collect();
                 let health = Health::of(&window, std::slice::from_ref(seen.machine), true);
-                self.bad += usize::from(!health.lacks().is_empty());
+                if let lacks @ [_, ..] = &health.lacks()[..] {
+                    self.bad = (self.bad.0 + 1, lacks.to_vec());
+                }
                 self.samples.extend(window);
                 self.machine.push(seen.machine.clone());
                 if seen.t_ms >= from_ms + self.pace.hold_ms {

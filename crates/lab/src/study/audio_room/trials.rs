@@ -127,7 +127,7 @@ fn row((trial, number): (&Trial, usize)) -> Row {
     if trial.verdict == Verdict::Healthy {
         return row;
     }
-    row = row.note(format!("not healthy: {}", health.lacks().join(", ")));
+    row = row.note(format!("not healthy: {}", trial.lacks.join(", ")));
     let evidence = trial.evidence.iter().filter(|text| !text.starts_with("quality broke"));
     evidence.chain(&trial.limits).take(2).fold(row, |row, text| row.note(text.clone()))
 }
