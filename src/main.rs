@@ -116,7 +116,8 @@ enum Command {
     ///
     /// Growth by fours, then bisection, until an interval holds the answer; what was at its end there is named. The
     /// scenario says by its thresholds what is too much (`thresholds: default` is a set for its kind of rooms). Exit
-    /// codes: 0 the answer is as narrow as asked for, 99 it is not, 104 bad scenario, 105 interrupted (--resume goes on).
+    /// codes: 0 the answer is as narrow as asked for, 99 it is not, 104 bad scenario, 105 interrupted (--resume goes on), 110 the
+    /// load generator was the limit: at least so many.
     Capacity {
         /// The scenario, such as scenarios/capacity-mixed.yaml.
         #[arg(required_unless_present = "resume", conflicts_with = "resume")]
@@ -143,8 +144,8 @@ enum Command {
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         runs: PathBuf,
-        /// Go on with the search in this directory.
-        #[arg(long, value_name = "DIR")]
+        /// Go on with the search in this directory, as it was begun.
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["vary", "from", "to", "within", "runs"])]
         resume: Option<PathBuf>,
     },
     /// Make the report of an old run again, from its record.

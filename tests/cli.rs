@@ -19,13 +19,28 @@ fn file(directory: &tempfile::TempDir, name: &str, content: &str) -> String {
 #[test]
 fn help_names_every_command_and_its_exit_codes() {
     let help = text(&moim(&["--help"]));
-    for command in ["serve", "load", "report"] {
+    for command in ["serve", "load", "study", "capacity", "report"] {
         assert!(help.contains(command), "{help}");
     }
     let load = text(&moim(&["load", "--help"]));
     for code in ["99", "104", "105", "110", "111", "113"] {
         assert!(load.contains(code), "{code} in {load}");
     }
+}
+
+#[test]
+fn a_capacity_needs_thresholds_and_a_number_that_the_scenario_can_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let text_of = "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 2 } }]\n";
+    let scenario = file(&directory, "x.yaml", text_of);
+    let output = moim(&["capacity", &scenario]);
+    assert_eq!(output.status.code(), Some(104), "{}", text(&output));
+    assert!(text(&output).contains("thresholds: default"), "{}", text(&output));
+    let scenario = file(&directory, "y.yaml", &format!("{text_of}thresholds: default\n"));
+    let output = moim(&["capacity", &scenario, "--vary", "rate"]);
+    assert_eq!(output.status.code(), Some(104), "{}", text(&output));
+    assert!(text(&output).contains("no sockets"), "{}", text(&output));
+    assert!(text(&moim(&["capacity", "--help"])).contains("110"));
 }
 
 #[test]

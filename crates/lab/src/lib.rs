@@ -6,7 +6,7 @@
 //!
 //! Its modules are floors, and arrows point down only (`tests/house.rs` holds the table): [`record`] (what stands in a
 //! record) and [`base`] import nothing of the lab; [`observe`] reads the machine and reduces samples; [`clients`] sit in
-//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs and [`study`] stand on top.
+//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`] and [`capacity`] stand on top.
 
 pub mod base;
 pub mod capacity;
@@ -34,15 +34,10 @@ use std::path::Path;
 
 /// Runs a scenario, prints its summary and writes its record and report.
 pub fn load(options: &LoadOptions) -> u8 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("lab")
-        .enable_all()
-        .build();
-    let runtime = match runtime {
+    let runtime = match base::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("threads cannot be started: {error}");
+            eprintln!("{error}");
             return exit::GENERATOR_LIMIT;
         }
     };

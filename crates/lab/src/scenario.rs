@@ -18,7 +18,7 @@ use crate::record::LinkLimit;
 pub use canary::Canary;
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Crowd, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
-pub use rooms::{Ahead, Role, RoomGroup};
+pub use rooms::{Ahead, MAX_MESH, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{

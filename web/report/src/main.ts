@@ -122,6 +122,7 @@ function banner(summary: Summary): HTMLElement {
   const code = summary.exit_code;
   const meaning = code === undefined ? "" : (EXIT[code] ?? "");
   const failures = summary.failures ?? [];
+  const unjudged = summary.not_judged ?? [];
   return el(
     "section",
     { class: `verdict ${verdict}` },
@@ -130,6 +131,7 @@ function banner(summary: Summary): HTMLElement {
       textContent: code === undefined ? "" : `Exit code ${code}${meaning ? `: ${meaning}.` : "."}`,
     }),
     failures.length > 0 ? el("ul", {}, ...failures.map((text) => el("li", { textContent: text }))) : null,
+    unjudged.length > 0 ? el("p", { class: "hint", textContent: `Not judged: ${unjudged.join("; ")}.` }) : null,
   );
 }
 

@@ -128,6 +128,8 @@ export interface Summary {
   networks?: { name: string; up: LinkFigures; down: LinkFigures }[];
   machine?: Machine;
   failures?: string[];
+  /** What the verdict says nothing of. */
+  not_judged?: string[];
   checks?: { name: string; ok: boolean; detail?: string }[];
 }
 

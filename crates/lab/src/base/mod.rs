@@ -9,10 +9,12 @@ pub(crate) mod http;
 pub(crate) mod prompt;
 pub(crate) mod quota;
 pub(crate) mod random;
+pub(crate) mod runtime;
 pub mod url;
 
 pub use figures::{mean, percentile, percentile_of, short, sorted};
 pub(crate) use prompt::be_prompt;
 pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota, SteadyQuota};
 pub(crate) use random::SplitMix;
+pub(crate) use runtime::runtime;
 pub use url::Url;

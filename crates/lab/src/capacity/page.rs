@@ -2,44 +2,40 @@
 
 use super::scalability::Fit;
 use super::search::{Found, Outcome};
-use super::{Search, Trial};
+use super::state::Search;
+use super::trial::Trial;
 use crate::base::{mean, short};
-use crate::judge::summary::{self, exit};
+use crate::judge::summary;
 use crate::observe::proc;
-use crate::record::{self, About, Cell, Meta, Plot, Row, SCHEMA, Table, TargetMeta};
+use crate::record::{About, Cell, Meta, Plot, Row, SCHEMA, Table, TargetMeta};
+use crate::record::{write_json, write_summary};
 use crate::report;
 use std::io;
 use std::path::Path;
 
-/// Writes the record's page and prints the answer.
+/// Writes the record's page and prints the answer; `code`: the command's exit code.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(super) fn write(
-    search: &Search,
-    found: &Found,
-    dir: &Path,
-    interrupted: bool,
-) -> io::Result<()> {
-    let what = search.vary.as_str();
+pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
+    let found = search.found();
     let fit = Fit::of(&delivered(search));
-    let tables = Tables::new(what);
+    let tables = Tables::new(search.vary.unit());
     let mut about = About::new(
-        &format!("Capacity: how many {what}?"),
+        &format!("Capacity: how many {}?", search.vary.unit()),
         "The same scenario again and again with another number, until an interval holds the answer: growth by fours, \
          then each trial where it tells most. A trial may be wrong now and then, so what the answer hangs on is \
          tried twice.",
         tables.all(),
     );
-    about.ours = sentence(search, found);
-    let mut rows = vec![answer(search, found, &tables.answer)];
-    rows.extend(costs(search, &tables.costs));
-    rows.extend(search.trials.iter().zip(1..).map(|(trial, at)| trial_row(trial, at, &tables)));
+    about.ours = sentence(search, &found);
+    let mut rows = vec![answer(search, &found, &tables.answer), costs(search)];
+    rows.extend(search.trials.iter().zip(1..).map(|(trial, at)| trial_row(trial, at)));
     rows.push(forecast(fit.as_ref(), &tables.forecast));
     about.plots = plots(search, fit.as_ref());
     about.sessions = search.trials.iter().map(|trial| trial.record.clone()).collect();
-    if interrupted {
-        about.not_shown.push("The search was interrupted and can go on.".into());
+    if !found.complete {
+        about.not_shown.push("The search is not over, and can go on.".into());
     }
     let meta = Meta {
         fault: None,
@@ -47,7 +43,7 @@ pub(super) fn write(
         name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         started_at: search.started_at.clone(),
         duration_s: search.spent_s,
-        target: TargetMeta { adapter: "moim".into(), url: "as in the scenario".into() },
+        target: TargetMeta { adapter: "as in the scenario".into(), url: String::new() },
         version: env!("CARGO_PKG_VERSION").to_owned(),
         scenario: search.scenario.clone(),
         people: Vec::new(),
@@ -55,14 +51,12 @@ pub(super) fn write(
         cpus: None,
     };
     let mut summary = summary::of_study(&meta, &[], search.spent_s);
-    if interrupted {
-        summary.exit_code = exit::INTERRUPTED;
-    }
+    summary.exit_code = code;
     summary.people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
     println!("{}", about.ours);
     (summary.study, summary.study_about) = (Some(rows), Some(about));
-    record::write_meta(dir, &meta)?;
-    record::write_summary(dir, &summary)?;
+    write_json(dir, "meta.json", &meta)?;
+    write_summary(dir, &summary)?;
     println!("report: {}", report::render(dir)?.display());
     Ok(())
 }
@@ -135,43 +129,46 @@ impl Tables {
 
 /// The answer in a sentence.
 fn sentence(search: &Search, found: &Found) -> String {
-    let what = search.vary.as_str();
+    let unit = search.vary.unit();
     let sure = format!("{:.0} % sure", (100.0 * found.sure).floor());
-    let broke = broke(search, found);
+    let broke = broke(search);
     match (found.low, found.high) {
         _ if search.trials.is_empty() => "Nothing was tried.".into(),
-        (0, Some(_)) => format!("Not even one of {what} is carried ({sure}): {broke}."),
+        (0, Some(high)) => format!("Fewer than {high} {unit} are carried ({sure}): {broke}."),
         (low, Some(high)) => {
-            format!("{low} {what} are carried and {high} are too many ({sure}); {broke}.")
+            format!("{low} {unit} are carried and {high} are too many ({sure}); {broke}.")
         }
         (low, None) => {
-            let limited = search.trials.iter().find(|one| one.outcome == Outcome::Generator);
-            let why = match limited {
+            let why = match search.limited() {
                 Some(trial) => format!(
                     "the generator was at its limit with {}: {}",
                     trial.value,
                     trial.failures.join("; ")
                 ),
-                None => format!("{} is the most that may be tried", search.bounds.most),
+                None if found.complete => {
+                    format!("{} is the most that may be tried", search.bounds.most)
+                }
+                None => "the search is not over".into(),
             };
-            format!("At least {low} {what} are carried ({sure}); {why}.")
+            format!("At least {low} {unit} are carried ({sure}); {why}.")
         }
     }
 }
 
-/// What broke at the edge, in words: of the three trials nearest to it, what most say.
-fn broke(search: &Search, found: &Found) -> String {
-    let broken = search.broken(found);
-    let named: Vec<&str> =
-        broken.iter().take(3).filter_map(|trial| trial.bottleneck.as_deref()).collect();
-    let count = |name: &str| named.iter().filter(|other| **other == name).count();
-    let Some(first) = named.iter().rev().max_by_key(|name| count(name)) else {
+/// What broke at the edge, in words.
+fn broke(search: &Search) -> String {
+    let Some(first) = search.first_break() else {
         return "what breaks first is not known".into();
     };
     let proof = match &search.proof {
-        Some((what, true)) => format!(", proven: with {what} all holds"),
-        Some((what, false)) => format!(", not proven: with {what} it does not hold either"),
         None => ", suspected".into(),
+        Some(proof) => match proof.outcome {
+            Outcome::Holds => format!(", proven: with {} all holds", proof.what),
+            Outcome::Breaks => format!(", not proven: with {} it does not hold either", proof.what),
+            Outcome::Generator => {
+                format!(", not proven: with {} the generator was the limit", proof.what)
+            }
+        },
     };
     format!("what breaks first is {first}{proof}")
 }
@@ -182,7 +179,7 @@ fn answer(search: &Search, found: &Found, table: &Table) -> Row {
         .cell("low", Cell::number(found.low.into()))
         .cell("high", Cell::or(high, "no limit of the server was found"))
         .cell("sure_pct", Cell::number(100.0 * found.sure))
-        .cell("broke", Cell::word(broke(search, found)))
+        .cell("broke", Cell::word(broke(search)))
         .cell("trials", Cell::number(search.trials.len() as f64))
         .cell("minutes", Cell::number(search.spent_s / 60.0))
         .rest(table, "not searched")
@@ -198,24 +195,22 @@ fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
     (along > 0.0).then(|| up / along)
 }
 
-fn costs(search: &Search, table: &Table) -> Vec<Row> {
+fn costs(search: &Search) -> Row {
     let held = || search.trials.iter().filter(|trial| trial.outcome == Outcome::Holds);
     let slope_of = |pick: fn(&Trial) -> Option<f64>| {
         let points: Vec<_> =
             held().filter_map(|trial| Some((f64::from(trial.value), pick(trial)?))).collect();
         slope(points.into_iter())
     };
-    let row = Row::new("costs", format!("one more of {}", search.vary.as_str()))
-        .measured("server_mcpu", slope_of(|one| one.server_cores).map(|cores| cores * 1000.0))
-        .measured("server_kib", slope_of(|one| one.server_mib).map(|mib| mib * 1024.0))
-        .measured(
-            "generator_mcpu",
-            slope_of(|one| Some(one.generator_cores)).map(|cores| cores * 1000.0),
-        );
-    vec![row.rest(table, "fewer than two numbers held")]
+    let why = "fewer than two numbers held, or nobody measured it";
+    let mcpu = |cores: Option<f64>| Cell::or(cores.map(|cores| cores * 1000.0), why);
+    Row::new("costs", format!("one more of {}", search.vary.unit()))
+        .cell("server_mcpu", mcpu(slope_of(|one| one.server_cores)))
+        .cell("server_kib", Cell::or(slope_of(|one| one.server_mib).map(|mib| mib * 1024.0), why))
+        .cell("generator_mcpu", mcpu(slope_of(|one| Some(one.generator_cores))))
 }
 
-fn trial_row(trial: &Trial, number: usize, tables: &Tables) -> Row {
+fn trial_row(trial: &Trial, number: usize) -> Row {
     let outcome = match trial.outcome {
         Outcome::Holds => "holds",
         Outcome::Breaks => "does not hold",
@@ -227,8 +222,7 @@ fn trial_row(trial: &Trial, number: usize, tables: &Tables) -> Row {
         .cell("broke", Cell::word(trial.bottleneck.clone().unwrap_or("not judged".into())))
         .measured("delivered", trial.delivered_per_s)
         .measured("server_cores", trial.server_cores)
-        .cell("generator_cores", Cell::number(trial.generator_cores))
-        .rest(&tables.trials, "not measured");
+        .cell("generator_cores", Cell::number(trial.generator_cores));
     trial.failures.iter().take(2).fold(row, |row, why| row.note(why.clone()))
 }
 
@@ -257,35 +251,40 @@ fn forecast(fit: Option<&Fit>, table: &Table) -> Row {
     ))
 }
 
-/// Numbers across, and what was delivered and used.
+/// A figure of a trial.
+type Pick<'a> = &'a dyn Fn(&Trial) -> Option<f64>;
+
+/// Numbers across, and what was delivered and used, in the mean over the trials of a number.
 fn plots(search: &Search, fit: Option<&Fit>) -> Vec<Plot> {
-    let what = search.vary.as_str();
-    let across = |pick: &dyn Fn(&Trial) -> Vec<Option<f64>>| {
-        search.trials.iter().map(|trial| (f64::from(trial.value), pick(trial))).collect()
+    let unit = search.vary.unit();
+    let mut numbers: Vec<u32> = search.trials.iter().map(|trial| trial.value).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let over = |pick: Pick<'_>, value: u32| {
+        mean(search.trials.iter().filter(|trial| trial.value == value).filter_map(pick))
+    };
+    let across = |picks: &[Pick<'_>]| {
+        let point = |value: &u32| {
+            (f64::from(*value), picks.iter().map(|pick| over(pick, *value)).collect())
+        };
+        numbers.iter().map(point).collect::<Vec<(f64, Vec<Option<f64>>)>>()
+    };
+    let held = |trial: &Trial| match trial.outcome {
+        Outcome::Holds => Some(100.0),
+        Outcome::Breaks => Some(0.0),
+        Outcome::Generator => None,
     };
     vec![
         Plot::new(
-            ("What was delivered, and the fit", "/s", what),
+            ("What was delivered, and the fit", "/s", unit),
             &["delivered", "fit"],
-            across(&|trial| {
-                vec![trial.delivered_per_s, fit.map(|fit| fit.at(f64::from(trial.value)))]
-            }),
+            across(&[&|one| one.delivered_per_s, &|one| Some(fit?.at(f64::from(one.value)))]),
         ),
         Plot::new(
-            ("CPU", "cores", what),
+            ("CPU", "cores", unit),
             &["server", "generator"],
-            across(&|trial| vec![trial.server_cores, Some(trial.generator_cores)]),
+            across(&[&|one| one.server_cores, &|one| Some(one.generator_cores)]),
         ),
-        Plot::new(
-            ("Trials that held (1) and that did not (0)", "", what),
-            &["held"],
-            across(&|trial| {
-                vec![match trial.outcome {
-                    Outcome::Holds => Some(1.0),
-                    Outcome::Breaks => Some(0.0),
-                    Outcome::Generator => None,
-                }]
-            }),
-        ),
+        Plot::new(("Trials that held", "%", unit), &["held"], across(&[&held])),
     ]
 }

@@ -2,10 +2,8 @@
 //! grows, `X(n) = λ n / (1 + σ (n − 1) + κ n (n − 1))`. σ is the share of work that waits for others, κ what each owes
 //! to each other one.
 
-use serde::{Deserialize, Serialize};
-
 /// A fit, with what it leaves over.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {
     /// Delivered by one.
     pub lambda: f64,

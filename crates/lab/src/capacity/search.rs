@@ -10,7 +10,7 @@ const GROWTH: u32 = 4;
 /// A trial tells the wrong thing with this probability. Larger than expected: a search that believes too much ends wrong.
 const FLIPS: f64 = 0.06;
 /// The answer is an interval that holds the capacity with this probability, if trials are wrong as often as that.
-pub(super) const SURE: f64 = 0.98;
+const SURE: f64 = 0.98;
 /// As soon as an interval of the answer's width holds this much, its ends are asked for instead of the middle.
 const FAVOURITE: f64 = 0.5;
 /// Numbers up to this are all tried as they are; above, in steps of a two-hundredth.
@@ -35,6 +35,8 @@ pub enum Outcome {
 pub struct Bounds {
     /// Tried first.
     pub from: u32,
+    /// Less is never tried.
+    pub least: u32,
     /// More is never tried.
     pub most: u32,
     /// Width of the answer, as a share of it.
@@ -52,6 +54,8 @@ pub struct Found {
     pub high: Option<u32>,
     /// How sure that is, 0 to 1.
     pub sure: f64,
+    /// The answer is as narrow as asked for, or no larger number can be tried.
+    pub complete: bool,
 }
 
 /// What to do.
@@ -65,40 +69,76 @@ pub enum Next {
 
 /// What to do after these trials.
 pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Next {
+    let found = answer(bounds, trials);
+    if found.complete || trials.len() >= bounds.trials as usize {
+        return Next::Found(found);
+    }
     let belief = Belief::after(bounds, trials);
-    let over = trials.len() >= bounds.trials as usize;
-    let grown = trials.iter().any(|(_, outcome)| *outcome != Outcome::Holds);
-    if !grown && !over {
+    if trials.iter().all(|(_, outcome)| *outcome == Outcome::Holds) {
         let last = trials.last().map(|(value, _)| *value);
         let larger = last.map_or(bounds.from, |last| last.saturating_mul(GROWTH));
-        let larger = larger.clamp(1, bounds.most);
-        if Some(larger) != last {
-            return Next::Try(belief.step(larger));
-        }
+        let larger = belief.step(larger.clamp(bounds.least, bounds.most));
+        // The largest number is tried again, until it is sure.
+        return Next::Try(larger);
     }
-    let limit = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Generator);
-    let limit = limit.map(|(value, _)| *value).min();
     let (from, to) = belief.window(bounds.within);
-    let sure: f64 = belief.mass[from..to].iter().sum();
-    if sure >= SURE || over {
-        return Next::Found(belief.found((from, to), sure, limit));
-    }
-    let wanted = match sure >= FAVOURITE {
+    let inside: f64 = belief.mass[from..to].iter().sum();
+    let wanted = match inside >= FAVOURITE {
         false => belief.median(),
         true => {
             let below: f64 = belief.mass[..from].iter().sum();
-            if below >= 1.0 - sure - below { from } else { to }
+            if below >= 1.0 - inside - below { from } else { to }
         }
     };
-    // The first step is 0, which needs no trial, and after the last one there is nothing.
-    let wanted = belief.steps[wanted.clamp(1, belief.steps.len() - 1)];
-    match limit {
+    // What is less than the least needs no trial, and after the last step there is nothing.
+    let wanted = belief.steps[wanted.min(belief.steps.len() - 1)].max(bounds.least);
+    match limit(trials) {
         Some(limit) if wanted >= limit => {
-            let held = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Holds);
-            belief.below(limit, held.map(|(value, _)| *value).max().unwrap_or_default())
+            let low = belief.surely().min(held(trials));
+            let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
+            Next::Try(belief.step(middle.clamp(low + 1, limit - 1)).max(bounds.least))
         }
         _ => Next::Try(wanted),
     }
+}
+
+/// What these trials say, whether that is as narrow as asked for or not.
+pub fn answer(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Found {
+    let belief = Belief::after(bounds, trials);
+    let (from, to) = belief.window(bounds.within);
+    let inside: f64 = belief.mass[from..to].iter().sum();
+    let high = belief.steps.get(to).copied();
+    let low = belief.surely().min(held(trials));
+    let tried = match (high, limit(trials)) {
+        (Some(high), Some(limit)) => high <= limit,
+        (None, Some(_)) => false,
+        (_, None) => true,
+    };
+    if inside >= SURE && tried {
+        return Found { low: belief.steps[from], high, sure: inside, complete: true };
+    }
+    if let Some(limit) = limit(trials) {
+        let near = f64::from(limit) <= f64::from(low.max(1)) * NEAR_GENERATOR || limit <= low + 1;
+        // What is above cannot be tried, so that nothing is said of it.
+        if near {
+            return Found { low, high: None, sure: SURE, complete: true };
+        }
+    }
+    let broken = trials.iter().any(|(_, outcome)| *outcome == Outcome::Breaks);
+    let high = broken.then(|| belief.surely_not()).flatten();
+    Found { low, high, sure: SURE, complete: false }
+}
+
+/// The smallest number at which the generator was the limit.
+fn limit(trials: &[(u32, Outcome)]) -> Option<u32> {
+    let limited = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Generator);
+    limited.map(|(value, _)| *value).min()
+}
+
+/// The largest number that held, or 0.
+fn held(trials: &[(u32, Outcome)]) -> u32 {
+    let held = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Holds);
+    held.map(|(value, _)| *value).max().unwrap_or_default()
 }
 
 /// What is believed of the capacity: it is at least a step and less than the next one, with this probability.
@@ -110,7 +150,9 @@ struct Belief {
 
 impl Belief {
     fn after(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Self {
-        let mut steps: Vec<u32> = (0..=EXACT.min(bounds.most)).collect();
+        // 0 stands for all that is less than the least.
+        let exact = bounds.least..=EXACT.max(bounds.least).min(bounds.most);
+        let mut steps: Vec<u32> = std::iter::once(0).chain(exact).collect();
         while let Some(&last) = steps.last().filter(|last| **last < bounds.most) {
             steps.push((last + last / EXACT).min(bounds.most));
         }
@@ -174,26 +216,25 @@ impl Belief {
         best
     }
 
-    fn found(&self, (from, to): (usize, usize), sure: f64, limit: Option<u32>) -> Found {
-        let high = self.steps.get(to).copied();
-        let high = high.filter(|high| limit.is_none_or(|limit| *high <= limit));
-        Found { low: self.steps[from], high, sure }
+    /// At least so much is carried, surely.
+    fn surely(&self) -> u32 {
+        let mut sum = 0.0;
+        let past = |mass: &f64| {
+            sum += mass;
+            sum > (1.0 - SURE) / 2.0
+        };
+        self.steps[self.mass.iter().position(past).unwrap_or_default()]
     }
 
-    /// Where the generator is the limit: what is surely carried, as near below it as is worth a trial.
-    fn below(&self, limit: u32, held: u32) -> Next {
-        let mut under = 0.0;
-        let sure = |mass: &f64| {
-            under += mass;
-            under > 1.0 - SURE
+    /// So much is not carried, surely; none: it may be.
+    fn surely_not(&self) -> Option<u32> {
+        let mut sum = 0.0;
+        let past = |mass: &f64| {
+            sum += mass;
+            sum > (1.0 - SURE) / 2.0
         };
-        // At least so much is carried, and was.
-        let low = self.steps[self.mass.iter().position(sure).unwrap_or_default()].min(held);
-        if f64::from(limit) <= f64::from(low.max(1)) * NEAR_GENERATOR || limit <= low + 1 {
-            return Next::Found(Found { low, high: None, sure: SURE });
-        }
-        let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
-        Next::Try(self.step(middle.clamp(low + 1, limit - 1)).max(1))
+        let from_above = self.mass.iter().rev().position(past).unwrap_or_default();
+        self.steps.get(self.steps.len() - from_above).copied()
     }
 }
 
@@ -202,7 +243,7 @@ mod tests {
     use super::*;
     use crate::base::SplitMix;
 
-    const BOUNDS: Bounds = Bounds { from: 10, most: 20_000, within: 0.05, trials: 60 };
+    const BOUNDS: Bounds = Bounds { from: 10, least: 1, most: 20_000, within: 0.05, trials: 60 };
 
     /// Plays against a server of this capacity; how many trials it took, and the answer.
     fn play(bounds: &Bounds, carries: &mut dyn FnMut(u32) -> Outcome) -> (usize, Found) {
@@ -229,7 +270,6 @@ mod tests {
 
     #[test]
     fn each_capacity_is_found_in_few_trials_and_confirmed() {
-        let mut most = 0;
         for capacity in 1..=5000 {
             let mut asked = Vec::new();
             let mut carries = up_to(capacity);
@@ -248,9 +288,7 @@ mod tests {
                 capacity < 20 || asked.iter().filter(near).count() >= 4,
                 "{capacity}: {asked:?}"
             );
-            most = most.max(took);
         }
-        println!("at most {most} trials");
     }
 
     #[test]
@@ -293,15 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn a_search_that_is_not_over_says_what_is_sure_and_no_more() {
+        let mut trials = Vec::new();
+        assert_eq!(answer(&BOUNDS, &trials).low, 0);
+        for capacity in [1, 160, 1350] {
+            trials.clear();
+            while let Next::Try(value) = next(&BOUNDS, &trials) {
+                let found = answer(&BOUNDS, &trials);
+                assert!(holds(&found, capacity), "{capacity}: {found:?} after {trials:?}");
+                let held = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Holds);
+                assert!(found.low <= held.map(|(value, _)| *value).max().unwrap_or(0));
+                let outcome = if value <= capacity { Outcome::Holds } else { Outcome::Breaks };
+                trials.push((value, outcome));
+            }
+        }
+    }
+
+    #[test]
     fn bounds_end_it() {
         let bounds = Bounds { from: 10, most: 50, ..BOUNDS };
         let (took, found) = play(&bounds, &mut up_to(5000));
         assert_eq!((found.low, found.high), (50, None), "in {took}");
         let (_, found) = play(&bounds, &mut |_| Outcome::Breaks);
         assert_eq!((found.low, found.high), (0, Some(1)));
+        assert!(found.complete);
         let few = Bounds { trials: 5, ..BOUNDS };
         let (took, found) = play(&few, &mut up_to(1350));
-        assert!(took == 5 && found.sure < SURE, "it says how sure it is: {found:?}");
+        assert!(took == 5 && !found.complete, "{found:?}");
+        let (_, found) = play(&Bounds { least: 2, ..BOUNDS }, &mut up_to(1));
+        assert_eq!((found.low, found.high), (0, Some(2)));
         let (_, found) = play(&Bounds { from: 1, ..BOUNDS }, &mut up_to(1));
         assert_eq!((found.low, found.high), (1, Some(2)));
     }

@@ -1,4 +1,5 @@
 use super::*;
+use std::fs;
 
 fn trial(value: u32, outcome: Outcome) -> Trial {
     Trial {
@@ -21,7 +22,7 @@ fn searched(capacity: u32) -> Search {
     let mut search = Search {
         scenario: "name: x\n".into(),
         vary: Vary::People,
-        bounds: Bounds { from: 10, most: 5000, within: 0.05, trials: 40 },
+        bounds: Bounds { from: 10, least: 1, most: 5000, within: 0.05, trials: 40 },
         trials: Vec::new(),
         spent_s: 61.0,
         started_at: "2026-01-01T00:00:00Z".into(),
@@ -68,8 +69,10 @@ fn the_page_says_the_answer_what_broke_and_what_one_more_costs() {
     let mut search = searched(700);
     let found = search.found();
     assert!(found.low <= 700 && found.high.is_some_and(|high| high > 700));
-    search.proof = Some(("a quota of 0.5 cores instead of 0.4".into(), true));
-    page::write(&search, &found, dir.path(), false).unwrap();
+    let what = "a quota of 0.5 cores instead of 0.4".to_owned();
+    let value = found.high.unwrap();
+    search.proof = Some(Proof { value, what, outcome: Outcome::Holds });
+    page::write(&search, dir.path(), exit::PASS).unwrap();
     let summary = fs::read_to_string(dir.path().join("summary.json")).unwrap();
     assert!(summary.contains("what breaks first is cpu_quota, proven"), "{summary}");
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
@@ -108,5 +111,27 @@ fn a_scenario_without_thresholds_is_refused() {
     let (search, at) = begin(&options).unwrap();
     assert_eq!((search.bounds.from, search.bounds.most), (10, 10_000));
     assert!(at.starts_with(dir.path().join("runs")));
-    assert!(begin(&CapacityOptions { vary: Vary::Rate, ..options }).is_err());
+    for (bad, part) in [
+        (CapacityOptions { vary: Vary::Rate, ..options.clone() }, "no sockets"),
+        (CapacityOptions { to: Some(0), ..options.clone() }, "--from 10"),
+        (CapacityOptions { from: 0, ..options.clone() }, "from 2 to 10000"),
+        (CapacityOptions { within_pct: f64::NAN, ..options.clone() }, "--within"),
+        (CapacityOptions { trials: 0, ..options }, "--trials"),
+    ] {
+        let error = begin(&bad).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_search_whose_generator_was_the_limit_says_at_least() {
+    let mut search = searched(5000);
+    search.trials.clear();
+    while let Next::Try(value) = next(&search.bounds, &search.outcomes()) {
+        let outcome = if value < 640 { Outcome::Holds } else { Outcome::Generator };
+        search.trials.push(trial(value, outcome));
+    }
+    let found = search.found();
+    assert!(found.complete && found.high.is_none() && (500..640).contains(&found.low), "{found:?}");
+    assert!(search.limited().is_some());
 }

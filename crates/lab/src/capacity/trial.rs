@@ -13,7 +13,7 @@ pub struct Trial {
     pub value: u32,
     /// How it went.
     pub outcome: Outcome,
-    /// Directory of its record, beside the search's.
+    /// Directory of its record, in the search's.
     pub record: String,
     /// What did not hold, in words.
     pub failures: Vec<String>,

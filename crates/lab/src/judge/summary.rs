@@ -309,7 +309,7 @@ fn not_judged(
         }
     }
     if server.is_none_or(|server| server.cpu_cores.is_none()) {
-        all.push("the server's CPU and queues: it is not on this machine".into());
+        all.push("the server's CPU: nobody measured it".into());
     }
     all
 }
@@ -480,12 +480,13 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
     });
     (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
     summary.checks.clear();
+    summary.not_judged.clear();
     summary
 }
 
 /// The summary of a study, whose rows are not in it yet: it passes when nothing is missing.
 pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
-    summarize(&Input {
+    let mut summary = summarize(&Input {
         meta,
         samples: &[],
         machine: &[],
@@ -502,7 +503,10 @@ pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
         socket_counts: &BTreeMap::new(),
         networks: Vec::new(),
         expected: None,
-    })
+    });
+    // A study gives rows, and judges nothing.
+    summary.not_judged.clear();
+    summary
 }
 
 #[cfg(test)]

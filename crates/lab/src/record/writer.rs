@@ -14,14 +14,6 @@ fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
 }
 
-/// Writes what a record is of, or writes it again.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_meta(dir: &Path, meta: &Meta) -> io::Result<()> {
-    write_json(dir, "meta.json", meta)
-}
-
 /// Writes the summary of a record, or writes it again.
 ///
 /// # Errors
@@ -30,7 +22,11 @@ pub fn write_summary(dir: &Path, summary: &impl Serialize) -> io::Result<()> {
     write_json(dir, "summary.json", summary)
 }
 
-fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
+/// Writes a file of a record's directory as a whole, or not at all.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
     let (part, path) = (dir.join(format!("{name}.part")), dir.join(name));
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');

@@ -1,6 +1,6 @@
 //! The thresholds of `thresholds: default`: what people call good, by kind of room. docs/lab.md explains each.
 
-use super::Scenario;
+use super::{Role, RoomGroup, Scenario};
 use crate::clients::bot::words::{AudioSource, VideoSource};
 use crate::judge::threshold::{Condition, Threshold};
 use std::time::Duration;
@@ -23,15 +23,23 @@ const PINGS: [(&str, &str); 2] = [("answered_pct", "user_p5 >= 99"), ("pong_ms",
 /// What must hold in this scenario, where it says `thresholds: default`.
 pub(super) fn of(scenario: &Scenario) -> Vec<Threshold> {
     let (rooms, media) = (&scenario.rooms, scenario.media);
+    // Somebody sends it, and somebody else is there.
+    let sent = |of: fn(&Role) -> bool| {
+        move |room: &&RoomGroup| {
+            room.bots + room.chromium > 1
+                && (room.roles.is_empty() || room.chromium > 0 || room.roles.iter().any(of))
+        }
+    };
     let sounds = media.audio != AudioSource::None;
-    let mixed = rooms.iter().any(|room| room.audio == AudioTopology::Mcu);
-    let forwarded = rooms.iter().any(|room| room.audio != AudioTopology::Mcu);
-    let pictures = media.video != VideoSource::None;
-    let seen = pictures && rooms.iter().any(|room| room.video != VideoTopology::None);
+    let heard = || rooms.iter().filter(move |_| sounds).filter(sent(|role| role.audio));
+    let mixed = heard().any(|room| room.audio == AudioTopology::Mcu);
+    let seen = (rooms.iter().filter(|_| media.video != VideoSource::None))
+        .filter(sent(|role| role.video))
+        .any(|room| room.video != VideoTopology::None && room.senders != Some(0));
     let pings = scenario.sockets.iter().any(|group| group.rate_per_second > 0.0);
     let sets: [(bool, &[(&'static str, &str)]); 6] = [
         (!rooms.is_empty(), &ROOMS),
-        (sounds && (mixed || forwarded), &SOUND),
+        (heard().next().is_some(), &SOUND),
         (mixed && media.audio == AudioSource::Speech, &MIXED),
         (seen, &PICTURES),
         (!scenario.sockets.is_empty(), &SOCKETS),
@@ -45,4 +53,31 @@ pub(super) fn of(scenario: &Scenario) -> Vec<Threshold> {
         abort: None,
     };
     wanted.map(threshold).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(text: &str) -> Vec<&'static str> {
+        let text = format!("name: x\nserve: {{}}\nduration: 20s\nthresholds: default\n{text}");
+        let scenario = Scenario::parse(&text, "x").expect("valid");
+        scenario.thresholds.iter().map(|threshold| threshold.metric).collect()
+    }
+
+    #[test]
+    fn a_kind_of_room_has_its_set_and_what_nobody_sends_is_not_asked_for() {
+        let sound = ["join_to_connected_ms", "loss_pct", "gap_ms", "mos_lq"];
+        let of = metrics("rooms: [{ people: { bot: 3 } }]\n");
+        assert_eq!(of, [&sound[..], &["freeze_ratio"]].concat());
+        let room = "rooms: [{ audio: mcu, video: none, people: { bot: 3 } }]\n";
+        let of = metrics(&format!("{room}media: {{ video: none }}\n"));
+        assert_eq!(of, [&sound[..], &["mouth_to_ear_ms"]].concat());
+        assert_eq!(metrics("rooms: [{ people: { bot: 1 } }]\n"), sound[..1]);
+        let silent = "rooms: [{ people: { bot: 3 }, roles: [{ name: a, audio: false }] }]\n";
+        assert_eq!(metrics(silent), ["join_to_connected_ms", "freeze_ratio"]);
+        let pings = ["connect_ms", "lost", "answered_pct", "pong_ms"];
+        assert_eq!(metrics("sockets: [{ connections: 9, rate_per_second: 2 }]\n"), pings);
+        assert_eq!(metrics("sockets: [{ connections: 9 }]\n"), pings[..2]);
+    }
 }

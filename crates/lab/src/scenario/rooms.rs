@@ -8,7 +8,7 @@ use std::time::Duration;
 use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
 
 /// Most people of a mesh: each holds a connection with every other.
-const MAX_MESH: u32 = 16;
+pub const MAX_MESH: u32 = 16;
 
 /// Some rooms that are alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +99,10 @@ fn decode_role(role: &mut Section<'_>) -> Option<Role> {
         role.fault("speaks_pct", "who sends no audio says nothing", "write `audio: true`");
     }
     let in_turn = role.read("in_turn", boolean()).or(false);
+    if in_turn && !(audio && speaks_pct < 100.0) {
+        let cure = "write `speaks_pct: 10`, or leave `in_turn` out";
+        role.fault("in_turn", "turns are of those who speak for a part of the time", cure);
+    }
     Some(Role { name: name?, weight, audio, video, speaks_pct, in_turn })
 }
 

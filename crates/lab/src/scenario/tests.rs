@@ -302,6 +302,7 @@ fn roles_that_contradict_are_told() {
         (with("roles: [{ weight: 1 }]", ""), "roles[0].name: the key is missing"),
         (with("roles: [{ name: a, weight: 0 }]", ""), "0 is out of range"),
         (with("roles: [{ name: a, audio: false, speaks_pct: 5 }]", ""), "says nothing"),
+        (with("roles: [{ name: a, in_turn: true }]", ""), "a part of the time"),
         (with("roles: [{ name: a }]", "media: { audio: tone }\n"), "a plan of their own"),
     ] {
         let found = problems(&text);

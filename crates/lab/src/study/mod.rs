@@ -19,6 +19,7 @@ pub use crate::record::{About, Cell, Column, Line, Plot, Row, Table};
 pub use options::{Name, StudyOptions};
 pub use session::{Session, Sessions};
 
+use crate::base;
 use crate::judge::summary::{self, exit};
 use crate::observe::proc;
 use crate::record::{Meta, SCHEMA, TargetMeta, Writer};
@@ -33,14 +34,9 @@ pub fn study(options: &StudyOptions) -> u8 {
         eprintln!("{why}");
         return exit::BAD_CONFIGURATION;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("lab")
-        .enable_all()
-        .build();
-    let result = match runtime {
+    let result = match base::runtime() {
         Ok(runtime) => runtime.block_on(run(options)),
-        Err(error) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
     };
     result.unwrap_or_else(|error| {
         eprintln!("no study: {error}");

@@ -120,6 +120,39 @@ fn run(case: Case) -> Summary {
 }
 
 #[test]
+fn what_a_verdict_says_nothing_of_stands_below_it() {
+    let summary = run(Case::default());
+    let told = summary.not_judged.join("; ");
+    assert!(told.contains("mouth to ear") && !told.contains("camera"), "{told}");
+    assert!(!told.contains("thresholds") && !told.contains("CPU"), "{told}");
+    assert!(table(&summary, &meta()).contains("not judged: the delay from mouth to ear"));
+    let (meta, samples) = (meta(), [sample(3_000)]);
+    let told = summarize(&Input {
+        meta: &meta,
+        samples: &samples,
+        machine: &[],
+        timer_lag_ms_p99: 0.0,
+        joins: &[],
+        first_fault: None,
+        thresholds: &[],
+        faults: &[],
+        subscriptions: &[],
+        duration_s: 6.0,
+        interrupted: false,
+        aborted: None,
+        sockets: &[],
+        socket_counts: &BTreeMap::new(),
+        networks: Vec::new(),
+        expected: None,
+    });
+    let told = told.not_judged;
+    assert_eq!(told[0], "no thresholds: only checks were judged");
+    assert!(told.iter().any(|text| text.contains("the server's CPU")), "{told:?}");
+    assert!(of_study(&meta, &[], 1.0).not_judged.is_empty(), "a study judges nothing");
+    assert!(of_killed_run(&meta, &samples, &[]).not_judged.is_empty(), "nor does what was killed");
+}
+
+#[test]
 fn a_good_run_passes_with_its_figures() {
     let summary = run(Case::default());
     assert_eq!((summary.verdict, summary.exit_code), (Verdict::Pass, 0), "{:?}", summary.failures);
