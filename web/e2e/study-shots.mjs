@@ -24,9 +24,13 @@ try {
       const run = spawnSync(BINARY, ["study", name, "--quick", "--out", runs], { stdio: "inherit" });
       if (run.status !== 0) throw new Error(`study ${name} ended with ${run.status}`);
     }
-    const page = await (await launched.newContext({ viewport: { width: 1280, height: 1100 } })).newPage();
+    const page = await (await launched.newContext({ viewport: { width: 1280, height: 1000 } })).newPage();
     await page.goto(`file://${resolve(runs, newest(name), "report.html")}`);
     await page.waitForSelector("table");
+    // The charts, since people would rather look than read.
+    await page.evaluate(() =>
+      [...document.querySelectorAll("h2, h3")].find((one) => one.textContent === "Plots")?.scrollIntoView(),
+    );
     await page.screenshot({ path: join(out, `study-${name}.png`) });
     await page.setViewportSize({ width: 360, height: 740 });
     const sideways = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);

@@ -234,7 +234,9 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     };
     scenario.events.sort_by_key(|event| event.at);
     if by_default {
-        scenario.thresholds = defaults::of(&scenario);
+        let pings = scenario.sockets.iter().any(|group| group.rate_per_second > 0.0);
+        let sockets = (!scenario.sockets.is_empty()).then_some(pings);
+        scenario.thresholds = defaults::of(&scenario.rooms, scenario.media, sockets);
     }
     check_whole(root, &scenario);
     Some(scenario)

@@ -131,7 +131,9 @@ function banner(summary: Summary): HTMLElement {
       textContent: code === undefined ? "" : `Exit code ${code}${meaning ? `: ${meaning}.` : "."}`,
     }),
     failures.length > 0 ? el("ul", {}, ...failures.map((text) => el("li", { textContent: text }))) : null,
-    unjudged.length > 0 ? el("p", { class: "hint", textContent: `Not judged: ${unjudged.join("; ")}.` }) : null,
+    unjudged.length > 0
+      ? el("p", { class: "hint", textContent: `Not judged: ${unjudged.join("; ")}.` })
+      : null,
   );
 }
 

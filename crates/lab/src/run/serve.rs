@@ -4,7 +4,7 @@ use super::cpus;
 use crate::base::guard::Guard;
 use crate::base::{AS_A_SLOW_CPU, Quota, SteadyQuota, Url, http};
 use crate::clients::login::Login;
-use crate::scenario::{Scenario, ServeOptions};
+use crate::scenario::{MAX_MESH, Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::io;
@@ -26,6 +26,7 @@ pub struct Limits {
     sockets: u32,
     requests_per_second: u32,
     participants_per_room: u32,
+    participants_per_mesh: u32,
     audio_slots: u32,
     video_slots: u32,
     /// Some log in with a token.
@@ -44,6 +45,7 @@ impl Limits {
             // Twice the rate: a client that was held up may catch up.
             requests_per_second: ((rate * 2.0) as u32).max(200),
             participants_per_room: room.max(500),
+            participants_per_mesh: room.clamp(8, MAX_MESH),
             audio_slots: room.clamp(16, 64),
             video_slots: room.clamp(64, 256),
             users: scenario.browsers_churn(),
@@ -211,6 +213,7 @@ fn configuration(
         sockets,
         requests_per_second,
         participants_per_room,
+        participants_per_mesh,
         audio_slots,
         video_slots,
         users: _,
@@ -222,7 +225,7 @@ fn configuration(
          admin: {{ bind: \"127.0.0.1:{http_port}\" }}\n\
          media: {{ bind: [127.0.0.1], port: {media_port}, shards: {}{together} }}\n\
          limits: {{ sockets: {sockets}, connections_per_address: 1000000, requests_per_second: {requests_per_second}, \
-         participants_per_room: {participants_per_room}, audio_slots: {audio_slots}, \
+         participants_per_room: {participants_per_room}, participants_per_mesh: {participants_per_mesh}, audio_slots: {audio_slots}, \
          video_slots: {video_slots} }}\n",
         options.shards
     )
@@ -269,6 +272,15 @@ mod tests {
             OwnServer::start(Path::new("/nowhere/moim"), &options, limits(), &cpus(), dir.path())
                 .await;
         assert!(missing.expect_err("missing").to_string().contains("/nowhere/moim"));
+    }
+
+    #[test]
+    fn a_mesh_of_sixteen_finds_room() {
+        let text = "name: x\nserve: {}\nduration: 5s\n\
+                    rooms: [{ audio: mesh, video: mesh, people: { bot: 16 } }]\n";
+        let limits = Limits::of(&Scenario::parse(text, "x.yaml").expect("valid"));
+        let settings = configuration(&ServeOptions::default(), limits, 1, 2);
+        assert!(settings.contains("participants_per_mesh: 16"), "{settings}");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The thresholds of `thresholds: default`: what people call good, by kind of room. docs/lab.md explains each.
 
-use super::{Role, RoomGroup, Scenario};
-use crate::clients::bot::words::{AudioSource, VideoSource};
+use super::rooms::{Role, RoomGroup};
+use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use crate::judge::threshold::{Condition, Threshold};
 use std::time::Duration;
 use wire::room::{AudioTopology, VideoTopology};
@@ -20,9 +20,9 @@ const SOCKETS: [(&str, &str); 2] = [("connect_ms", "p95 <= 1000"), ("lost", "max
 /// Of sockets that ping.
 const PINGS: [(&str, &str); 2] = [("answered_pct", "user_p5 >= 99"), ("pong_ms", "p99 <= 100")];
 
-/// What must hold in this scenario, where it says `thresholds: default`.
-pub(super) fn of(scenario: &Scenario) -> Vec<Threshold> {
-    let (rooms, media) = (&scenario.rooms, scenario.media);
+/// What must hold for these rooms, where the scenario says `thresholds: default`. `sockets`: there are some, and whether
+/// any of them pings.
+pub(super) fn of(rooms: &[RoomGroup], media: Media, sockets: Option<bool>) -> Vec<Threshold> {
     // Somebody sends it, and somebody else is there.
     let sent = |of: fn(&Role) -> bool| {
         move |room: &&RoomGroup| {
@@ -36,14 +36,13 @@ pub(super) fn of(scenario: &Scenario) -> Vec<Threshold> {
     let seen = (rooms.iter().filter(|_| media.video != VideoSource::None))
         .filter(sent(|role| role.video))
         .any(|room| room.video != VideoTopology::None && room.senders != Some(0));
-    let pings = scenario.sockets.iter().any(|group| group.rate_per_second > 0.0);
     let sets: [(bool, &[(&'static str, &str)]); 6] = [
         (!rooms.is_empty(), &ROOMS),
         (heard().next().is_some(), &SOUND),
         (mixed && media.audio == AudioSource::Speech, &MIXED),
         (seen, &PICTURES),
-        (!scenario.sockets.is_empty(), &SOCKETS),
-        (pings, &PINGS),
+        (sockets.is_some(), &SOCKETS),
+        (sockets == Some(true), &PINGS),
     ];
     let wanted = sets.into_iter().filter(|(wanted, _)| *wanted).flat_map(|(_, set)| set);
     let threshold = |(metric, text): &(&'static str, &str)| Threshold {
@@ -58,6 +57,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<Threshold> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
 
     fn metrics(text: &str) -> Vec<&'static str> {
         let text = format!("name: x\nserve: {{}}\nduration: 20s\nthresholds: default\n{text}");
