@@ -158,7 +158,7 @@ impl Searching<'_> {
     /// Tries one number after the other, and then to prove what broke. False: it was interrupted.
     async fn try_all(&mut self, scenario: &Scenario) -> Result<bool, NoAnswer> {
         let before = Duration::from_secs_f64(self.search.spent_s);
-        let what = self.search.vary.as_str();
+        let what = self.search.vary.unit();
         while let Next::Try(value) = next(&self.search.bounds, &self.search.outcomes()) {
             if self.options.until.is_some_and(|until| before + self.begun.elapsed() >= until) {
                 eprintln!("the time is over");
@@ -223,10 +223,10 @@ impl Searching<'_> {
             return Ok(true);
         }
         let what = format!("a quota of {:.2} cores instead of {cores}", cores * PROOF);
-        eprintln!("--- once more, {high} {}: {what}", self.search.vary.as_str());
+        eprintln!("--- once more, {high} {}: {what}", self.search.vary.unit());
         let varied = vary::with_quota(&self.search.vary.with(scenario, high), cores * PROOF);
         let Some(trial) = self.trial(&varied, high).await? else { return Ok(false) };
-        eprintln!("{}", trial.said(self.search.vary.as_str()));
+        eprintln!("{}", trial.said(self.search.vary.unit()));
         self.search.proof = Some(Proof { value: high, what, outcome: trial.outcome });
         Ok(true)
     }

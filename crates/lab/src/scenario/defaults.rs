@@ -56,7 +56,6 @@ pub(super) fn of(rooms: &[RoomGroup], media: Media, sockets: Option<bool>) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::scenario::Scenario;
 
     fn metrics(text: &str) -> Vec<&'static str> {
