@@ -94,7 +94,9 @@ pub(super) struct Living {
     /// Of the number that is judged now.
     samples: Vec<Arc<SampleRecord>>,
     machine: Vec<MachineRecord>,
-    /// Windows of it that were not healthy, and what the last of them lacked.
+    /// Windows of it in which somebody told something.
+    windows: usize,
+    /// Those that were not healthy, and what the last of them lacked.
     bad: (usize, Vec<String>),
     pub(super) trials: Vec<Trial>,
     pub(super) moments: Vec<Moment>,
@@ -110,6 +112,7 @@ impl Living {
             doing: Doing::Judging { from_ms: 0 },
             samples: Vec::new(),
             machine: Vec::new(),
+            windows: 0,
             bad: Default::default(),
             trials: Vec::new(),
             moments: Vec::new(),
@@ -142,7 +145,7 @@ impl Living {
         let samples = std::mem::take(&mut self.samples);
         let machine = std::mem::take(&mut self.machine);
         let (bad, of_one) = std::mem::take(&mut self.bad);
-        let bad = (bad, machine.len());
+        let bad = (bad, std::mem::take(&mut self.windows));
         let health = Health::of(&samples, &machine, here >= wanted);
         let healthy = here >= wanted && bad.0 * 2 < bad.1;
         // What half of the windows lack can lie below the limits of all together.
@@ -202,9 +205,14 @@ impl Leader for Living {
             Doing::Judging { from_ms } => {
                 let of_this = |one: &&Arc<SampleRecord>| one.t_ms >= from_ms;
                 let window: Vec<_> = seen.samples.iter().filter(of_this).cloned().collect();
-                let health = Health::of(&window, std::slice::from_ref(seen.machine), true);
-                if let lacks @ [_, ..] = &health.lacks()[..] {
-                    self.bad = (self.bad.0 + 1, lacks.to_vec());
+                // A look right after they began to be judged has nothing yet.
+                if !window.is_empty() {
+                    self.windows += 1;
+                    let health = Health::of(&window, std::slice::from_ref(seen.machine), true);
+                    let lacks = health.lacks();
+                    if !lacks.is_empty() {
+                        self.bad = (self.bad.0 + 1, lacks);
+                    }
                 }
                 self.samples.extend(window);
                 self.machine.push(seen.machine.clone());
