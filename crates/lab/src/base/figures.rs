@@ -25,6 +25,11 @@ pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// Where in 0..1 the nth of some lies, so that they are spread evenly however many there are (multiples of the golden ratio).
+pub fn spread(nth: u32) -> f64 {
+    (f64::from(nth) * 0.618_033_988_749_895).fract()
+}
+
 /// A number with few digits, for people.
 pub fn short(value: f64) -> String {
     match value.abs() {

@@ -12,7 +12,7 @@ pub(crate) mod random;
 pub(crate) mod runtime;
 pub mod url;
 
-pub use figures::{mean, percentile, percentile_of, short, sorted};
+pub use figures::{mean, percentile, percentile_of, short, sorted, spread};
 pub(crate) use prompt::be_prompt;
 pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota, SteadyQuota};
 pub(crate) use random::SplitMix;

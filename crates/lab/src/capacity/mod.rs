@@ -12,11 +12,7 @@ mod state;
 mod trial;
 mod vary;
 
-pub use scalability::Fit;
-pub use search::{Bounds, Found, Next, Outcome, answer, next};
 pub use settings::parse_duration;
-pub use state::{Proof, Search};
-pub use trial::Trial;
 pub use vary::Vary;
 
 use crate::base;
@@ -24,8 +20,11 @@ use crate::judge::summary::exit;
 use crate::record::Writer;
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
+use search::{Bounds, next};
+use state::{Proof, Search};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
+use trial::Trial;
 
 /// With so much more of a quota, what was too much must hold: then the quota is proven to be the limit.
 const PROOF: f64 = 1.25;
@@ -159,7 +158,7 @@ impl Searching<'_> {
     async fn try_all(&mut self, scenario: &Scenario) -> Result<bool, NoAnswer> {
         let before = Duration::from_secs_f64(self.search.spent_s);
         let what = self.search.vary.unit();
-        while let Next::Try(value) = next(&self.search.bounds, &self.search.outcomes()) {
+        while let Some(value) = next(&self.search.bounds, &self.search.outcomes()) {
             if self.options.until.is_some_and(|until| before + self.begun.elapsed() >= until) {
                 eprintln!("the time is over");
                 return Ok(true);

@@ -19,7 +19,7 @@ use std::path::Path;
 /// A file cannot be written.
 pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
     let found = search.found();
-    let fit = Fit::of(&delivered(search));
+    let fit = Fit::of(&held(search, |trial| trial.delivered_per_s));
     let tables = Tables::new(search.vary.unit());
     let mut about = About::new(
         &format!("Capacity: how many {}?", search.vary.unit()),
@@ -29,7 +29,7 @@ pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
         tables.all(),
     );
     about.ours = sentence(search, &found);
-    let mut rows = vec![answer(search, &found, &tables.answer), costs(search)];
+    let mut rows = vec![answer(search, &found), costs(search)];
     rows.extend(search.trials.iter().zip(1..).map(|(trial, at)| trial_row(trial, at)));
     rows.push(forecast(fit.as_ref(), &tables.forecast));
     about.plots = plots(search, fit.as_ref());
@@ -50,11 +50,10 @@ pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
         machine: proc::machine(),
         cpus: None,
     };
-    let mut summary = summary::of_study(&meta, &[], search.spent_s);
+    println!("{}", about.ours);
+    let mut summary = summary::of_study(&meta, &[], (rows, about));
     summary.exit_code = code;
     summary.people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
-    println!("{}", about.ours);
-    (summary.study, summary.study_about) = (Some(rows), Some(about));
     write_json(dir, "meta.json", &meta)?;
     write_summary(dir, &summary)?;
     println!("report: {}", report::render(dir)?.display());
@@ -173,7 +172,7 @@ fn broke(search: &Search) -> String {
     format!("what breaks first is {first}{proof}")
 }
 
-fn answer(search: &Search, found: &Found, table: &Table) -> Row {
+fn answer(search: &Search, found: &Found) -> Row {
     let high = found.high.map(f64::from);
     Row::new("answer", search.vary.as_str())
         .cell("low", Cell::number(found.low.into()))
@@ -182,26 +181,20 @@ fn answer(search: &Search, found: &Found, table: &Table) -> Row {
         .cell("broke", Cell::word(broke(search)))
         .cell("trials", Cell::number(search.trials.len() as f64))
         .cell("minutes", Cell::number(search.spent_s / 60.0))
-        .rest(table, "not searched")
 }
 
 /// The slope of a line through points; none with fewer than two different x.
-fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
-    let x = mean(points.clone().map(|(x, _)| x))?;
-    let y = mean(points.clone().map(|(_, y)| y))?;
-    let (up, along) = points.fold((0.0, 0.0), |(up, along), (px, py)| {
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let x = mean(points.iter().map(|(x, _)| *x))?;
+    let y = mean(points.iter().map(|(_, y)| *y))?;
+    let (up, along) = points.iter().fold((0.0, 0.0), |(up, along), (px, py)| {
         (up + (px - x) * (py - y), along + (px - x) * (px - x))
     });
     (along > 0.0).then(|| up / along)
 }
 
 fn costs(search: &Search) -> Row {
-    let held = || search.trials.iter().filter(|trial| trial.outcome == Outcome::Holds);
-    let slope_of = |pick: fn(&Trial) -> Option<f64>| {
-        let points: Vec<_> =
-            held().filter_map(|trial| Some((f64::from(trial.value), pick(trial)?))).collect();
-        slope(points.into_iter())
-    };
+    let slope_of = |pick: fn(&Trial) -> Option<f64>| slope(&held(search, pick));
     let why = "fewer than two numbers held, or nobody measured it";
     let mcpu = |cores: Option<f64>| Cell::or(cores.map(|cores| cores * 1000.0), why);
     Row::new("costs", format!("one more of {}", search.vary.unit()))
@@ -226,10 +219,10 @@ fn trial_row(trial: &Trial, number: usize) -> Row {
     trial.failures.iter().take(2).fold(row, |row, why| row.note(why.clone()))
 }
 
-/// What the trials that held delivered.
-fn delivered(search: &Search) -> Vec<(f64, f64)> {
+/// The numbers that held, each with a figure of its trial, where that was measured.
+fn held(search: &Search, pick: fn(&Trial) -> Option<f64>) -> Vec<(f64, f64)> {
     let held = search.trials.iter().filter(|trial| trial.outcome == Outcome::Holds);
-    held.filter_map(|trial| Some((f64::from(trial.value), trial.delivered_per_s?))).collect()
+    held.filter_map(|trial| Some((f64::from(trial.value), pick(trial)?))).collect()
 }
 
 fn forecast(fit: Option<&Fit>, table: &Table) -> Row {

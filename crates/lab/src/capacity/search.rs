@@ -58,33 +58,22 @@ pub struct Found {
     pub complete: bool,
 }
 
-/// What to do.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next {
-    /// Try this number.
-    Try(u32),
-    /// The search is over.
-    Found(Found),
-}
-
-/// What to do after these trials.
-pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Next {
-    let found = answer(bounds, trials);
-    if found.complete || trials.len() >= bounds.trials as usize {
-        return Next::Found(found);
+/// The number to try after these trials; none: the search is over ([`answer`]).
+pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
+    if answer(bounds, trials).complete || trials.len() >= bounds.trials as usize {
+        return None;
     }
     let belief = Belief::after(bounds, trials);
     if trials.iter().all(|(_, outcome)| *outcome == Outcome::Holds) {
         let last = trials.last().map(|(value, _)| *value);
         let larger = last.map_or(bounds.from, |last| last.saturating_mul(GROWTH));
-        let larger = belief.step(larger.clamp(bounds.least, bounds.most));
         // The largest number is tried again, until it is sure.
-        return Next::Try(larger);
+        return Some(belief.step(larger.clamp(bounds.least, bounds.most)));
     }
     let (from, to) = belief.window(bounds.within);
     let inside: f64 = belief.mass[from..to].iter().sum();
     let wanted = match inside >= FAVOURITE {
-        false => belief.median(),
+        false => belief.quantile(0.5),
         true => {
             let below: f64 = belief.mass[..from].iter().sum();
             if below >= 1.0 - inside - below { from } else { to }
@@ -96,9 +85,9 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Next {
         Some(limit) if wanted >= limit => {
             let low = belief.surely().min(held(trials));
             let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
-            Next::Try(belief.step(middle.clamp(low + 1, limit - 1)).max(bounds.least))
+            Some(belief.step(middle.clamp(low + 1, limit - 1)).max(bounds.least))
         }
-        _ => Next::Try(wanted),
+        _ => Some(wanted),
     }
 }
 
@@ -170,8 +159,6 @@ impl Belief {
             };
             let told = steps.iter().map(|step| if step >= value { carried } else { not });
             mass.iter_mut().zip(told).for_each(|(mass, told)| *mass *= told);
-            let sum: f64 = mass.iter().sum();
-            mass.iter_mut().for_each(|mass| *mass /= sum);
         }
         let sum: f64 = mass.iter().sum();
         mass.iter_mut().for_each(|mass| *mass /= sum);
@@ -183,14 +170,14 @@ impl Belief {
         self.steps[self.steps.partition_point(|step| *step <= value) - 1]
     }
 
-    /// Where as much lies below as above.
-    fn median(&self) -> usize {
+    /// The step at which this share of what is believed is reached.
+    fn quantile(&self, share: f64) -> usize {
         let mut sum = 0.0;
-        let past_half = |mass: &f64| {
+        let reached = |mass: &f64| {
             sum += mass;
-            sum >= 0.5
+            sum >= share
         };
-        self.mass.iter().position(past_half).unwrap_or_default()
+        self.mass.iter().position(reached).unwrap_or(self.mass.len() - 1)
     }
 
     /// The steps `from..to`, no wider than asked for, that hold most.
@@ -218,23 +205,12 @@ impl Belief {
 
     /// At least so much is carried, surely.
     fn surely(&self) -> u32 {
-        let mut sum = 0.0;
-        let past = |mass: &f64| {
-            sum += mass;
-            sum > (1.0 - SURE) / 2.0
-        };
-        self.steps[self.mass.iter().position(past).unwrap_or_default()]
+        self.steps[self.quantile((1.0 - SURE) / 2.0)]
     }
 
     /// So much is not carried, surely; none: it may be.
     fn surely_not(&self) -> Option<u32> {
-        let mut sum = 0.0;
-        let past = |mass: &f64| {
-            sum += mass;
-            sum > (1.0 - SURE) / 2.0
-        };
-        let from_above = self.mass.iter().rev().position(past).unwrap_or_default();
-        self.steps.get(self.steps.len() - from_above).copied()
+        self.steps.get(self.quantile(1.0 - (1.0 - SURE) / 2.0) + 1).copied()
     }
 }
 
@@ -248,16 +224,12 @@ mod tests {
     /// Plays against a server of this capacity; how many trials it took, and the answer.
     fn play(bounds: &Bounds, carries: &mut dyn FnMut(u32) -> Outcome) -> (usize, Found) {
         let mut trials = Vec::new();
-        loop {
-            match next(bounds, &trials) {
-                Next::Found(found) => return (trials.len(), found),
-                Next::Try(value) => {
-                    assert!((1..=bounds.most).contains(&value), "{value} after {trials:?}");
-                    trials.push((value, carries(value)));
-                    assert!(trials.len() <= bounds.trials as usize, "{trials:?}");
-                }
-            }
+        while let Some(value) = next(bounds, &trials) {
+            assert!((1..=bounds.most).contains(&value), "{value} after {trials:?}");
+            trials.push((value, carries(value)));
+            assert!(trials.len() <= bounds.trials as usize, "{trials:?}");
         }
+        (trials.len(), answer(bounds, &trials))
     }
 
     fn up_to(capacity: u32) -> impl FnMut(u32) -> Outcome {
@@ -336,7 +308,7 @@ mod tests {
         assert_eq!(answer(&BOUNDS, &trials).low, 0);
         for capacity in [1, 160, 1350] {
             trials.clear();
-            while let Next::Try(value) = next(&BOUNDS, &trials) {
+            while let Some(value) = next(&BOUNDS, &trials) {
                 let found = answer(&BOUNDS, &trials);
                 assert!(holds(&found, capacity), "{capacity}: {found:?} after {trials:?}");
                 let held = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Holds);

@@ -1,3 +1,4 @@
+use super::search::Outcome;
 use super::*;
 use std::fs;
 
@@ -28,7 +29,7 @@ fn searched(capacity: u32) -> Search {
         started_at: "2026-01-01T00:00:00Z".into(),
         proof: None,
     };
-    while let Next::Try(value) = next(&search.bounds, &search.outcomes()) {
+    while let Some(value) = next(&search.bounds, &search.outcomes()) {
         let outcome = if value <= capacity { Outcome::Holds } else { Outcome::Breaks };
         search.trials.push(trial(value, outcome));
     }
@@ -56,7 +57,7 @@ fn a_search_that_was_stopped_goes_on_where_it_was() {
     };
     let (search, at) = begin(&options).unwrap();
     assert_eq!((search.vary, at.as_path()), (Vary::People, dir.path()));
-    assert_eq!(next(&search.bounds, &search.outcomes()), Next::Try(whole.trials[6].value));
+    assert_eq!(next(&search.bounds, &search.outcomes()), Some(whole.trials[6].value));
     let nowhere = CapacityOptions { resume: Some("/nowhere".into()), ..options.clone() };
     assert!(begin(&nowhere).unwrap_err().contains("/nowhere/search.json"));
     let none = CapacityOptions { resume: None, ..options };
@@ -127,7 +128,7 @@ fn a_scenario_without_thresholds_is_refused() {
 fn a_search_whose_generator_was_the_limit_says_at_least() {
     let mut search = searched(5000);
     search.trials.clear();
-    while let Next::Try(value) = next(&search.bounds, &search.outcomes()) {
+    while let Some(value) = next(&search.bounds, &search.outcomes()) {
         let outcome = if value < 640 { Outcome::Holds } else { Outcome::Generator };
         search.trials.push(trial(value, outcome));
     }

@@ -458,25 +458,16 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
     let last_ms = samples.iter().map(|record| record.t_ms).max().unwrap_or(0);
     let lag = machine.iter().map(|record| record.generator.timer_lag_ms_p99).fold(0.0, f64::max);
     let mut summary = summarize(&Input {
-        meta,
         samples,
         machine,
         timer_lag_ms_p99: lag,
-        joins: &[],
-        first_fault: None,
-        thresholds: &[],
         faults: &[
             "the run was killed: it ended before its summary was written, and nothing was judged"
                 .into(),
         ],
-        subscriptions: &[],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
-        aborted: None,
-        sockets: &[],
-        socket_counts: &BTreeMap::new(),
-        networks: Vec::new(),
-        expected: None,
+        ..Input::of(meta)
     });
     (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
     summary.checks.clear();
@@ -484,29 +475,13 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
     summary
 }
 
-/// The summary of a study, whose rows are not in it yet: it passes when nothing is missing.
-pub fn of_study(meta: &Meta, faults: &[String], duration_s: f64) -> Summary {
-    let mut summary = summarize(&Input {
-        meta,
-        samples: &[],
-        machine: &[],
-        timer_lag_ms_p99: 0.0,
-        joins: &[],
-        first_fault: None,
-        thresholds: &[],
-        faults,
-        subscriptions: &[],
-        duration_s,
-        interrupted: false,
-        aborted: None,
-        sockets: &[],
-        socket_counts: &BTreeMap::new(),
-        networks: Vec::new(),
-        expected: None,
-    });
-    // A study gives rows, and judges nothing.
-    summary.not_judged.clear();
-    summary
+/// The summary of a study or a search: its rows, with the tables that they belong to. It passes when nothing is missing.
+pub fn of_study(meta: &Meta, faults: &[String], (rows, about): (Vec<Row>, About)) -> Summary {
+    let duration_s = meta.duration_s;
+    let summary = summarize(&Input { faults, duration_s, ..Input::of(meta) });
+    // It judges nothing.
+    let not_judged = Vec::new();
+    Summary { not_judged, study: Some(rows), study_about: Some(about), ..summary }
 }
 
 #[cfg(test)]

@@ -88,14 +88,13 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
         faults.push("the study has no rows".into());
     }
     faults.extend(about.gaps(&rows));
-    let mut summary = summary::of_study(&meta, &faults, begin.elapsed().as_secs_f64());
+    let text = text::text(&about, &rows);
+    let markdown = text::markdown(&about, &rows, &meta);
+    let mut summary = summary::of_study(&meta, &faults, (rows, about));
     if sessions.interrupted() {
         summary.exit_code = exit::INTERRUPTED;
     }
     summary.people = sessions.people();
-    let text = text::text(&about, &rows);
-    let markdown = text::markdown(&about, &rows, &meta);
-    (summary.study, summary.study_about) = (Some(rows), Some(about));
     writer.meta(&meta)?;
     writer.summary(&summary)?;
     std::fs::write(writer.dir().join("study.md"), markdown)?;

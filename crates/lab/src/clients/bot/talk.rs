@@ -5,7 +5,7 @@
 //! So its track stays alive, and a check that it arrives stays true.
 
 use super::fixtures::OpusPacket;
-use crate::base::SplitMix;
+use crate::base::{SplitMix, spread};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 pub const SPURT: Duration = Duration::from_secs(4);
 /// Longest mean silence: who speaks for 1 % of the time or less speaks in shorter spurts.
 const SILENCE: Duration = Duration::from_secs(400);
-
-/// The golden ratio, without its 1.
-const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// How much a bot speaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,11 +76,10 @@ impl Spurts {
         Self { random: Some(random), means, speaking, until }
     }
 
-    /// Spurts and silences of the same length each, which begin at a moment of the bot's own: multiples of the golden
-    /// ratio are spread evenly, however many there are.
+    /// Spurts and silences of the same length each, which begin at a moment of the bot's own.
     fn in_turn(number: u32, means: (Duration, Duration), (epoch, now): (Instant, Instant)) -> Self {
         let round = means.0 + means.1;
-        let offset = (f64::from(number) * GOLDEN).fract();
+        let offset = spread(number);
         let rounds = now.saturating_duration_since(epoch).as_secs_f64() / round.as_secs_f64();
         let into = round.mul_f64((rounds + offset).fract());
         let speaking = into < means.0;

@@ -43,3 +43,28 @@ pub struct Input<'a> {
     /// What was expected and heard; None if nobody was watched.
     pub expected: Option<&'a Expected>,
 }
+
+impl<'a> Input<'a> {
+    /// A run of which nothing else is known.
+    pub fn of(meta: &'a Meta) -> Self {
+        static NONE: BTreeMap<Duration, SocketCounts> = BTreeMap::new();
+        Self {
+            meta,
+            samples: &[],
+            machine: &[],
+            timer_lag_ms_p99: 0.0,
+            joins: &[],
+            thresholds: &[],
+            faults: &[],
+            first_fault: None,
+            subscriptions: &[],
+            duration_s: 0.0,
+            interrupted: false,
+            aborted: None,
+            sockets: &[],
+            socket_counts: &NONE,
+            networks: Vec::new(),
+            expected: None,
+        }
+    }
+}

@@ -100,22 +100,17 @@ fn run(case: Case) -> Summary {
     };
     let dead: Vec<Failure> = case.dead.then_some(dead).into_iter().collect();
     summarize(&Input {
-        meta: &meta,
         samples: &samples,
         machine: &machine,
         timer_lag_ms_p99: case.lag_ms,
         joins: &[Join { person: "bot-1".into(), t_ms: 200, took_ms: 120.0 }],
-        first_fault: None,
         thresholds: &thresholds,
         faults: &case.faults,
         subscriptions: &dead,
         duration_s: 6.0,
         interrupted: case.interrupted,
         aborted: case.aborted,
-        sockets: &[],
-        socket_counts: &BTreeMap::new(),
-        networks: Vec::new(),
-        expected: None,
+        ..Input::of(&meta)
     })
 }
 
@@ -127,28 +122,13 @@ fn what_a_verdict_says_nothing_of_stands_below_it() {
     assert!(!told.contains("thresholds") && !told.contains("CPU"), "{told}");
     assert!(table(&summary, &meta()).contains("not judged: the delay from mouth to ear"));
     let (meta, samples) = (meta(), [sample(3_000)]);
-    let told = summarize(&Input {
-        meta: &meta,
-        samples: &samples,
-        machine: &[],
-        timer_lag_ms_p99: 0.0,
-        joins: &[],
-        first_fault: None,
-        thresholds: &[],
-        faults: &[],
-        subscriptions: &[],
-        duration_s: 6.0,
-        interrupted: false,
-        aborted: None,
-        sockets: &[],
-        socket_counts: &BTreeMap::new(),
-        networks: Vec::new(),
-        expected: None,
-    });
-    let told = told.not_judged;
+    let told = summarize(&Input { samples: &samples, ..Input::of(&meta) }).not_judged;
     assert_eq!(told[0], "no thresholds: only checks were judged");
     assert!(told.iter().any(|text| text.contains("the server's CPU")), "{told:?}");
-    assert!(of_study(&meta, &[], 1.0).not_judged.is_empty(), "a study judges nothing");
+    assert!(
+        of_study(&meta, &[], Default::default()).not_judged.is_empty(),
+        "a study judges nothing"
+    );
     assert!(of_killed_run(&meta, &samples, &[]).not_judged.is_empty(), "nor does what was killed");
 }
 

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Ended, Told};
 use super::counts::{Counted, Counts, Now, histogram};
+use crate::base::spread;
 use crate::observe::sockets::SocketCounts;
 use crate::record::{Latency, Phase, Second, SocketsSummary};
 use crate::scenario::SocketGroup;
@@ -359,9 +360,8 @@ impl Driver {
                 counts.connect_us.saturating_record(now_ns.saturating_sub(opened_ns) / 1000);
             }
             if rate > 0.0 {
-                // Spread over the period by the golden ratio, so that no two wake together.
-                let share = (f64::from(index) * 0.618_033_988_749_895).fract();
-                let start_ns = now_ns + (self.period_ns() as f64 * share) as u64;
+                // Spread over the period, so that no two wake together.
+                let start_ns = now_ns + (self.period_ns() as f64 * spread(index)) as u64;
                 pings = Some(Pings { start_ns, ..Pings::default() });
                 self.wakes.push(Reverse((start_ns, index)));
             }
