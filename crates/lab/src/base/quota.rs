@@ -15,9 +15,9 @@ pub const AS_CONTAINERS: Duration = Duration::from_millis(100);
 pub const AS_A_SLOW_CPU: Duration = Duration::from_millis(10);
 
 /// How often it is seen how fast the machine is.
-const LOOKS: Duration = Duration::from_millis(250);
+const LOOKS: Duration = Duration::from_millis(40);
 /// A smaller change of its speed is none: each change of a quota begins a new period.
-const CHANGE: f64 = 0.03;
+const CHANGE: f64 = 0.01;
 /// A quota is changed by no more than this, either way.
 const MOST: f64 = 2.0;
 
@@ -111,7 +111,7 @@ impl SteadyQuota {
                 // Each time: the lab moves all of its threads to CPUs of its own.
                 net::thread::pin_current_thread(&cpus)?;
                 let now_ms = floor.measure()?;
-                Ok(now_ms / USUAL_MS.get_or_init(|| now_ms))
+                Ok(now_ms.map_or(1.0, |now_ms| now_ms / USUAL_MS.get_or_init(|| now_ms)))
             };
             // Where it cannot go on, the quota stays as it is.
             let _ = keep_work(&kept, &stopped, measure);

@@ -2,6 +2,7 @@
 //! around the largest healthy number, then a mixer that is late, and the loop of people who come and go.
 
 mod cost;
+mod edge;
 mod fields;
 mod health;
 mod living;

@@ -1,5 +1,6 @@
 //! The room that lives on: leads its people along the timeline, and judges each number while they are all there.
 
+use super::edge::Edge;
 use super::health::Health;
 use super::timeline::{Part, Timeline, Verdict};
 use crate::base::{mean, percentile, percentile_of, sorted};
@@ -122,8 +123,8 @@ impl Living {
         living
     }
 
-    /// The largest healthy numbers beside the smallest that were too many, one a search.
-    pub(super) fn edges(&self) -> &[(u32, u32)] {
+    /// One a search.
+    pub(super) fn edges(&self) -> &[Edge] {
         &self.timeline.edges
     }
 
@@ -306,7 +307,8 @@ mod tests {
     #[test]
     fn late_sound_is_not_healthy_whatever_the_score_says() {
         let living = play(25);
-        assert_eq!(living.edges(), [(25, 26), (25, 26)]);
+        let edges: Vec<u32> = living.edges().iter().map(|edge| edge.people).collect();
+        assert_eq!(edges, [25, 25]);
         let broken = living.trials.iter().filter(|trial| trial.verdict == Verdict::Broken);
         for trial in broken.clone() {
             assert!(trial.people > 25 && trial.health.mos_lq_median == Some(4.3));

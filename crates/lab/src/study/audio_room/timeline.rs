@@ -1,5 +1,7 @@
 //! Where a room that lives on goes next: out until it is not healthy, in, out again over the same numbers, then a
-//! bisection, and once more from further in. As the study did it: 2000, 1400, 1300, 1000, 1400, 1350 people.
+//! search for the edge between, and once more from further in. As the study did it: 2000, 1400, 1300, 1000, 1400, 1350 people.
+
+use super::edge::Edge;
 
 /// Out, each number is so many times the one before.
 const OUT: f64 = 1.4;
@@ -9,8 +11,8 @@ const IN: f64 = 0.8;
 const DEEP: f64 = 0.75;
 /// The second time out, each number is so many times the one before.
 const OUT_AGAIN: f64 = 1.12;
-/// An edge is found when what is too many is at most so many times what is not.
-const CLOSE: f64 = 1.03;
+/// So many numbers are tried near an edge.
+const LOOKS: u32 = 10;
 /// Where verdicts contradict each other the search comes to no end by itself.
 const MOST_TRIALS: u32 = 80;
 
@@ -37,22 +39,17 @@ pub(super) enum Part {
     SameAgain,
     /// The smallest that was too many, going up.
     TooManyAgain,
-    /// Between the largest healthy and the smallest that was too many.
+    /// Where the edge is believed to be.
     Edge,
     /// In once more, for the second edge.
     BackIn,
     /// Out once more.
     OutAgain,
-    /// Between them, the second time.
+    /// The same, the second time.
     SecondEdge,
 }
 
 impl Part {
-    /// Whether what is found here moves an edge.
-    fn is_near_an_edge(self) -> bool {
-        !matches!(self, Self::Out | Self::In | Self::Deep | Self::BackIn)
-    }
-
     /// In words.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -61,10 +58,10 @@ impl Part {
             Self::Deep => "further in",
             Self::SameAgain => "out again to what was healthy",
             Self::TooManyAgain => "out again to what was too many",
-            Self::Edge => "bisection",
+            Self::Edge => "near the edge",
             Self::BackIn => "in once more",
             Self::OutAgain => "out once more",
-            Self::SecondEdge => "second bisection",
+            Self::SecondEdge => "near the edge again",
         }
     }
 }
@@ -78,12 +75,14 @@ pub(super) struct Timeline {
     /// The largest healthy and the smallest broken number of this search for an edge.
     low: Option<u32>,
     high: Option<u32>,
-    /// The largest healthy numbers beside the smallest that were too many, one a search.
-    pub(super) edges: Vec<(u32, u32)>,
-    /// How many numbers were tried.
+    /// What was tried in this search, and whether it was healthy.
+    seen: Vec<(u32, bool)>,
+    /// How many numbers were tried near its edge.
+    looks: u32,
+    /// One a search.
+    pub(super) edges: Vec<Edge>,
+    /// How many numbers were tried in all.
     tried: u32,
-    /// The number now broke once, and is looked at again.
-    doubted: bool,
 }
 
 impl Timeline {
@@ -96,9 +95,10 @@ impl Timeline {
             people,
             low: None,
             high: None,
+            seen: Vec::new(),
+            looks: 0,
             edges: Vec::new(),
             tried: 0,
-            doubted: false,
         }
     }
 
@@ -114,11 +114,7 @@ impl Timeline {
         if self.tried == MOST_TRIALS {
             return false;
         }
-        // On the way out a machine's hiccup counts little; an edge should not stand on one.
-        self.doubted = verdict == Verdict::Broken && !self.doubted && self.part.is_near_an_edge();
-        if self.doubted {
-            return true;
-        }
+        let healthy = verdict == Verdict::Healthy;
         match verdict {
             Verdict::Healthy => self.low = self.low.max(Some(people)),
             Verdict::Broken => {
@@ -128,7 +124,9 @@ impl Timeline {
             }
             Verdict::Generator => {}
         }
-        let healthy = verdict == Verdict::Healthy;
+        if verdict != Verdict::Generator {
+            self.seen.push((people, healthy));
+        }
         match self.part {
             Part::Out if healthy && people < self.most => self.go(Part::Out, more(people, OUT)),
             Part::Out => self.go(Part::In, scaled(people, IN)),
@@ -148,13 +146,14 @@ impl Timeline {
                     self.high = None;
                     return self.go(Part::OutAgain, more(people, OUT_AGAIN));
                 }
-                self.bisect(Part::Edge)
+                self.near(Part::Edge)
             }
-            // Between the two nothing can be said of the server.
+            // Near the edge nothing can be said of the server.
             Part::Edge | Part::SecondEdge if verdict == Verdict::Generator => false,
-            Part::Edge => self.bisect(Part::Edge),
+            Part::Edge | Part::SecondEdge => self.near(self.part),
             Part::BackIn => {
                 (self.low, self.high) = (healthy.then_some(people), None);
+                self.seen = vec![(people, healthy)];
                 match healthy {
                     true => self.go(Part::OutAgain, more(people, OUT_AGAIN)),
                     false => self.go(Part::BackIn, scaled(people, DEEP)),
@@ -166,24 +165,22 @@ impl Timeline {
             },
             Part::OutAgain if verdict == Verdict::Generator => false,
             Part::OutAgain => match self.edges.is_empty() {
-                true => self.bisect(Part::Edge),
-                false => self.bisect(Part::SecondEdge),
+                true => self.near(Part::Edge),
+                false => self.near(Part::SecondEdge),
             },
-            Part::SecondEdge => self.bisect(Part::SecondEdge),
         }
     }
 
-    /// Halves what lies between, or goes on where it is small enough.
-    fn bisect(&mut self, part: Part) -> bool {
-        let (Some(low), Some(high)) = (self.low, self.high) else {
-            // Nothing is healthy from this side: further in.
-            return self.go(Part::In, scaled(self.people, IN));
-        };
-        if high > scaled(low, CLOSE).max(low + 1) {
-            return self.go(part, low.midpoint(high));
+    /// Goes where the edge is believed to be, or on where enough was tried.
+    fn near(&mut self, part: Part) -> bool {
+        let edge = Edge::of(&self.seen, self.most);
+        if self.looks < LOOKS {
+            self.looks += 1;
+            return self.go(part, edge.people);
         }
-        self.edges.push((low, high));
-        self.edges.len() < 2 && self.go(Part::BackIn, scaled(low, DEEP))
+        self.looks = 0;
+        self.edges.push(edge);
+        self.edges.len() < 2 && self.go(Part::BackIn, scaled(edge.people, DEEP))
     }
 
     fn go(&mut self, part: Part, people: u32) -> bool {
@@ -207,7 +204,7 @@ mod tests {
     use super::*;
 
     /// What was tried, and the edges.
-    type Played = (Vec<(u32, Part, Verdict)>, Vec<(u32, u32)>);
+    type Played = (Vec<(u32, Part, Verdict)>, Vec<Edge>);
 
     /// Plays against a server that carries what `carries` says of a number and whether it was reached from below.
     fn play(start: u32, most: u32, carries: impl Fn(u32, bool) -> Verdict) -> Played {
@@ -233,9 +230,15 @@ mod tests {
         for capacity in (5..2500).step_by(7) {
             let (played, edges) = play(300, 2600, up_to(capacity));
             assert_eq!(edges.len(), 2, "{capacity}: {played:?}");
-            for (low, high) in edges {
-                assert!(low <= capacity && capacity < high, "{capacity}: {low} {high}");
-                assert!(high <= (low * 103).div_ceil(100).max(low + 1), "{capacity}: {low} {high}");
+            for edge in edges {
+                assert!(
+                    edge.people.abs_diff(capacity) * 30 <= capacity.max(30),
+                    "{capacity}: {edge:?}"
+                );
+                assert!(
+                    (edge.between.0..=edge.between.1).contains(&capacity),
+                    "{capacity}: {edge:?}"
+                );
             }
             assert!(played.len() <= 60, "{capacity}: {} steps", played.len());
         }
@@ -251,7 +254,8 @@ mod tests {
         assert_eq!(numbers(Part::In), [1289]);
         assert_eq!(numbers(Part::Deep), [966]);
         assert_eq!(numbers(Part::SameAgain), [1289]);
-        assert_eq!(numbers(Part::TooManyAgain), [1612, 1612], "what broke is looked at again");
+        assert_eq!(numbers(Part::TooManyAgain), [1612]);
+        assert_eq!(numbers(Part::Edge).len() as u32, LOOKS);
     }
 
     #[test]
@@ -267,7 +271,8 @@ mod tests {
                 Verdict::Broken
             }
         });
-        assert!(edges.iter().all(|(low, _)| (1300..=1350).contains(low)), "{edges:?} {played:?}");
+        let near = |edge: &Edge| (1280..=1370).contains(&edge.people);
+        assert!(edges.iter().all(near), "{edges:?} {played:?}");
         assert_eq!(edges.len(), 2);
     }
 
@@ -282,7 +287,7 @@ mod tests {
         };
         let (played, edges) = play(300, 2600, sticky);
         assert!(!edges.is_empty(), "{played:?}");
-        assert!(edges.iter().all(|(low, _)| (800..=1350).contains(low)), "{edges:?}");
+        assert!(edges.iter().all(|edge| (800..=1350).contains(&edge.people)), "{edges:?}");
     }
 
     #[test]
