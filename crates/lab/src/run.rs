@@ -165,7 +165,8 @@ async fn act<D: BotDriver>(
         house.browser().map(|browser| browser.pid()),
     )
     .await?
-    .with_link_limit(scenario.link_limit);
+    .with_link_limit(scenario.link_limit)
+    .with_floor(house.server.as_ref().and_then(OwnServer::floor));
     let networks = Networks::start(&scenario.networks)?;
     let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
     let login = house.server.as_ref().and_then(|server| server.login.clone());

@@ -22,8 +22,8 @@ pub use rooms::{Ahead, MAX_MESH, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
-    Problems, Section, duration, either, list_of, map_of, mapped, number, one_of, one_or_many,
-    parsed, section, text,
+    Problems, Section, boolean, duration, either, list_of, map_of, mapped, number, one_of,
+    one_or_many, parsed, section, text,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -84,13 +84,22 @@ pub struct ServeOptions {
     pub cpus: Cpus,
     /// Its CPU quota in cores; none: all of its CPUs.
     pub quota_cores: Option<f64>,
+    /// Whether it is measured what a fixed piece of work costs on its CPUs, for [`crate::compare`]; with a quota it always is.
+    pub floor: bool,
     /// What it does wrong on purpose, as `moim serve --fault` takes it.
     pub fault: Option<String>,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { shards: 1, keep_together: None, cpus: Cpus::Auto, quota_cores: None, fault: None }
+        Self {
+            shards: 1,
+            keep_together: None,
+            cpus: Cpus::Auto,
+            quota_cores: None,
+            floor: false,
+            fault: None,
+        }
     }
 }
 
@@ -295,6 +304,7 @@ fn decode_target(root: &mut Section<'_>) -> Option<(Target, Adapter, LinkLimit)>
         keep_together: serve.read("keep_together", number(1..=10_000)).optional(),
         cpus: decode_cpus(serve),
         quota_cores: serve.read("quota_cores", number(0.01..=1024.0)).optional(),
+        floor: serve.read("floor", boolean()).or(false),
         fault: serve.read("fault", text(1..=100)).optional(),
     });
     let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \

@@ -107,11 +107,12 @@ impl Faults {
     }
 }
 
-/// Reads `40us`, `800ms` or `3s`.
+/// Reads `700ns`, `40us`, `800ms` or `3s`.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..digits].parse().ok()?;
     match &text[digits..] {
+        "ns" => Some(Duration::from_nanos(number)),
         "us" => Some(Duration::from_micros(number)),
         "ms" => Some(Duration::from_millis(number)),
         "s" => Some(Duration::from_secs(number)),

@@ -9,6 +9,10 @@ use super::random::SplitMix;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// So many packets of sound go through the kernel and back, each through a socket of its own.
@@ -24,12 +28,74 @@ const TOUCHED: usize = 20;
 const CACHE_LINE: usize = 64;
 /// A packet takes no longer, or it is lost.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The figure is the mean of the last so many pieces.
+/// The figure is the mean of the last so many pieces …
 const PIECES: usize = 50;
+/// … one of which is done this often: a fortieth of a CPU.
+const OFTEN: Duration = Duration::from_millis(40);
+
+/// Measures the floor all the time, on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FloorWatch {
+    latest: Arc<AtomicU64>,
+    /// What ends the thread when it is dropped, and the thread.
+    thread: Option<(SyncSender<()>, JoinHandle<()>)>,
+}
+
+impl FloorWatch {
+    /// Begins to measure these CPUs, and tells each figure (in milliseconds) until that gives an error.
+    ///
+    /// # Errors
+    /// The system's: no socket, no thread.
+    pub(crate) fn start(
+        cpus: Vec<usize>,
+        mut tell: impl FnMut(f64) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = sync_channel::<()>(0);
+        let latest = Arc::new(AtomicU64::new(f64::NAN.to_bits()));
+        let (mut floor, shared) = (Floor::new()?, latest.clone());
+        let mut look = move || {
+            // Each time: the lab moves all of its threads to CPUs of its own.
+            net::thread::pin_current_thread(&cpus)?;
+            let Some(now_ms) = floor.measure()? else { return Ok(()) };
+            shared.store(now_ms.to_bits(), Relaxed);
+            tell(now_ms)
+        };
+        let measure = move || {
+            while look().is_ok() && stopped.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {}
+        };
+        let thread = std::thread::Builder::new().name("lab-floor".into()).spawn(measure)?;
+        Ok(Self { latest, thread: Some((stop, thread)) })
+    }
+
+    /// Where the latest figure is to be read.
+    pub(crate) fn reading(&self) -> FloorReading {
+        FloorReading(self.latest.clone())
+    }
+}
+
+impl Drop for FloorWatch {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The latest figure of a [`FloorWatch`].
+#[derive(Debug, Clone)]
+pub(crate) struct FloorReading(Arc<AtomicU64>);
+
+impl FloorReading {
+    /// What a piece of work costs, in milliseconds of CPU time, mean of the last two seconds; none before that.
+    pub(crate) fn ms(&self) -> Option<f64> {
+        Some(f64::from_bits(self.0.load(Relaxed))).filter(|ms| ms.is_finite())
+    }
+}
 
 /// Measures the CPUs of the thread that calls it.
 #[derive(Debug)]
-pub(crate) struct Floor {
+struct Floor {
     sockets: Vec<UdpSocket>,
     /// The next socket.
     next: usize,
@@ -41,7 +107,7 @@ pub(crate) struct Floor {
 impl Floor {
     /// # Errors
     /// The system's: no socket.
-    pub(crate) fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         let socket = |_| {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.connect(socket.local_addr()?)?;
@@ -62,7 +128,7 @@ impl Floor {
     ///
     /// # Errors
     /// The system's: a packet was not sent, or did not come.
-    pub(crate) fn measure(&mut self) -> io::Result<Option<f64>> {
+    fn measure(&mut self) -> io::Result<Option<f64>> {
         let took = self.piece()?;
         if self.lately.len() == PIECES {
             self.lately.pop_front();
@@ -104,5 +170,24 @@ mod tests {
         let mean = floor.measure().unwrap().unwrap();
         assert!((970.0..1000.0).contains(&mean), "one piece moves little: {mean}");
         assert_eq!(floor.lately.len(), PIECES);
+    }
+
+    #[test]
+    fn it_tells_until_it_is_dropped_or_cannot_go_on() {
+        let cpus = net::thread::current_thread_cpus().unwrap();
+        let (told, figures) = std::sync::mpsc::channel();
+        let watch =
+            FloorWatch::start(cpus.clone(), move |ms| told.send(ms).map_err(io::Error::other));
+        let watch = watch.unwrap();
+        let reading = watch.reading();
+        assert!(figures.recv().is_ok_and(|ms| ms > 0.0));
+        assert!(reading.ms().is_some_and(|ms| ms > 0.0));
+        drop(watch);
+        figures.iter().for_each(drop);
+        let ends = FloorWatch::start(cpus, |_| Err(io::Error::other("the quota is gone")));
+        let ends = ends.unwrap();
+        while ends.reading().ms().is_none() {
+            std::thread::sleep(OFTEN);
+        }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod runtime;
 pub mod url;
 
 pub use figures::{mean, percentile, percentile_of, short, sorted, spread};
+pub(crate) use floor::{FloorReading, FloorWatch};
 pub(crate) use prompt::be_prompt;
 pub(crate) use quota::{AS_A_SLOW_CPU, AS_CONTAINERS, Quota, SteadyQuota};
 pub(crate) use random::SplitMix;

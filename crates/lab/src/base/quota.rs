@@ -1,11 +1,7 @@
 //! A CPU quota for a server: a control group of our own, of version 1 or 2. Needs root.
 
-use super::floor::Floor;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -14,12 +10,12 @@ pub const AS_CONTAINERS: Duration = Duration::from_millis(100);
 /// So short a period makes a slow CPU rather than one that stands still.
 pub const AS_A_SLOW_CPU: Duration = Duration::from_millis(10);
 
-/// How often it is seen how fast the machine is.
-const LOOKS: Duration = Duration::from_millis(40);
 /// A smaller change of its speed is none: each change of a quota begins a new period.
 const CHANGE: f64 = 0.01;
 /// A quota is changed by no more than this, either way.
-const MOST: f64 = 2.0;
+const MOST: f64 = 4.0;
+/// Where a piece of work ([`super::floor`]) costs so many milliseconds, a quota is as many cores as it says.
+const REFERENCE_MS: f64 = 1.0;
 
 /// A control group with a CPU quota; dropping it removes the group, which must be empty by then.
 #[derive(Debug)]
@@ -87,74 +83,31 @@ impl Drop for Quota {
 }
 
 /// A quota that gives the same work in each second, not the same time: where the machine is slower it is larger. Without
-/// this, what a server carries would follow whatever else runs on the host.
+/// this, what a server carries would follow whatever else runs on the host, and differ from machine to machine.
 #[derive(Debug)]
 pub(crate) struct SteadyQuota {
-    quota: Arc<Quota>,
-    /// The thread, and what ends it when it is dropped.
-    keeper: Option<(SyncSender<()>, JoinHandle<()>)>,
+    quota: Quota,
+    /// How many times the quota is given now.
+    now: f64,
 }
 
 impl SteadyQuota {
-    /// Keeps the work of a quota on these CPUs as it is when the first one of this process is made.
+    /// Keeps the work of a quota as it is.
+    pub(crate) fn new(quota: Quota) -> Self {
+        Self { quota, now: 1.0 }
+    }
+
+    /// Takes what a piece of work costs now, in milliseconds ([`super::floor`]).
     ///
     /// # Errors
-    /// The system's.
-    pub(crate) fn new(quota: Quota, cpus: Vec<usize>) -> io::Result<Self> {
-        static USUAL_MS: OnceLock<f64> = OnceLock::new();
-        let quota = Arc::new(quota);
-        let (stop, stopped) = sync_channel(0);
-        let kept = quota.clone();
-        let keep = move || {
-            let Ok(mut floor) = Floor::new() else { return };
-            let measure = || {
-                // Each time: the lab moves all of its threads to CPUs of its own.
-                net::thread::pin_current_thread(&cpus)?;
-                let now_ms = floor.measure()?;
-                Ok(now_ms.map_or(1.0, |now_ms| now_ms / USUAL_MS.get_or_init(|| now_ms)))
-            };
-            // Where it cannot go on, the quota stays as it is.
-            let _ = keep_work(&kept, &stopped, measure);
-        };
-        let thread = std::thread::Builder::new().name("lab-floor".into()).spawn(keep)?;
-        Ok(Self { quota, keeper: Some((stop, thread)) })
-    }
-
-    /// Puts a process with all its threads under it.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn take(&self, pid: u32) -> io::Result<()> {
-        self.quota.take(pid)
-    }
-}
-
-impl Drop for SteadyQuota {
-    fn drop(&mut self) {
-        // The group goes with the last who holds it.
-        if let Some((stop, thread)) = self.keeper.take() {
-            drop(stop);
-            let _ = thread.join();
+    /// The system's: the quota stays as it is.
+    pub(crate) fn follow(&mut self, floor_ms: f64) -> io::Result<()> {
+        let slower = (floor_ms / REFERENCE_MS).clamp(MOST.recip(), MOST);
+        if (slower / self.now - 1.0).abs() >= CHANGE {
+            self.quota.set(self.quota.cores * slower)?;
+            self.now = slower;
         }
-    }
-}
-
-/// Changes a quota with how many times the usual a piece of work costs, until it is told to stop.
-fn keep_work(
-    quota: &Quota,
-    stopped: &Receiver<()>,
-    mut measure: impl FnMut() -> io::Result<f64>,
-) -> io::Result<()> {
-    let mut now = 1.0;
-    loop {
-        let slower = measure()?.clamp(MOST.recip(), MOST);
-        if (slower / now - 1.0_f64).abs() >= CHANGE {
-            quota.set(quota.cores * slower)?;
-            now = slower;
-        }
-        if stopped.recv_timeout(LOOKS) != Err(RecvTimeoutError::Timeout) {
-            return Ok(());
-        }
+        Ok(())
     }
 }
 
@@ -181,26 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_machine_gives_more_time_and_it_ends_when_told() {
+    fn a_slower_machine_gives_more_time() {
         let (_dir, quota) = written(0.35);
         let file = quota.group.join("cpu.cfs_quota_us");
-        let (stop, stopped) = sync_channel::<()>(0);
-        let keeper = std::thread::spawn(move || {
-            let mut costs = [1.0, 1.01, 1.3].into_iter();
-            let mut last = 0.0;
-            let measure = || {
-                last = costs.next().unwrap_or(last);
-                Ok(last)
-            };
-            keep_work(&quota, &stopped, measure).unwrap();
-        });
-        let read = || fs::read_to_string(&file).ok().and_then(|text| text.parse::<u32>().ok());
-        let begun = std::time::Instant::now();
-        while read() != Some(4550) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", read());
-            std::thread::sleep(Duration::from_millis(5));
+        quota.set(0.35).unwrap();
+        let mut steady = SteadyQuota::new(quota);
+        for (floor_ms, quota_us) in
+            [(1.0, "3500"), (1.005, "3500"), (1.3, "4550"), (9.0, "14000"), (0.1, "875")]
+        {
+            steady.follow(floor_ms).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), quota_us, "{floor_ms}");
         }
-        drop(stop);
-        keeper.join().unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 mod probe;
 
-use crate::base::{Url, http};
+use crate::base::{FloorReading, Url, http};
 use crate::observe::proc;
 use crate::record::{GeneratorUsage, KernelUsage, LinkLimit, MachineRecord, ServerUsage};
 use hdrhistogram::Histogram;
@@ -193,6 +193,7 @@ pub struct Monitor {
     own: proc::Watch,
     browser_pid: Option<u32>,
     link_limit: LinkLimit,
+    floor: Option<FloorReading>,
     timer: TimerLag,
     inputs: Inputs,
     probe: Probe,
@@ -208,6 +209,11 @@ impl Monitor {
     /// Declares what the server's link bears.
     pub fn with_link_limit(self, link_limit: LinkLimit) -> Self {
         Self { link_limit, ..self }
+    }
+
+    /// Where to read what a piece of work costs on the server's CPUs.
+    pub(crate) fn with_floor(self, floor: Option<FloorReading>) -> Self {
+        Self { floor, ..self }
     }
 
     /// Begins to watch. `server_pid`: None if the server is on another machine.
@@ -229,6 +235,7 @@ impl Monitor {
             own: proc::Watch::start(std::process::id()),
             browser_pid,
             link_limit: LinkLimit::default(),
+            floor: None,
             timer: TimerLag::start()?,
             at: Instant::now(),
             counters: None,
@@ -267,7 +274,8 @@ impl Monitor {
         }
         let link_limit = self.link_limit;
         let probes = Some(probes);
-        let mut usage = ServerUsage { probes, link_limit, ..ServerUsage::default() };
+        let floor_ms = self.floor.as_ref().and_then(FloorReading::ms);
+        let mut usage = ServerUsage { probes, link_limit, floor_ms, ..ServerUsage::default() };
         if let Some((used, kernel)) = kernel {
             usage.cpu_cores = Some(used.cores);
             usage.threads = used.threads;

@@ -134,6 +134,10 @@ pub struct ServerUsage {
     /// [`crate::observe::monitor::PROBE_LATE`].
     #[serde(default)]
     pub probes: Option<(u64, u64)>,
+    /// What a fixed piece of work (packets through sockets) costs on its CPUs, in milliseconds of CPU time; null if that is
+    /// not measured (`serve: { floor: true }`, and with a quota).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_ms: Option<f64>,
     /// What the kernel says of it; null if the process is not on this machine.
     #[serde(default)]
     pub kernel: Option<KernelUsage>,

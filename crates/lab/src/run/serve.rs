@@ -2,7 +2,7 @@
 
 use super::cpus;
 use crate::base::guard::Guard;
-use crate::base::{AS_A_SLOW_CPU, Quota, SteadyQuota, Url, http};
+use crate::base::{AS_A_SLOW_CPU, FloorReading, FloorWatch, Quota, SteadyQuota, Url, http};
 use crate::clients::login::Login;
 use crate::scenario::{MAX_MESH, Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -60,8 +60,8 @@ pub struct OwnServer {
     pid: u32,
     /// Kept while the server runs: if the lab is killed, the guard ends the server.
     _guard: Guard,
-    /// Removed when the server has ended.
-    quota: Option<SteadyQuota>,
+    /// Holds its quota, which is removed when the server has ended.
+    floor: Option<FloorWatch>,
     /// How its users log in.
     pub login: Option<Arc<Login>>,
     /// Where it answers.
@@ -94,9 +94,13 @@ impl OwnServer {
         }
         let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
         if let Some(cores) = options.quota_cores {
-            let quota = SteadyQuota::new(Quota::new(cores, AS_A_SLOW_CPU)?, cpus.to_vec())?;
+            let quota = Quota::new(cores, AS_A_SLOW_CPU)?;
             quota.take(server.pid)?;
-            server.quota = Some(quota);
+            let mut quota = SteadyQuota::new(quota);
+            let follow = move |floor_ms| quota.follow(floor_ms);
+            server.floor = Some(FloorWatch::start(cpus.to_vec(), follow)?);
+        } else if options.floor {
+            server.floor = Some(FloorWatch::start(cpus.to_vec(), |_| Ok(()))?);
         }
         Ok(Self { login, ..server })
     }
@@ -126,8 +130,8 @@ impl OwnServer {
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         guard.watch(pid)?;
         let url = Url { host: "127.0.0.1".into(), port };
-        let (quota, login) = (None, None);
-        let mut server = Self { child, pid, _guard: guard, quota, login, url };
+        let (floor, login) = (None, None);
+        let mut server = Self { child, pid, _guard: guard, floor, login, url };
         match server.wait_ready().await {
             Ok(()) => Ok(server),
             Err(error) => {
@@ -143,6 +147,11 @@ impl OwnServer {
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// What a fixed piece of work costs on its CPUs, if that is measured.
+    pub(crate) fn floor(&self) -> Option<FloorReading> {
+        self.floor.as_ref().map(FloorWatch::reading)
     }
 
     async fn wait_ready(&mut self) -> io::Result<()> {

@@ -13,7 +13,7 @@ const DOCS: &str = include_str!("../../../../../docs/lab.md");
 const EVERYTHING: [&str; 2] = [
     "
 name: all
-serve: { shards: 2, keep_together: 1, cpus: [0, 1], quota_cores: 0.5, fault: mixer_backlog=1s }
+serve: { shards: 2, keep_together: 1, cpus: [0, 1], quota_cores: 0.5, floor: true, fault: mixer_backlog=1s }
 duration: 2m
 rooms:
   - { preset: small_call, count: 2, audio: sfu, video: sfu, video_codec: vp8,
