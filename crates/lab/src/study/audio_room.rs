@@ -25,7 +25,7 @@ use timeline::Timeline;
 /// More people are not tried: about here two CPUs are full with people, whatever the server does.
 const MOST: u32 = 2400;
 /// The server's CPU quota, so that its end comes before the generator's.
-const QUOTA_CORES: f64 = 0.3;
+const QUOTA_CORES: f64 = 0.4;
 /// A handful, to see the same in a minute.
 const QUICK_MOST: u32 = 6;
 
