@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use lab::LoadOptions;
 use lab::capacity::{CapacityOptions, Vary};
+use lab::compare::CompareOptions;
 use lab::study::StudyOptions;
 use server::auth::{Secret, TokenRequest};
 use server::config::Config;
@@ -148,6 +149,23 @@ enum Command {
         #[arg(long, value_name = "DIR", conflicts_with_all = ["vary", "from", "to", "within", "runs"])]
         resume: Option<PathBuf>,
     },
+    /// Put records of one scenario side by side: of two builds, two servers, two kinds of machine.
+    ///
+    /// Each metric with its difference, and whether the repeats support it. Record each side three times or more, in turn,
+    /// with `serve: { floor: true }` in the scenario: then the server's CPU time counts beside what a fixed piece of work
+    /// costs meanwhile. Exit codes: 0 no side is worse, 112 one is worse than the first by more than the margin, 104 they
+    /// cannot be compared.
+    Compare {
+        /// Records, or directories of such; each is compared with the first.
+        #[arg(required = true, num_args = 2..)]
+        records: Vec<PathBuf>,
+        /// A smaller difference is none.
+        #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+        margin: f64,
+        /// Where the record goes, in a directory of its own.
+        #[arg(long, value_name = "DIR", default_value = "runs")]
+        runs: PathBuf,
+    },
     /// Make the report of an old run again, from its record.
     Report {
         /// The record's directory, such as runs/2026-11-21T10-00-00-first-room.
@@ -249,6 +267,10 @@ fn main() -> ExitCode {
                 server_exe: None,
             };
             lab::capacity::capacity(&options).into()
+        }
+        Command::Compare { records, margin, runs } => {
+            let options = CompareOptions { records, margin_pct: margin, runs_dir: runs };
+            lab::compare::compare(&options).into()
         }
         Command::Report { run } => lab::render(&run).into(),
         Command::Token(arguments) => token(arguments),

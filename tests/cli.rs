@@ -19,7 +19,7 @@ fn file(directory: &tempfile::TempDir, name: &str, content: &str) -> String {
 #[test]
 fn help_names_every_command_and_its_exit_codes() {
     let help = text(&moim(&["--help"]));
-    for command in ["serve", "load", "study", "capacity", "report"] {
+    for command in ["serve", "load", "study", "capacity", "compare", "report"] {
         assert!(help.contains(command), "{help}");
     }
     let load = text(&moim(&["load", "--help"]));
@@ -41,6 +41,18 @@ fn a_capacity_needs_thresholds_and_a_number_that_the_scenario_can_have() {
     assert_eq!(output.status.code(), Some(104), "{}", text(&output));
     assert!(text(&output).contains("no sockets"), "{}", text(&output));
     assert!(text(&moim(&["capacity", "--help"])).contains("110"));
+}
+
+#[test]
+fn what_cannot_be_compared_is_told() {
+    let output = moim(&["compare", "/nowhere"]);
+    assert_eq!(output.status.code(), Some(2), "two at least: {}", text(&output));
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().to_string_lossy();
+    let output = moim(&["compare", &empty, &empty]);
+    assert_eq!(output.status.code(), Some(104), "{}", text(&output));
+    assert!(text(&output).contains("neither the record of a run"), "{}", text(&output));
+    assert!(text(&moim(&["compare", "--help"])).contains("112"));
 }
 
 #[test]

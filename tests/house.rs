@@ -253,6 +253,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("study", &["record", "base", "observe", "clients", "judge", "report", "scenario", "run"]),
     ("capacity", &["record", "base", "observe", "judge", "report", "scenario", "run"]),
+    ("compare", &["record", "base", "observe", "judge", "report", "scenario"]),
     ("doctor", &["observe"]),
 ];
 

@@ -6,11 +6,12 @@
 //!
 //! Its modules are floors, and arrows point down only (`tests/house.rs` holds the table): [`record`] (what stands in a
 //! record) and [`base`] import nothing of the lab; [`observe`] reads the machine and reduces samples; [`clients`] sit in
-//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`] and [`capacity`] stand on top.
+//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`], [`capacity`] and [`compare`] stand on top.
 
 pub mod base;
 pub mod capacity;
 pub mod clients;
+pub mod compare;
 pub mod doctor;
 pub mod judge;
 pub mod observe;

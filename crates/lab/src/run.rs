@@ -35,7 +35,7 @@ use crate::report;
 use crate::scenario::{Scenario, Target};
 use house::House;
 use plan::{Planned, invite, meta, plan};
-use prove::Changed;
+pub(crate) use prove::Changed;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;

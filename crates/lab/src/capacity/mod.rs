@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use trial::Trial;
 
-/// With so much more of a quota, what was too much must hold: then the quota is proven to be the limit.
+/// With so much more of a quota or a link, what was too much must hold: then that is proven to be the limit.
 const PROOF: f64 = 1.25;
 
 /// What `moim capacity` is told.
@@ -209,21 +209,31 @@ impl Searching<'_> {
         Err((code, "two trials of one number said nothing: see their reports".into()))
     }
 
-    /// Tries what was too much once more with a larger quota, where that is what broke. False: it was interrupted.
+    /// Tries what was too much once more with a larger quota, or a faster link, where that is what broke. False: it was
+    /// interrupted.
     async fn prove(&mut self, scenario: &Scenario) -> Result<bool, NoAnswer> {
         let found = self.search.found();
         let proven = |value| self.search.proof.as_ref().is_some_and(|proof| proof.value == value);
-        let (Some(high), Some(cores), Some("cpu_quota")) =
-            (found.high, vary::quota(scenario), self.search.first_break())
-        else {
+        let Some(high) = found.high.filter(|high| found.complete && !proven(*high)) else {
             return Ok(true);
         };
-        if !found.complete || proven(high) {
-            return Ok(true);
-        }
-        let what = format!("a quota of {:.2} cores instead of {cores}", cores * PROOF);
+        let same = self.search.vary.with(scenario, high);
+        // The link is what it was as soon as this is dropped.
+        let (varied, what, _wider) = match (self.search.first_break(), vary::quota(scenario)) {
+            (Some("cpu_quota"), Some(cores)) => {
+                let what = format!("a quota of {:.2} cores instead of {cores}", cores * PROOF);
+                (vary::with_quota(&same, cores * PROOF), what, None)
+            }
+            (Some("network"), _) => match run::Changed::wider_link(PROOF) {
+                Ok(wider) => (same, wider.what.clone(), Some(wider)),
+                Err(why) => {
+                    eprintln!("not proven: {why}");
+                    return Ok(true);
+                }
+            },
+            _ => return Ok(true),
+        };
         eprintln!("--- once more, {high} {}: {what}", self.search.vary.unit());
-        let varied = vary::with_quota(&self.search.vary.with(scenario, high), cores * PROOF);
         let Some(trial) = self.trial(&varied, high).await? else { return Ok(false) };
         eprintln!("{}", trial.said(self.search.vary.unit()));
         self.search.proof = Some(Proof { value: high, what, outcome: trial.outcome });

@@ -44,6 +44,8 @@ pub mod exit {
     pub const GENERATOR_LIMIT: u8 = 110;
     /// The target does not answer.
     pub const TARGET_UNREACHABLE: u8 = 111;
+    /// A side of a comparison is worse than the first by more than the margin.
+    pub const WORSE: u8 = 112;
     /// Browsers and bots disagree: neither can be believed.
     pub const DISAGREEMENT: u8 = 113;
 }

@@ -228,11 +228,17 @@ impl Collector {
         if self.estimated { "estimated" } else { "measured" }
     }
 
+    /// Each person's value of a metric, in rising order; those who could not measure it are left out.
+    pub fn people(&self, name: &str) -> Vec<f64> {
+        let people = self.values.get(name).into_iter().flat_map(BTreeMap::values);
+        sorted(people.filter_map(|person| person.reduce(within(name))))
+    }
+
     /// One metric; None if nobody could measure it.
     pub fn reduce_one(&self, name: &str) -> Option<Reduced> {
         let people = self.values.get(name)?;
         let all = sorted(people.values().flat_map(|p| p.values.iter().copied()));
-        let users = sorted(people.values().filter_map(|p| p.reduce(within(name))));
+        let users = self.people(name);
         let model = match name {
             "mos_lq" | "mos_cq" => Some(crate::observe::mos::MODEL.to_owned()),
             "mos_sdk" => Some(crate::observe::mos::MODEL_SDK.to_owned()),

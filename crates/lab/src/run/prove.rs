@@ -38,12 +38,7 @@ impl Resource {
             let (was_us, _) = file.read().ok_or("the quota cannot be read")?;
             Ok(Self::Quota { file, was_us })
         } else if is(Candidate::Network) {
-            let limited = |qdisc: &Qdisc| qdisc.kind == "tbf" && qdisc.rate_bytes().is_some();
-            let was = proc::qdiscs(pid).into_iter().find(limited);
-            Ok(Self::Link {
-                pid,
-                was: was.ok_or("the link has no tbf whose rate could be changed")?,
-            })
+            Self::link(pid)
         } else if is(Candidate::Fds) {
             let (current, maximum) = proc::fd_limits(pid).ok_or("the server is gone")?;
             let was = Rlimit { current, maximum };
@@ -51,6 +46,13 @@ impl Resource {
         } else {
             Err(format!("{first} of a running server cannot be changed by a fifth from outside"))
         }
+    }
+
+    /// The limited link in the network of a process.
+    fn link(pid: u32) -> Result<Self, String> {
+        let limited = |qdisc: &Qdisc| qdisc.kind == "tbf" && qdisc.rate_bytes().is_some();
+        let was = proc::qdiscs(pid).into_iter().find(limited);
+        Ok(Self::Link { pid, was: was.ok_or("the link has no tbf whose rate could be changed")? })
     }
 
     /// Sets it to `factor` of what it was.
@@ -118,6 +120,16 @@ impl Changed {
         let factor = if more { 1.0 + CHANGE } else { 1.0 - CHANGE };
         let what = resource.set(factor).map_err(|error| error.to_string())?;
         Ok(Self { resource, what, more })
+    }
+
+    /// Gives the limited link in this process' network so many times its rate.
+    ///
+    /// # Errors
+    /// As [`Changed::new`].
+    pub(crate) fn wider_link(factor: f64) -> Result<Self, String> {
+        let resource = Resource::link(std::process::id())?;
+        let what = resource.set(factor).map_err(|error| error.to_string())?;
+        Ok(Self { resource, what, more: true })
     }
 
     /// Judges the second run: whether it proves the first one's bottleneck, and a sentence that says so.

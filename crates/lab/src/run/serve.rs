@@ -4,7 +4,7 @@ use super::cpus;
 use crate::base::guard::Guard;
 use crate::base::{AS_A_SLOW_CPU, FloorReading, FloorWatch, Quota, SteadyQuota, Url, http};
 use crate::clients::login::Login;
-use crate::scenario::{MAX_MESH, Scenario, ServeOptions};
+use crate::scenario::{MAX_MESH, RoomGroup, Scenario, ServeOptions};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::io;
@@ -37,7 +37,9 @@ impl Limits {
     /// The server's own defaults (docs/serve.md), widened to what the scenario does.
     pub fn of(scenario: &Scenario) -> Self {
         let people: u32 = scenario.bots() + scenario.chromium();
-        let room = scenario.rooms.iter().map(|room| room.bots + room.chromium).max().unwrap_or(0);
+        let asked = |room: &RoomGroup| room.ahead.as_ref().and_then(|ahead| ahead.max_participants);
+        let size = |room: &RoomGroup| asked(room).unwrap_or(0).max(room.bots + room.chromium);
+        let room = scenario.rooms.iter().map(size).max().unwrap_or(0);
         let sockets: u32 = scenario.sockets.iter().map(|group| group.connections).sum();
         let rate = scenario.sockets.iter().map(|group| group.rate_per_second).fold(0.0, f64::max);
         Self {
@@ -281,6 +283,15 @@ mod tests {
             OwnServer::start(Path::new("/nowhere/moim"), &options, limits(), &cpus(), dir.path())
                 .await;
         assert!(missing.expect_err("missing").to_string().contains("/nowhere/moim"));
+    }
+
+    #[test]
+    fn a_room_may_be_made_larger_than_those_who_come() {
+        let text = "name: x\nserve: {}\nduration: 5s\n\
+                    rooms: [{ preset: large_room_for_audio_only, create: api, max_participants: 800, people: { bot: 450 } }]\n\
+                    media: { video: none }\n";
+        let limits = Limits::of(&Scenario::parse(text, "x.yaml").expect("valid"));
+        assert_eq!(limits.participants_per_room, 800);
     }
 
     #[test]
