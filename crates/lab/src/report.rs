@@ -1,6 +1,8 @@
 //! The report: one HTML file, a pure function of the record.
 
+use crate::judge::summary::Summary;
 use crate::judge::whole::{self, Record};
+use crate::record::{Meta, write_json, write_summary};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -31,6 +33,17 @@ fn fill(template: &str, record: &Record) -> io::Result<String> {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Writes the record of what was made from runs (a study, a search, a comparison) into a directory, and its `report.html`;
+/// gives the path.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(dir: &Path, meta: &Meta, summary: &Summary) -> io::Result<PathBuf> {
+    write_json(dir, "meta.json", meta)?;
+    write_summary(dir, summary)?;
+    render(dir)
 }
 
 /// Reads the record in a directory and writes its `report.html`; gives the path.

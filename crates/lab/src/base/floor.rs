@@ -2,7 +2,7 @@
 //! and faster by a tenth and more for half a minute at a time, and with it all that runs there.
 //!
 //! The piece is many sockets and much memory, since what others take is mostly the caches: beside a server with 800 people
-//! (95 windows of 3 s, 2026-11-27) its cost and the server's move together (correlation 0.94 in 3 s, 0.97 in 18 s). Packets
+//! (55 windows of 3 s, 2026-11-27) its cost and the server's move together (correlation 0.94 in 3 s, 0.97 in 18 s). Packets
 //! through one socket moved half as much.
 
 use super::random::SplitMix;

@@ -7,8 +7,7 @@ use super::trial::Trial;
 use crate::base::{mean, short};
 use crate::judge::summary;
 use crate::observe::proc;
-use crate::record::{About, Cell, Meta, Plot, Row, SCHEMA, Table, TargetMeta};
-use crate::record::{write_json, write_summary};
+use crate::record::{About, Cell, Meta, Plot, Row, Table};
 use crate::report;
 use std::io;
 use std::path::Path;
@@ -37,26 +36,18 @@ pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
     if !found.complete {
         about.not_shown.push("The search is not over, and can go on.".into());
     }
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let started_at = search.started_at.clone();
     let meta = Meta {
-        fault: None,
-        schema: SCHEMA,
-        name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        started_at: search.started_at.clone(),
         duration_s: search.spent_s,
-        target: TargetMeta { adapter: "as in the scenario".into(), url: String::new() },
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario: search.scenario.clone(),
-        people: Vec::new(),
         machine: proc::machine(),
-        cpus: None,
+        ..Meta::of_study(name, started_at, "as in the scenario", &search.scenario)
     };
     println!("{}", about.ours);
     let mut summary = summary::of_study(&meta, &[], (rows, about));
     summary.exit_code = code;
     summary.people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
-    write_json(dir, "meta.json", &meta)?;
-    write_summary(dir, &summary)?;
-    println!("report: {}", report::render(dir)?.display());
+    println!("report: {}", report::write(dir, &meta, &summary)?.display());
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! other now and then, so each of them moves what is believed instead of ending the search on that side: what is asked
 //! twice is what the answer hangs on.
 
+use crate::base::Belief;
 use serde::{Deserialize, Serialize};
 
 /// Growth: each number is so many times the one before.
@@ -13,8 +14,6 @@ const FLIPS: f64 = 0.06;
 const SURE: f64 = 0.98;
 /// As soon as an interval of the answer's width holds this much, its ends are asked for instead of the middle.
 const FAVOURITE: f64 = 0.5;
-/// Numbers up to this are all tried as they are; above, in steps of a two-hundredth.
-const EXACT: u32 = 200;
 /// Where the generator is the limit, a number that held is good enough if the generator's is at most so many times it.
 const NEAR_GENERATOR: f64 = 1.25;
 
@@ -63,7 +62,7 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
     if answer(bounds, trials).complete || trials.len() >= bounds.trials as usize {
         return None;
     }
-    let belief = Belief::after(bounds, trials);
+    let belief = believed(bounds, trials);
     if trials.iter().all(|(_, outcome)| *outcome == Outcome::Holds) {
         let last = trials.last().map(|(value, _)| *value);
         let larger = last.map_or(bounds.from, |last| last.saturating_mul(GROWTH));
@@ -83,7 +82,7 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
     let wanted = belief.steps[wanted.min(belief.steps.len() - 1)].max(bounds.least);
     match limit(trials) {
         Some(limit) if wanted >= limit => {
-            let low = belief.surely().min(held(trials));
+            let low = surely(&belief).min(held(trials));
             let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
             Some(belief.step(middle.clamp(low + 1, limit - 1)).max(bounds.least))
         }
@@ -93,11 +92,11 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
 
 /// What these trials say, whether that is as narrow as asked for or not.
 pub fn answer(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Found {
-    let belief = Belief::after(bounds, trials);
+    let belief = believed(bounds, trials);
     let (from, to) = belief.window(bounds.within);
     let inside: f64 = belief.mass[from..to].iter().sum();
     let high = belief.steps.get(to).copied();
-    let low = belief.surely().min(held(trials));
+    let low = surely(&belief).min(held(trials));
     let tried = match (high, limit(trials)) {
         (Some(high), Some(limit)) => high <= limit,
         (None, Some(_)) => false,
@@ -114,7 +113,7 @@ pub fn answer(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Found {
         }
     }
     let broken = trials.iter().any(|(_, outcome)| *outcome == Outcome::Breaks);
-    let high = broken.then(|| belief.surely_not()).flatten();
+    let high = broken.then(|| surely_not(&belief)).flatten();
     Found { low, high, sure: SURE, complete: false }
 }
 
@@ -130,88 +129,28 @@ fn held(trials: &[(u32, Outcome)]) -> u32 {
     held.map(|(value, _)| *value).max().unwrap_or_default()
 }
 
-/// What is believed of the capacity: it is at least a step and less than the next one, with this probability.
-struct Belief {
-    /// Numbers that may be tried, rising, from 0 on.
-    steps: Vec<u32>,
-    mass: Vec<f64>,
+/// What is believed of the capacity after these trials.
+fn believed(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Belief {
+    let mut belief = Belief::new(bounds.least, bounds.most, 1.0);
+    for (value, outcome) in trials {
+        let (carried, not) = match outcome {
+            Outcome::Holds => (1.0 - FLIPS, FLIPS),
+            Outcome::Breaks => (FLIPS, 1.0 - FLIPS),
+            Outcome::Generator => continue,
+        };
+        belief.see(|step| if step >= *value { carried } else { not });
+    }
+    belief
 }
 
-impl Belief {
-    fn after(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Self {
-        // 0 stands for all that is less than the least.
-        let exact = bounds.least..=EXACT.max(bounds.least).min(bounds.most);
-        let mut steps: Vec<u32> = std::iter::once(0).chain(exact).collect();
-        while let Some(&last) = steps.last().filter(|last| **last < bounds.most) {
-            steps.push((last + last / EXACT).min(bounds.most));
-        }
-        // Before any trial each doubling is as likely as another. All that is more than may be tried lies in the last step.
-        let width = |at: usize| {
-            let next = steps.get(at + 1).map(|next| f64::from(*next) + 1.0);
-            next.map_or(1.0, |next| (next / (f64::from(steps[at]) + 1.0)).ln())
-        };
-        let mut mass: Vec<f64> = (0..steps.len()).map(width).collect();
-        for (value, outcome) in trials {
-            let (carried, not) = match outcome {
-                Outcome::Holds => (1.0 - FLIPS, FLIPS),
-                Outcome::Breaks => (FLIPS, 1.0 - FLIPS),
-                Outcome::Generator => continue,
-            };
-            let told = steps.iter().map(|step| if step >= value { carried } else { not });
-            mass.iter_mut().zip(told).for_each(|(mass, told)| *mass *= told);
-        }
-        let sum: f64 = mass.iter().sum();
-        mass.iter_mut().for_each(|mass| *mass /= sum);
-        Self { steps, mass }
-    }
+/// At least so much is carried, surely.
+fn surely(belief: &Belief) -> u32 {
+    belief.steps[belief.quantile((1.0 - SURE) / 2.0)]
+}
 
-    /// The largest step that is not more than a number.
-    fn step(&self, value: u32) -> u32 {
-        self.steps[self.steps.partition_point(|step| *step <= value) - 1]
-    }
-
-    /// The step at which this share of what is believed is reached.
-    fn quantile(&self, share: f64) -> usize {
-        let mut sum = 0.0;
-        let reached = |mass: &f64| {
-            sum += mass;
-            sum >= share
-        };
-        self.mass.iter().position(reached).unwrap_or(self.mass.len() - 1)
-    }
-
-    /// The steps `from..to`, no wider than asked for, that hold most.
-    fn window(&self, within: f64) -> (usize, usize) {
-        let (mut best, mut best_sum) = ((0, 1), 0.0);
-        let (mut to, mut sum) = (0, 0.0);
-        for from in 0..self.steps.len() {
-            let widest = f64::from(self.steps[from]) * (1.0 + within);
-            // What lies between `to - 1` and `to` belongs to it.
-            let fits = |to: usize| match self.steps.get(to) {
-                Some(end) => f64::from(*end) <= widest || to == from + 1,
-                None => to == from + 1 && to == self.steps.len(),
-            };
-            while to < self.steps.len() && fits(to + 1) {
-                sum += self.mass[to];
-                to += 1;
-            }
-            if sum > best_sum {
-                (best, best_sum) = ((from, to), sum);
-            }
-            sum -= self.mass[from];
-        }
-        best
-    }
-
-    /// At least so much is carried, surely.
-    fn surely(&self) -> u32 {
-        self.steps[self.quantile((1.0 - SURE) / 2.0)]
-    }
-
-    /// So much is not carried, surely; none: it may be.
-    fn surely_not(&self) -> Option<u32> {
-        self.steps.get(self.quantile(1.0 - (1.0 - SURE) / 2.0) + 1).copied()
-    }
+/// So much is not carried, surely; none: it may be.
+fn surely_not(belief: &Belief) -> Option<u32> {
+    belief.steps.get(belief.quantile(1.0 - (1.0 - SURE) / 2.0) + 1).copied()
 }
 
 #[cfg(test)]

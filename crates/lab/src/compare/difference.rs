@@ -70,13 +70,10 @@ impl Difference {
         let worse = if metric.less_is_worse { -change } else { change };
         let is = match between {
             None => Is::Unknown,
-            Some((low, high)) if low > 0.0 || high < 0.0 => match worse {
-                worse if worse > margin => Is::Worse,
-                worse if worse < -margin => Is::Better,
-                _ if low >= -margin && high <= margin => Is::Same,
-                _ => Is::Unclear,
-            },
             Some((low, high)) if low >= -margin && high <= margin => Is::Same,
+            Some((low, high)) if low <= 0.0 && high >= 0.0 => Is::Unclear,
+            Some(_) if worse > margin => Is::Worse,
+            Some(_) if worse < -margin => Is::Better,
             Some(_) => Is::Unclear,
         };
         Some(Self { first: a, second: b, change, between, is })

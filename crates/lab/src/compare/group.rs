@@ -6,6 +6,7 @@ use crate::judge::summary::exit;
 use crate::judge::whole::{self, Record};
 use crate::observe::metrics::{Collector, NAMES};
 use crate::observe::sockets;
+use crate::record::ServerUsage;
 use crate::scenario::Scenario;
 use std::collections::BTreeMap;
 use std::fs;
@@ -169,17 +170,22 @@ impl RunFigures {
         ] {
             figures.insert(name, value.into_iter().collect());
         }
-        let floor_ms = summary.server.as_ref().and_then(|server| server.floor_ms);
+        let floor_ms = mean(settled(record).filter_map(|server| server.floor_ms));
         Self { figures, floor_ms }
     }
 }
 
-/// Server CPU a packet in the second half of a run, when everybody is there, in µs.
+/// What the server used in the second half of a run, when everybody is there.
+fn settled(record: &Record) -> impl Iterator<Item = &ServerUsage> {
+    let half_ms = record.machine.last().map_or(0, |last| last.t_ms / 2);
+    let windows = record.machine.iter().filter(move |window| window.t_ms > half_ms);
+    windows.filter_map(|window| window.server.as_ref())
+}
+
+/// Server CPU a packet then, in µs.
 fn server_us(record: &Record) -> Option<f64> {
-    let half_ms = record.machine.last()?.t_ms / 2;
-    let windows = record.machine.iter().filter(|window| window.t_ms > half_ms);
     let (mut cores, mut packets) = (0.0, 0.0);
-    for server in windows.filter_map(|window| window.server.as_ref()) {
+    for server in settled(record) {
         cores += server.cpu_cores?;
         packets += server.packets_in_per_s? + server.packets_out_per_s?;
     }

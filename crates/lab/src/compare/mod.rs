@@ -69,7 +69,8 @@ fn run(options: &CompareOptions) -> Result<u8, String> {
     let command = format!("# moim compare --margin {margin_pct} {}\n", names.join(" "));
     let writer = Writer::create(&options.runs_dir, "compare", at, &command).map_err(told)?;
     let page = page::Page { groups: &groups, pairs: &pairs, margin_pct, scaled: scaled.is_some() };
-    page.write(&writer, at, &command, code).map_err(told)?;
+    let started_at = humantime::format_rfc3339_seconds(at).to_string();
+    page.write(writer.dir(), started_at, &command, code).map_err(told)?;
     Ok(code)
 }
 

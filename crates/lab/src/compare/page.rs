@@ -7,10 +7,10 @@ use super::pair::{Compared, Pair};
 use crate::base::{percentile, short, sorted};
 use crate::judge::summary::{self, Verdict, exit};
 use crate::observe::proc;
-use crate::record::{About, Cell, Meta, Plot, Row, SCHEMA, Table, TargetMeta, Writer};
+use crate::record::{About, Cell, Meta, Plot, Row, Table};
 use crate::report;
 use std::io;
-use std::time::SystemTime;
+use std::path::Path;
 
 /// A distribution is drawn by a value at each so many percent of the people.
 const STEP_PCT: usize = 5;
@@ -30,8 +30,8 @@ impl Page<'_> {
     /// A file cannot be written.
     pub(super) fn write(
         &self,
-        writer: &Writer,
-        at: SystemTime,
+        dir: &Path,
+        started_at: String,
         command: &str,
         code: u8,
     ) -> io::Result<()> {
@@ -54,26 +54,15 @@ impl Page<'_> {
         let rows = self.rows();
         rows.iter().filter(|row| row.table != "sides").for_each(|row| println!("{}", line(row)));
         let meta = Meta {
-            fault: None,
-            schema: SCHEMA,
-            name: "compare".into(),
-            started_at: humantime::format_rfc3339_seconds(at).to_string(),
-            duration_s: 0.0,
-            target: TargetMeta { adapter: "as in the records".into(), url: String::new() },
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            scenario: command.to_owned(),
-            people: Vec::new(),
             machine: proc::machine(),
-            cpus: None,
+            ..Meta::of_study("compare".into(), started_at, "as in the records", command)
         };
         let mut summary = summary::of_study(&meta, &[], (rows, about));
         summary.exit_code = code;
         if code == exit::WORSE {
             summary.verdict = Verdict::Fail;
         }
-        writer.meta(&meta)?;
-        writer.summary(&summary)?;
-        println!("report: {}", report::render(writer.dir())?.display());
+        println!("report: {}", report::write(dir, &meta, &summary)?.display());
         Ok(())
     }
 

@@ -46,6 +46,26 @@ pub struct Meta {
     pub fault: Option<Fault>,
 }
 
+impl Meta {
+    /// Of a record that is no run by itself, but made from runs: a study, a search, a comparison. `target`: what they tested,
+    /// in words; `command`: what made it.
+    pub fn of_study(name: String, started_at: String, target: &str, command: &str) -> Self {
+        Self {
+            schema: SCHEMA,
+            name,
+            started_at,
+            duration_s: 0.0,
+            target: TargetMeta { adapter: "moim".into(), url: target.into() },
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: command.into(),
+            people: Vec::new(),
+            machine: MachineMeta::default(),
+            cpus: None,
+            fault: None,
+        }
+    }
+}
+
 /// What was tested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TargetMeta {

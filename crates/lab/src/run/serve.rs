@@ -95,14 +95,16 @@ impl OwnServer {
             command.args(["--for-tests", "--fault", fault]);
         }
         let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
-        if let Some(cores) = options.quota_cores {
-            let quota = Quota::new(cores, AS_A_SLOW_CPU)?;
+        let quota =
+            options.quota_cores.map(|cores| Quota::new(cores, AS_A_SLOW_CPU)).transpose()?;
+        if let Some(quota) = &quota {
             quota.take(server.pid)?;
-            let mut quota = SteadyQuota::new(quota);
-            let follow = move |floor_ms| quota.follow(floor_ms);
+        }
+        if quota.is_some() || options.floor {
+            let mut quota = quota.map(SteadyQuota::new);
+            let follow =
+                move |floor_ms| quota.as_mut().map_or(Ok(()), |quota| quota.follow(floor_ms));
             server.floor = Some(FloorWatch::start(cpus.to_vec(), follow)?);
-        } else if options.floor {
-            server.floor = Some(FloorWatch::start(cpus.to_vec(), |_| Ok(()))?);
         }
         Ok(Self { login, ..server })
     }

@@ -22,7 +22,7 @@ pub use session::{Session, Sessions};
 use crate::base;
 use crate::judge::summary::{self, exit};
 use crate::observe::proc;
-use crate::record::{Meta, SCHEMA, TargetMeta, Writer};
+use crate::record::{Meta, Writer};
 use crate::report;
 use std::io;
 use std::time::{Instant, SystemTime};
@@ -70,18 +70,12 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     let mut machine = proc::machine();
     machine.load_average = sessions.load_average_before();
     machine.versions = sessions.versions();
+    let started_at = humantime::format_rfc3339_seconds(started_at).to_string();
     let meta = Meta {
-        fault: None,
-        schema: SCHEMA,
-        name,
-        started_at: humantime::format_rfc3339_seconds(started_at).to_string(),
         duration_s: begin.elapsed().as_secs_f64(),
-        target: TargetMeta { adapter: "moim".into(), url: "a server of its own a session".into() },
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario: command,
-        people: Vec::new(),
         machine,
         cpus: sessions.cpus(),
+        ..Meta::of_study(name, started_at, "a server of its own a session", &command)
     };
     let mut faults = sessions.missing();
     if rows.is_empty() {
@@ -95,10 +89,8 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
         summary.exit_code = exit::INTERRUPTED;
     }
     summary.people = sessions.people();
-    writer.meta(&meta)?;
-    writer.summary(&summary)?;
     std::fs::write(writer.dir().join("study.md"), markdown)?;
-    let path = report::render(writer.dir())?;
+    let path = report::write(writer.dir(), &meta, &summary)?;
     print!("{text}");
     for fault in &faults {
         println!("missing: {fault}");

@@ -15,10 +15,6 @@ pub struct ServerSummary {
     pub cpu_cores: Option<f64>,
     /// Server CPU per packet sent, in µs.
     pub us_per_packet_out: Option<f64>,
-    /// What a fixed piece of work cost on its CPUs meanwhile, in milliseconds of CPU time: the machine's floor; null if that
-    /// was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor_ms: Option<f64>,
     /// Mean CPU cores by thread name.
     pub threads: BTreeMap<String, f64>,
     /// Discarded over the run, by reason.
@@ -91,7 +87,6 @@ pub(super) fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
             (Some(cores), Some(packets)) if packets > 0.0 => Some(cores * 1e6 / packets),
             _ => None,
         },
-        floor_ms: mean(steady.iter().filter_map(|server| server.floor_ms)),
         threads: mean_threads(steady.iter().map(|server| &server.threads)),
         drops,
         rss_mib: all.iter().filter_map(|server| server.rss_mib).reduce(f64::max),

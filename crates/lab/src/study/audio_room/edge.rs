@@ -2,8 +2,8 @@
 //! too many the next time, so each trial only moves what is believed, by a psychometric function, and the next number
 //! is the one that tells most: the middle of it (QUEST: Watson and Pelli 1983).
 
-/// Numbers up to this are told apart; above, steps of a two-hundredth.
-const EXACT: u32 = 200;
+use crate::base::Belief;
+
 /// How far the edge moves by itself from trial to trial, as a standard deviation of its logarithm.
 const WANDERS: f64 = 0.05;
 /// A trial goes wrong for reasons that have nothing to do with the number, with this probability.
@@ -22,29 +22,12 @@ pub(super) struct Edge {
 impl Edge {
     /// What trials (a number, and whether it was healthy) say of it; no edge is larger than `most`.
     pub(super) fn of(trials: &[(u32, bool)], most: u32) -> Self {
-        let mut steps: Vec<u32> = (1..=EXACT.min(most)).collect();
-        while let Some(&last) = steps.last().filter(|last| **last < most) {
-            steps.push((last + last / EXACT).min(most));
+        let mut belief = Belief::new(1, most, 0.0);
+        for (people, healthy) in trials {
+            let carried = |edge| carries(f64::from(edge), f64::from(*people));
+            belief.see(|edge| if *healthy { carried(edge) } else { 1.0 - carried(edge) });
         }
-        // Before any trial each doubling is as likely as another.
-        let belief = steps.iter().enumerate().map(|(at, step)| {
-            let next = steps.get(at + 1).copied().unwrap_or(most + 1);
-            let width = (f64::from(next) / f64::from(*step)).ln();
-            trials.iter().fold(width, |belief, (people, healthy)| {
-                let carried = carries(f64::from(*step), f64::from(*people));
-                belief * if *healthy { carried } else { 1.0 - carried }
-            })
-        });
-        let belief: Vec<f64> = belief.collect();
-        let all: f64 = belief.iter().sum();
-        let quantile = |share: f64| {
-            let mut sum = 0.0;
-            let reached = |mass: &f64| {
-                sum += mass;
-                sum >= share * all
-            };
-            steps[belief.iter().position(reached).unwrap_or(steps.len() - 1)]
-        };
+        let quantile = |share| belief.steps[belief.quantile(share)];
         let tail = (1.0 - SURE) / 2.0;
         Self { people: quantile(0.5), between: (quantile(tail), quantile(1.0 - tail)) }
     }
