@@ -99,7 +99,13 @@ async function meet(t, room, query = {}) {
 async function assertLayersFollowTheEye(t, query) {
   const { ada, min, show } = await meet(t, "eye", query);
   // A layer is in the statistics once it is sent.
-  await until("three layers", async () => Object.keys(await layers(ada)).sort().join() === "f,h,q");
+  await until(
+    "three layers",
+    async () =>
+      Object.keys(await layers(ada))
+        .sort()
+        .join() === "f,h,q",
+  );
 
   await becomes(min, "large", 720, () => show(1280, 720));
   assert.equal((await layers(ada)).f.active, true);

@@ -106,7 +106,9 @@ function section(title: string, hint: string, ...content: (Node | null)[]): HTML
 function heading({ meta }: RunRecord): HTMLElement {
   const started = meta.started_at ? new Date(meta.started_at) : null;
   const when = started && !Number.isNaN(started.getTime()) ? started.toLocaleString() : meta.started_at;
-  const target = meta.target ? `${meta.target.adapter ?? ""} at ${meta.target.url ?? "?"}` : null;
+  const { adapter = "", url = "" } = meta.target ?? {};
+  // What was made from several runs says in words what those tested.
+  const target = url.includes("://") ? `${adapter} at ${url}` : url;
   const parts = [when, target, meta.version ? `moim ${meta.version}` : null].filter(Boolean);
   return el(
     "header",

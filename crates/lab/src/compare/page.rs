@@ -52,7 +52,7 @@ impl Page<'_> {
         about.not_shown = self.groups.iter().flat_map(|group| group.left_out.clone()).collect();
         println!("{}", about.ours);
         let rows = self.rows();
-        rows.iter().filter(|row| row.table != "sides").for_each(|row| println!("{}", line(row)));
+        self.print(&rows);
         let meta = Meta {
             machine: proc::machine(),
             ..Meta::of_study("compare".into(), started_at, "as in the records", command)
@@ -64,6 +64,21 @@ impl Page<'_> {
         }
         println!("report: {}", report::write(dir, &meta, &summary)?.display());
         Ok(())
+    }
+
+    /// Prints what is not alike, metric by metric; the page has them all.
+    fn print(&self, rows: &[Row]) {
+        let same = Is::Same.as_str();
+        for (at, pair) in self.pairs.iter().enumerate() {
+            let table = format!("pair-{at}");
+            let other = |row: &&Row| row.table == table && word(row, "is") != same;
+            let mut lines = rows.iter().filter(other).peekable();
+            if lines.peek().is_some() {
+                let Pair { first, second, .. } = pair;
+                println!("\n{second} against {first}: first, second, change, 98 % sure");
+            }
+            lines.for_each(|row| println!("{}", line(row)));
+        }
     }
 
     fn tables(&self) -> Vec<Table> {
@@ -132,7 +147,9 @@ impl Page<'_> {
                 .iter()
                 .map(|group| sorted(group.figures(metric.name).into_iter().flatten()))
                 .collect();
-            if people.iter().any(|people| people.len() < 3) {
+            let all = || people.iter().flatten();
+            let is_flat = all().all(|value| Some(value) == all().next());
+            if is_flat || people.iter().any(|people| people.len() < 3) {
                 continue;
             }
             let at = |percent: usize| {
@@ -167,20 +184,21 @@ fn metric_row(table: &str, (metric, found): &Compared) -> Row {
         .cell("is", Cell::word(found.is.as_str()))
 }
 
+fn word(row: &Row, column: &str) -> String {
+    let word = row.cells.get(column).and_then(|cell| cell.word.clone());
+    word.unwrap_or_else(|| "–".into())
+}
+
 /// A row as a line of text.
 fn line(row: &Row) -> String {
     let number = |column: &str| row.value(column).map_or_else(|| "–".into(), short);
-    let word = |column: &str| {
-        let word = row.cells.get(column).and_then(|cell| cell.word.clone());
-        word.unwrap_or_else(|| "–".into())
-    };
     let change = row.value("change_pct").map_or_else(|| "–".into(), |pct| format!("{pct:+.1} %"));
     format!(
         "{:<50} {:>9} {:>9} {change:>9}  {:<18} {}",
         row.name,
         number("first"),
         number("second"),
-        word("between"),
-        word("is")
+        word(row, "between"),
+        word(row, "is")
     )
 }
