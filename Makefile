@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-compare evidence-capacity evidence-situations evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	studies study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -79,6 +79,15 @@ evidence-canaries: build ## browsers and bots behind one link: delay, loss, free
 
 evidence-timecode: build ## delay from camera to screen, as read from pictures, against what the lab's link did (4 min)
 	@scripts/evidence-timecode.sh
+
+evidence-capacity: build ## do searches for a capacity agree, and name what ends it? (2 h, goes on where it stopped)
+	@scripts/evidence-capacity.sh
+
+evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 46 situations, three runs each (50 min, goes on where it stopped)
+	@scripts/evidence-situations.sh
+
+evidence-compare: build ## is a server that is a tenth dearer found, and nothing between two sides of one build? (90 min, goes on where it stopped)
+	@scripts/evidence-compare.sh
 
 evidence-crowd: build ## 1350 people in one mixed room who stay, who come and go, who become more; pages among 1000 (22 min)
 	@scripts/evidence-crowd.sh

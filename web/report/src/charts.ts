@@ -20,6 +20,9 @@ export interface ChartSpec {
 }
 
 const HEIGHT = 190;
+/** More events of a level are no lines, but ticks of so many pixels at the upper edge. */
+const MANY_EVENTS = 30;
+const TICK = 8;
 /** Colours of CSS, so that both themes and print have their own. */
 const QUALITY_COLOURS: Record<string, string> = {
   median: "--line-1",
@@ -34,6 +37,9 @@ export class Charts {
   readonly #events: RunEvent[];
   readonly #endSeconds: number;
   #all: { holder: HTMLElement; spec: ChartSpec; plot: uPlot | null }[] = [];
+
+  /** What of the time axis is shown, in seconds; it stands in the address, so that a link shows the same. */
+  #zoom: [number, number] | null = zoomIn(location.hash);
 
   /** @param endSeconds right end of the time axis */
   constructor(events: RunEvent[], endSeconds: number) {
@@ -59,6 +65,16 @@ export class Charts {
       chart.plot?.destroy();
       chart.plot = this.#plot(chart.spec, chart.holder);
     }
+  }
+
+  /** Puts other charts into a place in place of those that it has. */
+  replace(place: HTMLElement, specs: ChartSpec[]): void {
+    const old = this.#all.filter(({ holder }) => place.contains(holder));
+    for (const chart of old) chart.plot?.destroy();
+    this.#all = this.#all.filter((chart) => !old.includes(chart));
+    const before = this.#all.length;
+    place.replaceChildren(...specs.map((spec) => this.add(spec)));
+    for (const chart of this.#all.slice(before)) chart.plot = this.#plot(chart.spec, chart.holder);
   }
 
   #theme(theme: string | null): void {
@@ -91,6 +107,7 @@ export class Charts {
         ...(spec.x ? {} : { sync: { key: this.#sync.key } }),
         focus: { prox: 24 },
         drag: { x: true, y: false },
+        bind: { dblclick: (_u, _target, reset) => (event) => (this.#unzoom(), reset(event)) },
       },
       scales: {
         x: spec.x
@@ -104,7 +121,7 @@ export class Charts {
         spec.x
           ? { ...axis, size: 28, label: spec.x, labelSize: 20, labelFont: axis.font }
           : { ...axis, size: 28, values: (_u, ticks) => ticks.map((tick) => `${tick} s`) },
-        { ...axis, size: 46 },
+        { ...axis, size: 64 },
       ],
       legend: { live: true },
       series: [
@@ -126,7 +143,12 @@ export class Charts {
           };
         }),
       ],
-      hooks: spec.x ? {} : { drawClear: [(plot) => this.#marks(plot, colour)] },
+      hooks: spec.x
+        ? {}
+        : {
+            drawClear: [(plot) => this.#marks(plot, colour)],
+            setSelect: [(plot) => this.#zoomTo(plot)],
+          },
     };
     const data = [spec.data.seconds, ...spec.data.lines.map((line) => line.values)];
     return new uPlot(options, data as uPlot.AlignedData, holder);
@@ -135,8 +157,22 @@ export class Charts {
   /** The whole run, unless the reader has zoomed in. */
   #xRange(seconds: number[], min: number | null, max: number | null): [number, number] {
     const all = min === null || max === null || min === max;
-    if (all || (min === seconds[0] && max === seconds.at(-1))) return [0, this.#endSeconds];
+    if (all || (min === seconds[0] && max === seconds.at(-1))) return this.#zoom ?? [0, this.#endSeconds];
     return [min, max];
+  }
+
+  /** What was chosen of the time axis holds for all charts. */
+  #zoomTo(plot: uPlot): void {
+    if (plot.select.width === 0) return;
+    const { left, width } = plot.select;
+    this.#zoom = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    history.replaceState(null, "", `#t=${this.#zoom.map((second) => second.toFixed(1)).join("-")}`);
+  }
+
+  #unzoom(): null {
+    this.#zoom = null;
+    history.replaceState(null, "", location.pathname + location.search);
+    return null;
   }
 
   #marks(plot: uPlot, colour: (name: string) => string): void {
@@ -144,15 +180,29 @@ export class Charts {
     ctx.save();
     ctx.lineWidth = Math.max(1, devicePixelRatio);
     ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
-    for (const event of this.#events) {
-      const x = Math.round(plot.valToPos(event.t_ms / 1000, "x", true));
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.strokeStyle = colour(`--event-${event.level ?? "info"}`);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
+    for (const level of ["info", "warn", "error"]) {
+      const events = this.#events.filter((event) => (event.level ?? "info") === level);
+      // Hundreds of lines would hide the chart: then each is a tick, and many are a denser edge.
+      const isMany = events.length > MANY_EVENTS;
+      ctx.strokeStyle = colour(`--event-${level}`);
+      ctx.globalAlpha = isMany ? 0.35 : 1;
+      const height = isMany ? TICK * devicePixelRatio : bbox.height;
+      for (const event of events) {
+        const x = Math.round(plot.valToPos(event.t_ms / 1000, "x", true));
+        if (x < bbox.left || x > bbox.left + bbox.width) continue;
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + height);
+        ctx.stroke();
+      }
     }
     ctx.restore();
   }
+}
+
+/** The part of the time axis that an address names, such as `#t=12.0-30.0`. */
+export function zoomIn(hash: string): [number, number] | null {
+  const found = /^#t=([0-9.]+)-([0-9.]+)$/.exec(hash);
+  const [from, to] = [Number(found?.[1]), Number(found?.[2])];
+  return from < to ? [from, to] : null;
 }

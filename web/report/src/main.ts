@@ -1,6 +1,7 @@
 import { Charts, type ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
-import { machineCharts, qualityCharts, socketCharts } from "./plots.ts";
+import { hasPeople, peoplePictures, peopleTable } from "./people.ts";
+import { distributionCharts, machineCharts, qualityCharts, socketCharts } from "./plots.ts";
 import {
   type Churn,
   type Metric,
@@ -9,10 +10,10 @@ import {
   type SocketGroup,
   type Summary,
 } from "./record.ts";
-import { type PersonRow, peopleRows } from "./series.ts";
 import { groupName, SOCKET_FIGURES, SOCKET_METRICS, socketCards } from "./sockets.ts";
 import { studySections } from "./study.ts";
 import "./style.css";
+import { sentences } from "./verdict.ts";
 
 /** What an exit code of the lab means. */
 const EXIT: Record<number, string> = {
@@ -57,6 +58,7 @@ function show(record: RunRecord): void {
     keyFigures(record),
     ...limits(summary),
     ...judgement(summary),
+    ...peoplePictures(record, charts, section),
     ...plots(record, charts),
     ...sockets(summary),
     ...people(record),
@@ -129,7 +131,9 @@ function banner(summary: Summary): HTMLElement {
     "section",
     { class: `verdict ${verdict}` },
     el("h2", { textContent: words }),
+    el("p", { class: "sentences", textContent: sentences(summary).join(" ") }),
     el("p", {
+      class: "hint",
       textContent: code === undefined ? "" : `Exit code ${code}${meaning ? `: ${meaning}.` : "."}`,
     }),
     failures.length > 0 ? el("ul", {}, ...failures.map((text) => el("li", { textContent: text }))) : null,
@@ -171,15 +175,17 @@ function keyFigures(record: RunRecord): HTMLElement {
   return el(
     "section",
     { class: "cards", "aria-label": "Key figures" },
-    ...cards.map(([name, value, hint]) =>
-      el(
-        "div",
-        { class: "card" },
-        el("span", { class: "hint", textContent: name }),
-        el("strong", { textContent: value }),
-        el("span", { class: "hint", textContent: hint }),
+    ...cards
+      .filter(([, value]) => !value.startsWith("–"))
+      .map(([name, value, hint]) =>
+        el(
+          "div",
+          { class: "card" },
+          el("span", { class: "hint", textContent: name }),
+          el("strong", { textContent: value }),
+          el("span", { class: "hint", textContent: hint }),
+        ),
       ),
-    ),
   );
 }
 
@@ -278,14 +284,13 @@ function people(record: RunRecord): HTMLElement[] {
   return [section("People", hint, peopleTable(record))];
 }
 
-/** A run of sockets alone has none. */
-function hasPeople({ meta, summary, samples }: RunRecord): boolean {
-  return (meta.people ?? []).length > 0 || samples.length > 0 || (summary.sockets ?? []).length === 0;
-}
-
-function plots({ summary, samples, machine }: RunRecord, charts: Charts): HTMLElement[] {
+function plots({ summary, samples, machine, events }: RunRecord, charts: Charts): HTMLElement[] {
   const hint = "One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.";
+  const firstFault = events.find(({ level }) => level === "error")?.t_ms ?? null;
+  const over =
+    "Half of the people have no more than the value at 50 %. A person counts with the median of their samples.";
   const parts: [string, string, ChartSpec[]][] = [
+    ["Over people", over, distributionCharts(samples, firstFault)],
     ["Quality over time", hint, qualityCharts(samples)],
     ["Sockets over time", samples.length > 0 ? "" : hint, socketCharts(summary.sockets ?? [])],
     ["Machine over time", "", machineCharts(machine)],
@@ -295,47 +300,6 @@ function plots({ summary, samples, machine }: RunRecord, charts: Charts): HTMLEl
     .map(([title, text, specs]) =>
       section(title, text, el("div", { class: "charts" }, ...specs.map((spec) => charts.add(spec)))),
     );
-}
-
-function peopleTable(record: RunRecord): HTMLElement {
-  const percent = (ratio: number | null) => (ratio === null ? null : ratio * 100);
-  const rows = peopleRows(record);
-  return table(
-    "People",
-    rows,
-    [
-      { title: "Person", words: true, text: (row) => row.name, sort: (row) => row.name },
-      { title: "Kind", words: true, text: (row) => row.kind, sort: (row) => row.kind },
-      { title: "Room", words: true, text: (row) => row.room, sort: (row) => row.room },
-      ...(rows.some((row) => row.role)
-        ? [
-            {
-              title: "Role",
-              words: true,
-              text: (row: PersonRow) => row.role,
-              sort: (row: PersonRow) => row.role,
-            },
-          ]
-        : []),
-      { title: "MOS-LQ", text: (row) => figure(row.mos_lq, 2), sort: (row) => row.mos_lq },
-      { title: "MOS-CQ", text: (row) => figure(row.mos_cq, 2), sort: (row) => row.mos_cq },
-      { title: "Loss %", text: (row) => figure(row.loss_pct, 2), sort: (row) => row.loss_pct },
-      { title: "Jitter ms", text: (row) => figure(row.jitter_ms), sort: (row) => row.jitter_ms },
-      { title: "RTT ms", text: (row) => figure(row.rtt_ms), sort: (row) => row.rtt_ms },
-      {
-        title: "Frames/s",
-        text: (row) => figure(row.frames_per_second),
-        sort: (row) => row.frames_per_second,
-      },
-      {
-        title: "Frozen %",
-        text: (row) => figure(percent(row.freeze_ratio)),
-        sort: (row) => row.freeze_ratio,
-      },
-      { title: "Samples", text: (row) => figure(row.samples, 0), sort: (row) => row.samples },
-    ],
-    (row) => (row.samples === 0 ? "bad" : ""),
-  );
 }
 
 /** What came of people who come and go: bots, and browsers. */

@@ -9,7 +9,9 @@ import {
   machineLines,
   meanOf,
   pausedPct,
+  personMedians,
   qualityLines,
+  quantile,
   type Reduction,
   retransmittedPct,
   rttMs,
@@ -42,6 +44,42 @@ export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
     chart("Downlink estimate", "Mbit/s, of people on limited paths", estimateMbps, "lowest", { digits: 2 }),
     chart("Retransmitted", "% of packets of pictures", retransmittedPct, "highest", { digits: 2 }),
   ].filter(({ data }) => hasValues(data));
+}
+
+/** Fewer people have no distribution. */
+const DISTRIBUTED = 3;
+
+/**
+ * How people differ: each figure at so many percent of them, in steps of five.
+ * @param fault when the first fault was: then before and after it, each by itself
+ */
+export function distributionCharts(samples: readonly Sample[], fault: number | null): ChartSpec[] {
+  const parts: [string, readonly Sample[]][] =
+    fault === null
+      ? [["all", samples]]
+      : [
+          ["before the first fault", samples.filter(({ t_ms }) => t_ms <= fault)],
+          ["after it", samples.filter(({ t_ms }) => t_ms > fault)],
+        ];
+  const figures: [string, string, Reduction, number][] = [
+    ["Loss", "%", lossPct, 2],
+    ["MOS-LQ", "1 to 4.5", meanOf("mos_lq"), 2],
+    ["MOS-CQ", "1 to 4.5, with delay", meanOf("mos_cq"), 2],
+    ["Mouth to ear", "ms", meanOf("mouth_to_ear_ms"), 0],
+    ["Frame rate", "frames/s", meanOf("frames_per_second"), 1],
+  ];
+  const percents = Array.from({ length: 21 }, (_, step) => 5 * step);
+  return figures.flatMap(([title, unit, reduce, digits]): ChartSpec[] => {
+    const lines = parts
+      .map(([label, some]) => ({ label, people: [...personMedians(some, reduce).values()] }))
+      .filter(({ people }) => people.length >= DISTRIBUTED)
+      .map(({ label, people }) => ({
+        label,
+        values: percents.map((percent) => quantile(people, percent / 100)),
+      }));
+    const data = { seconds: percents, lines };
+    return lines.length > 0 ? [{ title, unit, digits, x: "percent of the people", data }] : [];
+  });
 }
 
 /** How sockets without a room fared, group by group. */

@@ -106,6 +106,7 @@ export interface Summary {
     first?: string | null;
     second?: string | null;
     state?: string | null;
+    person?: string | null;
     evidence?: unknown[];
   } | null;
   server?: {
@@ -188,6 +189,9 @@ export interface Received {
   packets_received: number;
   packets_lost: number;
   jitter_ms?: number | null;
+  gap_ms?: number | null;
+  jitter_buffer_ms?: number | null;
+  transit_ms?: number | null;
   frames_per_second?: number | null;
   frame_height?: number | null;
   paused_ratio?: number | null;

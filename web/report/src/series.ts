@@ -92,6 +92,19 @@ export function qualityLines(
   return { seconds: [...buckets.keys()].map((bucket) => (bucket * BUCKET_MS) / 1000), lines };
 }
 
+/** Each person's median over their samples; those without a value are left out. */
+export function personMedians(samples: readonly Sample[], reduce: Reduction): Map<string, number> {
+  const values = new Map<string, number[]>();
+  for (const { person, sample } of samples) {
+    const value = reduce(sample);
+    if (value === null) continue;
+    const own = values.get(person);
+    if (own) own.push(value);
+    else values.set(person, [value]);
+  }
+  return new Map([...values].map(([person, own]) => [person, quantile(own, 0.5)!]));
+}
+
 /** CPU of each thread over time; beyond `most` threads the least busy are summed as `others`. */
 export function threadLines(rows: readonly MachineRow[], side: "server" | "generator", most = 7): Lines {
   const sums = new Map<string, number>();

@@ -1,0 +1,171 @@
+// Situations that a load lab can be wrong about: what is done in each, and what must and must not be said of it.
+//
+// `says`: what may be named as the first bottleneck; `codes`: how the run may end; `person`: who must be named with it.
+// `unexplained` is no right name, but no false one either. `never`: names that would accuse somebody who had no part in it.
+
+import { spawn } from "node:child_process";
+import { createServer, request } from "node:http";
+import { connect } from "node:net";
+import { hogs, pinned } from "./breaking.mjs";
+import { KINDS, SLOW } from "./breaks.mjs";
+import { load } from "./evidence.mjs";
+
+/** All that a server can be at the end of. */
+const SERVER = ["cpu", "thread", "cpu_quota", "network", "socket_buffer", "softirq", "memory", "fds", "signaling", "mixer_deadline"];
+const SECONDS = 16;
+
+/** A scenario; a call of four, if nothing else is said. */
+function scenario({
+  serve = "serve: { cpus: [0] }",
+  rooms = "[{ people: { bot: 4 } }]",
+  sockets = "",
+  media = "{ audio: speech, video: 360p }",
+  thresholds = "default",
+  seconds = SECONDS,
+  more = "",
+} = {}) {
+  const who = sockets ? `sockets: ${sockets}` : `rooms: ${rooms}\nmedia: ${media}`;
+  return `name: situation
+${serve}
+duration: ${seconds}s
+${who}
+join: { per_second: 20 }
+thresholds: ${thresholds}
+${more}`;
+}
+
+const SOUND = { rooms: "[{ video: none, people: { bot: 6 } }]", media: "{ audio: speech, video: none }" };
+const MIXED = { rooms: "[{ audio: mcu, video: none, people: { bot: 8 } }]", media: SOUND.media };
+const target = (url) => `target: { url: "${url}" }`;
+
+/** All is well, however odd it looks. */
+const well = (name, run) => ({ name, run, says: ["none"], codes: [0], never: [...SERVER, "link", "generator"] });
+/** Something is wrong that has a name. */
+const wrong = (name, says, run, { codes = [99], person, allows = [] } = {}) => {
+  const all = [...SERVER, "link", "generator"];
+  return { name, run, says, codes, person, never: all.filter((one) => ![...says, ...allows].includes(one)) };
+};
+const plain = (options, more) => () => load(scenario(options), more);
+/** Against a server of its own that is told `flags`, and something done to it meanwhile. */
+const against = (flags, options, { meanwhile = () => {}, wrap = [] } = {}) => async () => {
+  const server = await pinned({ flags, wrap });
+  const timers = meanwhile(server) ?? [];
+  const run = await load(scenario({ ...options, serve: target(server.url) }));
+  timers.forEach(clearTimeout);
+  await server.stop();
+  return run;
+};
+const kind = (name, nth = 0) => async (known) => KINDS[name](0.5, known, { nth, flags: [] });
+
+/** Stops a process for three seconds, after eight. */
+const pauses = ({ pid }) => [
+  setTimeout(() => process.kill(pid, "SIGSTOP"), 8_000),
+  setTimeout(() => process.kill(pid, "SIGCONT"), 11_000),
+];
+/** The same of what it runs. */
+const PAUSED = ["sh", "-c", '(sleep 8; kill -STOP $$; sleep 3; kill -CONT $$) & exec "$@"', "sh"];
+
+/** In front of a server: hands everything on, but for the metrics, which it changes. */
+async function liar(url, change) {
+  const { hostname, port } = new URL(url);
+  const proxy = createServer((from, to) => {
+    const options = { hostname, port, path: from.url, method: from.method, headers: from.headers };
+    const onward = request(options, (answer) => {
+      if (from.url !== "/metrics") {
+        to.writeHead(answer.statusCode, answer.headers);
+        return answer.pipe(to);
+      }
+      let text = "";
+      answer.on("data", (data) => (text += data));
+      answer.on("end", () => to.writeHead(200, { "content-type": "text/plain" }).end(change(text)));
+    });
+    onward.on("error", () => to.writeHead(502).end());
+    from.pipe(onward);
+  });
+  proxy.on("upgrade", (from, socket, head) => {
+    const onward = connect(port, hostname, () => {
+      const lines = Object.entries(from.headers).map(([key, value]) => `${key}: ${value}`);
+      onward.write(`${from.method} ${from.url} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n`);
+      onward.write(head);
+      socket.pipe(onward).pipe(socket);
+    });
+    for (const one of [socket, onward]) one.on("error", () => [socket, onward].forEach((end) => end.destroy()));
+  });
+  await new Promise((done) => proxy.listen(7990, "127.0.0.1", done));
+  return { url: "http://127.0.0.1:7990", close: () => (proxy.closeAllConnections(), proxy.close()) };
+}
+
+/** Against a server whose metrics are changed. */
+const lying = (change, flags = [], options = {}) => async () => {
+  const server = await pinned({ flags });
+  const proxy = await liar(server.url, change);
+  const run = await load(scenario({ ...options, serve: target(proxy.url) }));
+  proxy.close();
+  await server.stop();
+  return run;
+};
+
+const onLink = (network, options = {}) => plain({ more: `networks: [{ name: slow, share_pct: 25, ${network} }]\n`, ...options });
+const LOSSY = '{ loss_pct: ["max < 1"] }';
+
+export const SITUATIONS = [
+  well("a call of four", plain()),
+  well("people who speak a hundredth of the time", plain({ ...SOUND, rooms: "[{ video: none, people: { bot: 8 }, roles: [{ name: quiet, speaks_pct: 1 }] }]" })),
+  well("two of twenty send pictures", plain({ rooms: "[{ people: { bot: 20 }, senders: 2 }]" })),
+  well("most only listen", plain({ ...SOUND, rooms: "[{ video: none, people: { bot: 10 }, roles: [{ name: host }, { name: guest, weight: 4, audio: false }] }]" })),
+  well("people come and go", plain({ ...SOUND, rooms: "[{ video: none, churn: { stay: 4s }, people: { bot: 10 } }]" })),
+  well("half of them leave at once", plain({ more: "events: [{ at: 8s, do: leave, count: 2 }]\n" })),
+  well("a mixed room", plain(MIXED)),
+  well("a mesh of three", plain({ rooms: "[{ audio: mesh, video: mesh, people: { bot: 3 } }]" })),
+  well("everybody by TCP", plain({ media: "{ audio: speech, video: 360p, transport: tcp }" })),
+  well("everybody is far away", plain({ more: "networks: [{ name: far, delay: 80ms }]\n" })),
+  well("a little loss that may be", plain({ thresholds: '{ loss_pct: ["user_p95 < 3"] }', more: "networks: [{ name: air, loss_pct: 0.5 }]\n" })),
+  well("a neighbour who gives way on the server's CPU", async () => {
+    const loop = spawn("taskset", ["-c", "0", "nice", "-n", "19", "timeout", "60", "sh", "-c", "while :; do :; done"]);
+    const run = await load(scenario());
+    loop.kill();
+    return run;
+  }),
+  well("a quota that is wide enough", plain({ serve: "serve: { cpus: [0], quota_cores: 0.8 }" })),
+  well("sockets that only stay", plain({ sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 0 }]" })),
+  well("one person alone", plain({ rooms: "[{ people: { bot: 1 } }]" })),
+  well("a server whose clock is elsewhere", against([], {}, { wrap: ["unshare", "-T", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"] })),
+  well("a server that calls itself overloaded", lying((text) => text.replace(/^(moim_signaling_ticks_missed_total|moim_dropped_total\S*) \d+/gm, `$1 ${Math.round(Date.now() / 10) % 1e9}`))),
+  well("a server without metrics", lying(() => "")),
+  well("two media threads on one CPU", plain({ serve: "serve: { cpus: [0], shards: 2 }", rooms: "[{ count: 4, video: none, people: { bot: 4 } }]", media: SOUND.media })),
+
+  wrong("a CPU quota", ["cpu_quota"], kind("quota")),
+  wrong("a media thread that has too much to do", ["thread"], kind("thread")),
+  wrong("more than a CPU can mix", ["cpu"], kind("cpu")),
+  wrong("a neighbour who takes the server's CPU", ["cpu"], async () => {
+    const end = hogs(4, "0");
+    const run = await load(scenario({ ...SOUND, rooms: "[{ count: 8, video: none, people: { bot: 6 } }]" }));
+    end();
+    return run;
+  }),
+  wrong("a small link of the server", ["network"], kind("link")),
+  wrong("small receive buffers", ["socket_buffer"], kind("buffer")),
+  wrong("few open files", ["fds"], kind("fds")),
+  wrong("signaling that stalls", ["signaling"], kind("signaling")),
+  wrong("a mixer that is late", ["mixer_deadline"], against(["--fault", "mixer_backlog=1s"], MIXED)),
+  wrong("others on the generator's CPU", ["generator"], kind("generator", 1), { codes: [110] }),
+  wrong("a quota for the generator", ["generator"], kind("generator", 0), { codes: [110] }),
+  wrong("a busy thread of the lab", ["generator"], plain({ ...SOUND, thresholds: '{ join_to_first_audio_ms: ["p50 < 100"] }' }, { flags: ["--fault", "busy_thread=lab"] }), { codes: [110] }),
+  wrong("a busy thread of bots", ["generator"], plain({ ...SOUND, thresholds: '{ join_to_first_audio_ms: ["p50 < 100"] }' }, { flags: ["--fault", "busy_thread=bots"] }), { codes: [110] }),
+  wrong("a lab that stands still", ["generator"], plain({}, { wrap: PAUSED }), { codes: [110] }),
+  wrong("a server that stands still", ["signaling"], against([], {}, { meanwhile: pauses }), { allows: ["mixer_deadline", "socket_buffer"] }),
+  wrong("a participant loses what comes", ["link"], onLink("way: down, loss_pct: 10", { thresholds: LOSSY }), { person: SLOW }),
+  wrong("a participant loses what they send", ["link"], onLink("way: up, loss_pct: 10", { thresholds: LOSSY }), { person: SLOW }),
+  wrong("a participant's slow downlink", ["link"], kind("downlink"), { person: SLOW }),
+  wrong("a participant is cut off for five seconds", ["link"], onLink("changes: [{ at: 7s, loss_pct: 100 }, { at: 12s }]", { thresholds: LOSSY }), { person: SLOW }),
+  wrong("all are too far away to talk", ["link"], plain({ ...MIXED, more: "networks: [{ name: moon, delay: 500ms }]\n" })),
+  wrong("a house whose line is full", ["link"], plain({ thresholds: '{ paused_ratio: ["max < 0.2"] }', more: "networks: [{ name: house, shared: true, share_pct: 50, way: down, rate_kbps: 700, queue: 300ms }]\n" })),
+  wrong("a participant freezes their picture", [], plain({ more: "events: [{ at: 7s, bot: 2, do: stop_video }]\n" })),
+  wrong("a participant falls silent", [], plain({ more: "events: [{ at: 7s, bot: 2, do: stop_audio }]\n" })),
+  wrong("a media thread that stalls once", ["thread"], against(["--fault", "stall=media/3s"], {}), { allows: ["socket_buffer", "signaling"] }),
+  wrong("a mixer that stalls once", ["mixer_deadline"], against(["--fault", "stall=mix/5s"], MIXED)),
+  wrong("a media thread that ends", [], against(["--fault", "panic=media"], {}), { codes: [99, 111], allows: ["signaling", "socket_buffer"] }),
+  wrong("a server that is killed", [], plain({ more: "events: [{ at: 9s, do: kill_server }]\n" })),
+  wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.02 }", sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 100 }]" })),
+  wrong("nobody listens there", [], () => load(scenario({ serve: target("http://127.0.0.1:7999") })), { codes: [111] }),
+];
