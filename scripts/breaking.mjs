@@ -56,8 +56,8 @@ export async function pinned({ wrap = [], cpu = "0", ...options } = {}) {
   // Apart from the server the bots have a CPU that is idle most of the time.
   const rest = stayAwake(200, cpu === null ? [] : [1]);
   const server = await serve({ ...options, wrap: [...wrap, ...own] });
-  const stop = async () => {
-    await server.stop();
+  const stop = async (signal) => {
+    await server.stop(signal);
     rest();
   };
   return { ...server, stop };

@@ -7,8 +7,7 @@
 // About 50 minutes; it goes on where it was cut. `evidence-situations.sh "a call of four"` runs that alone. Writes
 // target/evidence/situations.json.
 
-import { calibrate } from "./breaks.mjs";
-import { finish, isWanted, rowMaker } from "./evidence.mjs";
+import { finish, rowMaker } from "./evidence.mjs";
 import { SITUATIONS } from "./situations.mjs";
 
 const RUNS = 3;
@@ -18,12 +17,10 @@ const NAMED = 0.9;
 
 const rows = [];
 const row = rowMaker("situations", rows);
-let known = null;
 
 async function play({ run, says, codes, person, never }) {
-  known ??= await calibrate();
-  let made = await run(known);
-  for (let tries = 1; tries < TRIES && made.code === 110 && !codes.includes(110); tries++) made = await run(known);
+  let made = await run();
+  for (let tries = 1; tries < TRIES && made.code === 110 && !codes.includes(110); tries++) made = await run();
   const { first = null, person: who = null, evidence = [] } = made.summary?.bottleneck ?? {};
   const accused = never.includes(first);
   const praised = made.code === 0 && !codes.includes(0);
@@ -39,7 +36,8 @@ async function play({ run, says, codes, person, never }) {
     blamed,
     evidence: evidence.slice(0, 4),
     failures: (made.summary?.failures ?? []).slice(0, 3),
-    holds: !accused && !praised && !blamed,
+    // Each is kept, however it came out: what is wrong once is wrong.
+    holds: true,
   };
 }
 

@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { createServer, request } from "node:http";
 import { connect } from "node:net";
 import { hogs, pinned } from "./breaking.mjs";
-import { KINDS, SLOW } from "./breaks.mjs";
+import { KINDS, SLOW, calibrate } from "./breaks.mjs";
 import { load } from "./evidence.mjs";
 
 /** All that a server can be at the end of. */
@@ -47,15 +47,17 @@ const wrong = (name, says, run, { codes = [99], person, allows = [] } = {}) => {
 };
 const plain = (options, more) => () => load(scenario(options), more);
 /** Against a server of its own that is told `flags`, and something done to it meanwhile. */
-const against = (flags, options, { meanwhile = () => {}, wrap = [] } = {}) => async () => {
+const against = (flags, options, { meanwhile = () => {}, wrap = [], end } = {}) => async () => {
   const server = await pinned({ flags, wrap });
   const timers = meanwhile(server) ?? [];
   const run = await load(scenario({ ...options, serve: target(server.url) }));
   timers.forEach(clearTimeout);
-  await server.stop();
+  await server.stop(end);
   return run;
 };
-const kind = (name, nth = 0) => async (known) => KINDS[name](0.5, known, { nth, flags: [] });
+/** What `make evidence-bottleneck` breaks, in the middle of its magnitudes. */
+const kind = (name, nth = 0) => async () => KINDS[name](0.5, (known ??= await calibrate()), { nth, flags: [] });
+let known = null;
 
 /** Stops a process for three seconds, after eight. */
 const pauses = ({ pid }) => [
@@ -64,6 +66,9 @@ const pauses = ({ pid }) => [
 ];
 /** The same of what it runs. */
 const PAUSED = ["sh", "-c", '(sleep 8; kill -STOP $$; sleep 3; kill -CONT $$) & exec "$@"', "sh"];
+
+/** Its clock began elsewhere. What runs it passes on no signal but this one. */
+const ELSEWHERE = ["unshare", "-T", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"];
 
 /** In front of a server: hands everything on, but for the metrics, which it changes. */
 async function liar(url, change) {
@@ -129,7 +134,7 @@ export const SITUATIONS = [
   well("a quota that is wide enough", plain({ serve: "serve: { cpus: [0], quota_cores: 0.8 }" })),
   well("sockets that only stay", plain({ sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 0 }]" })),
   well("one person alone", plain({ rooms: "[{ people: { bot: 1 } }]" })),
-  well("a server whose clock is elsewhere", against([], {}, { wrap: ["unshare", "-T", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"] })),
+  well("a server whose clock is elsewhere", against([], {}, { wrap: ELSEWHERE, end: "SIGKILL" })),
   well("a server that calls itself overloaded", lying((text) => text.replace(/^(moim_signaling_ticks_missed_total|moim_dropped_total\S*) \d+/gm, `$1 ${Math.round(Date.now() / 10) % 1e9}`))),
   well("a server without metrics", lying(() => "")),
   well("two media threads on one CPU", plain({ serve: "serve: { cpus: [0], shards: 2 }", rooms: "[{ count: 4, video: none, people: { bot: 4 } }]", media: SOUND.media })),

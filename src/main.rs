@@ -4,11 +4,12 @@ use clap::{Parser, Subcommand};
 use lab::LoadOptions;
 use lab::capacity::{CapacityOptions, Vary};
 use lab::compare::CompareOptions;
+use lab::report::Format;
 use lab::study::StudyOptions;
 use server::auth::{Secret, TokenRequest};
 use server::config::Config;
 use server::faults::Faults;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A realtime room server that knows its own limits.
@@ -166,10 +167,13 @@ enum Command {
         #[arg(long, value_name = "DIR", default_value = "runs")]
         runs: PathBuf,
     },
-    /// Make the report of an old run again, from its record.
+    /// Make the report of an old run again, from its record, or print its summary for other programs.
     Report {
-        /// The record's directory, such as runs/2026-11-21T10-00-00-first-room.
+        /// The record's directory, such as runs/20261121T100000Z-first-room.
         run: PathBuf,
+        /// What is made: the page, or text that is printed. Markdown is what GitHub shows of `>> $GITHUB_STEP_SUMMARY`.
+        #[arg(long, value_enum, default_value_t = ReportFormat::Html)]
+        format: ReportFormat,
     },
     /// Say what this machine allows: namespaces, limited links, quotas, batches, browsers.
     ///
@@ -179,6 +183,20 @@ enum Command {
     ///
     /// The key's name and secret are those under `keys` in moim.yaml.
     Token(TokenArguments),
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ReportFormat {
+    /// report.html in the record's directory.
+    Html,
+    /// A row a metric.
+    Csv,
+    /// A test case for each threshold and check, for build servers.
+    Junit,
+    /// Gauges in Prometheus' text format.
+    Prometheus,
+    /// A summary for people.
+    Markdown,
 }
 
 #[derive(clap::Args)]
@@ -272,9 +290,20 @@ fn main() -> ExitCode {
             let options = CompareOptions { records, margin_pct: margin, runs_dir: runs };
             lab::compare::compare(&options).into()
         }
-        Command::Report { run } => lab::render(&run).into(),
+        Command::Report { run, format } => report(&run, format).into(),
         Command::Token(arguments) => token(arguments),
     }
+}
+
+fn report(run: &Path, format: ReportFormat) -> u8 {
+    let format = match format {
+        ReportFormat::Html => return lab::render(run),
+        ReportFormat::Csv => Format::Csv,
+        ReportFormat::Junit => Format::Junit,
+        ReportFormat::Prometheus => Format::Prometheus,
+        ReportFormat::Markdown => Format::Markdown,
+    };
+    lab::print_summary(run, format)
 }
 
 fn serve(

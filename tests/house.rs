@@ -240,7 +240,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("observe", &["record", "base"]),
     ("clients", &["record", "base", "observe"]),
     ("judge", &["record", "base", "observe"]),
-    ("report", &["record", "judge"]),
+    ("report", &["record", "base", "observe", "judge"]),
     ("scenario", &["record", "base", "observe", "clients", "judge"]),
     ("people", &["record", "base", "observe", "clients", "judge", "scenario"]),
     ("progress", &["record", "base", "observe", "judge", "scenario", "people"]),

@@ -102,3 +102,17 @@ pub fn render(run_dir: &Path) -> u8 {
         }
     }
 }
+
+/// Prints the summary of a run for other programs.
+pub fn print_summary(run_dir: &Path, format: report::Format) -> u8 {
+    match report::formatted(run_dir, format) {
+        Ok(text) => {
+            print!("{text}");
+            exit::PASS
+        }
+        Err(error) => {
+            eprintln!("no summary: {error}");
+            exit::BAD_CONFIGURATION
+        }
+    }
+}

@@ -36,6 +36,9 @@ export interface Column<Row> {
   long?: boolean;
 }
 
+/** A table of more rows shows so many, and a button that shows all. */
+const MOST_ROWS = 200;
+
 /** A table; columns with a `sort` have a button in their head. */
 export function table<Row>(
   caption: string,
@@ -44,16 +47,27 @@ export function table<Row>(
   rowClass: (row: Row) => string = () => "",
 ): HTMLElement {
   const body = el("tbody");
-  const fill = (ordered: readonly Row[]) =>
+  const all = el("button", { type: "button", class: "all", textContent: `Show all ${rows.length} rows` });
+  all.hidden = rows.length <= MOST_ROWS;
+  let shown = rows;
+  const fill = (ordered: readonly Row[]) => {
+    shown = ordered;
     body.replaceChildren(
-      ...ordered.map((row) =>
-        el(
-          "tr",
-          { class: rowClass(row) },
-          ...columns.map((column) => el("td", { class: classOf(column), textContent: column.text(row) })),
+      ...shown
+        .slice(0, all.hidden ? rows.length : MOST_ROWS)
+        .map((row) =>
+          el(
+            "tr",
+            { class: rowClass(row) },
+            ...columns.map((column) => el("td", { class: classOf(column), textContent: column.text(row) })),
+          ),
         ),
-      ),
     );
+  };
+  all.onclick = () => {
+    all.hidden = true;
+    fill(shown);
+  };
   const heads = columns.map((column) => {
     const head = el("th", { scope: "col", class: classOf(column) });
     const { sort } = column;
@@ -76,6 +90,7 @@ export function table<Row>(
     "div",
     { class: "scroll", role: "region", "aria-label": caption, tabIndex: 0 },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body),
+    all,
   );
 }
 

@@ -7,6 +7,7 @@ import {
   type Metric,
   type RunRecord,
   readRecord,
+  SAMPLE_MS,
   type SocketGroup,
   type Summary,
 } from "./record.ts";
@@ -30,7 +31,7 @@ const MAX_EVENTS = 500;
 
 const parent = document.getElementById("report")!;
 try {
-  const record = readRecord(document.getElementById("record")?.textContent ?? "");
+  const record = await readRecord(document.getElementById("record")?.textContent ?? "");
   if (record) show(record);
   else
     say("No run in here yet", "This is the empty report. The lab fills it: “moim load SCENARIO” writes one.");
@@ -284,14 +285,16 @@ function people(record: RunRecord): HTMLElement[] {
   return [section("People", hint, peopleTable(record))];
 }
 
-function plots({ summary, samples, machine, events }: RunRecord, charts: Charts): HTMLElement[] {
-  const hint = "One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.";
+function plots(record: RunRecord, charts: Charts): HTMLElement[] {
+  const { summary, samples, window_ms, machine, events } = record;
+  const long = window_ms > SAMPLE_MS ? ` A point of a person is of ${figure(window_ms / 1000, 0)} s.` : "";
+  const hint = `One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.${long}`;
   const firstFault = events.find(({ level }) => level === "error")?.t_ms ?? null;
   const over =
     "Half of the people have no more than the value at 50 %. A person counts with the median of their samples.";
   const parts: [string, string, ChartSpec[]][] = [
     ["Over people", over, distributionCharts(samples, firstFault)],
-    ["Quality over time", hint, qualityCharts(samples)],
+    ["Quality over time", hint, qualityCharts(record)],
     ["Sockets over time", samples.length > 0 ? "" : hint, socketCharts(summary.sockets ?? [])],
     ["Machine over time", "", machineCharts(machine)],
   ];

@@ -1,16 +1,16 @@
 /** The people of a run: everybody over time, one of them in full, and the table. */
 import type { Charts, ChartSpec } from "./charts.ts";
 import { el, figure, table } from "./dom.ts";
-import type { RunRecord, Sample } from "./record.ts";
+import { type RunRecord, type Sample, SAMPLE_MS } from "./record.ts";
 import {
+  figureOf,
   hasValues,
   type Lines,
   lossPct,
-  meanOf,
   type PersonRow,
   peopleRows,
+  percentOf,
   type Reduction,
-  rttMs,
 } from "./series.ts";
 import { strip, stripPicture } from "./strip.ts";
 
@@ -23,17 +23,19 @@ export function hasPeople({ meta, summary, samples }: RunRecord): boolean {
 
 /** Everybody over time, and whoever is chosen in full. */
 export function peoplePictures(record: RunRecord, charts: Charts, section: Section): HTMLElement[] {
-  const all = strip(record.samples);
+  const all = strip(record.samples, record.window_ms);
   if (all.people.length === 0) return [];
   const one = onePerson(
     record,
     charts,
     all.people.map(({ name }) => name),
   );
+  // The worst are shown sample by sample.
+  const worst = record.worst.length > 0 ? strip(record.worst, SAMPLE_MS) : all;
   const hint =
     "Worst first, coloured by MOS: with delay in it where that was measured. Nothing where somebody was not there.";
   return [
-    section("Everybody over time", hint, stripPicture(all, one.choose)),
+    section("Everybody over time", hint, stripPicture(all, worst, one.choose)),
     section("One person", "All that was measured of them; worst first.", one.element),
   ];
 }
@@ -51,45 +53,38 @@ export function personCharts(samples: readonly Sample[]): ChartSpec[] {
       "Score",
       "MOS, 1 to 4.5",
       [
-        ["LQ", meanOf("mos_lq")],
-        ["CQ, with delay", meanOf("mos_cq")],
+        ["LQ", figureOf("mos_lq")],
+        ["CQ, with delay", figureOf("mos_cq")],
       ],
       2,
     ),
     of("Lost", "%", [["loss", lossPct]], 2),
     of("Delay", "ms", [
-      ["mouth to ear", meanOf("mouth_to_ear_ms")],
-      ["camera to screen", meanOf("camera_to_screen_ms")],
-      ["jitter buffer", meanOf("jitter_buffer_ms")],
-      ["transit", meanOf("transit_ms")],
-      ["round trip", rttMs],
+      ["mouth to ear", figureOf("mouth_to_ear_ms")],
+      ["camera to screen", figureOf("camera_to_screen_ms")],
+      ["jitter buffer", figureOf("jitter_buffer_ms")],
+      ["network and server", figureOf("transit_ms")],
+      ["round trip", figureOf("rtt_ms")],
     ]),
     of("Jitter and gaps", "ms", [
-      ["jitter", meanOf("jitter_ms")],
-      ["longest gap", meanOf("gap_ms")],
+      ["jitter", figureOf("jitter_ms")],
+      ["longest gap", figureOf("gap_ms")],
     ]),
-    of("Pictures", "frames/s", [["frames", meanOf("frames_per_second")]]),
-    of("Picture height", "pixels", [["height", meanOf("frame_height")]], 0),
+    of("Pictures", "frames/s", [["frames", figureOf("frames_per_second")]]),
+    of("Picture height", "pixels", [["height", figureOf("frame_height")]], 0),
     of("Frozen and paused", "% of time", [
-      ["frozen", percent(meanOf("freeze_ratio"))],
-      ["paused", percent(meanOf("paused_ratio"))],
+      ["frozen", percentOf("freeze_ratio")],
+      ["paused", percentOf("paused_ratio")],
     ]),
-    of("Received", "kbit/s a track", [["rate", meanOf("bitrate_kbps")]], 0),
+    of("Received", "kbit/s", [["rate", figureOf("bitrate_kbps")]], 0),
   ].filter(({ data }) => hasValues(data));
-}
-
-function percent(of: Reduction): Reduction {
-  return (sample) => {
-    const ratio = of(sample);
-    return ratio === null ? null : 100 * ratio;
-  };
 }
 
 function linesOf(samples: readonly Sample[], lines: [string, Reduction][]): Lines {
   return {
     seconds: samples.map(({ t_ms }) => t_ms / 1000),
     lines: lines
-      .map(([label, reduce]) => ({ label, values: samples.map(({ sample }) => reduce(sample)) }))
+      .map(([label, reduce]) => ({ label, values: samples.map(reduce) }))
       .filter(({ values }) => values.some((value) => value !== null)),
   };
 }
@@ -103,7 +98,9 @@ function onePerson(record: RunRecord, charts: Charts, names: string[]) {
   const place = el("div", { class: "charts" });
   const happened = el("ul");
   const show = () => {
-    const samples = record.samples.filter(({ person }) => person === pick.value);
+    const own = (samples: Sample[]) => samples.filter(({ person }) => person === pick.value);
+    const whole = own(record.worst);
+    const samples = whole.length > 0 ? whole : own(record.samples);
     charts.replace(place, personCharts(samples));
     const events = record.events.filter(({ person }) => person === pick.value);
     happened.replaceChildren(

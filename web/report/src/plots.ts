@@ -1,26 +1,26 @@
 /** Which charts a run has. Pure. A chart in which nobody has a value is left out. */
 import type { ChartSpec } from "./charts.ts";
-import type { MachineRow, Sample, SocketGroup } from "./record.ts";
+import type { MachineRow, RunRecord, Sample, SocketGroup } from "./record.ts";
 import {
   estimateMbps,
-  frameHeight,
+  figureOf,
   hasValues,
   lossPct,
   machineLines,
-  meanOf,
-  pausedPct,
+  medianLines,
+  peopleLine,
+  percentOf,
   personMedians,
   qualityLines,
   quantile,
   type Reduction,
   retransmittedPct,
-  rttMs,
   socketLines,
   threadLines,
 } from "./series.ts";
 
 /** How people fared. */
-export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
+export function qualityCharts(record: Pick<RunRecord, "samples" | "window_ms">): ChartSpec[] {
   const chart = (
     title: string,
     unit: string,
@@ -29,18 +29,31 @@ export function qualityCharts(samples: readonly Sample[]): ChartSpec[] {
     more: { p95?: boolean; digits?: number; range?: [number | null, number | null] } = {},
   ): ChartSpec => {
     const { p95, ...rest } = more;
-    return { title, unit, quality: true, data: qualityLines(samples, reduce, worst, p95), ...rest };
+    return { title, unit, quality: true, data: qualityLines(record, reduce, worst, p95), ...rest };
   };
   return [
+    { title: "People", unit: "with samples", digits: 0, data: peopleLine(record) },
     chart("Loss", "%", lossPct, "highest", { p95: true, digits: 2 }),
-    chart("MOS-LQ", "1 to 4.5, delay left out", meanOf("mos_lq"), "lowest", { digits: 2, range: [1, 4.6] }),
-    chart("Round trip", "ms", rttMs, "highest"),
-    chart("Jitter", "ms", meanOf("jitter_ms"), "highest"),
-    chart("Mouth to ear", "ms, of bots", meanOf("mouth_to_ear_ms"), "highest"),
-    chart("Camera to screen", "ms, of browsers", meanOf("camera_to_screen_ms"), "highest"),
-    chart("Frame rate", "frames/s", meanOf("frames_per_second"), "lowest"),
-    chart("Frame height", "pixels, mean of the pictures that came", frameHeight, "lowest", { digits: 0 }),
-    chart("Paused pictures", "%, for want of bandwidth", pausedPct, "highest"),
+    chart("MOS-LQ", "1 to 4.5, delay left out", figureOf("mos_lq"), "lowest", { digits: 2, range: [1, 4.6] }),
+    chart("Round trip", "ms", figureOf("rtt_ms"), "highest"),
+    chart("Jitter", "ms", figureOf("jitter_ms"), "highest"),
+    chart("Mouth to ear", "ms, of bots", figureOf("mouth_to_ear_ms"), "highest"),
+    {
+      title: "Delay and its parts",
+      unit: "ms, of the median person",
+      data: medianLines(record, [
+        ["mouth to ear", figureOf("mouth_to_ear_ms")],
+        ["network and server", figureOf("transit_ms")],
+        ["network, there and back", figureOf("rtt_ms")],
+        ["jitter buffer", figureOf("jitter_buffer_ms")],
+      ]),
+    },
+    chart("Camera to screen", "ms, of browsers", figureOf("camera_to_screen_ms"), "highest"),
+    chart("Frame rate", "frames/s", figureOf("frames_per_second"), "lowest"),
+    chart("Frame height", "pixels, mean of the pictures that came", figureOf("frame_height"), "lowest", {
+      digits: 0,
+    }),
+    chart("Paused pictures", "%, for want of bandwidth", percentOf("paused_ratio"), "highest"),
     chart("Downlink estimate", "Mbit/s, of people on limited paths", estimateMbps, "lowest", { digits: 2 }),
     chart("Retransmitted", "% of packets of pictures", retransmittedPct, "highest", { digits: 2 }),
   ].filter(({ data }) => hasValues(data));
@@ -63,10 +76,10 @@ export function distributionCharts(samples: readonly Sample[], fault: number | n
         ];
   const figures: [string, string, Reduction, number][] = [
     ["Loss", "%", lossPct, 2],
-    ["MOS-LQ", "1 to 4.5", meanOf("mos_lq"), 2],
-    ["MOS-CQ", "1 to 4.5, with delay", meanOf("mos_cq"), 2],
-    ["Mouth to ear", "ms", meanOf("mouth_to_ear_ms"), 0],
-    ["Frame rate", "frames/s", meanOf("frames_per_second"), 1],
+    ["MOS-LQ", "1 to 4.5", figureOf("mos_lq"), 2],
+    ["MOS-CQ", "1 to 4.5, with delay", figureOf("mos_cq"), 2],
+    ["Mouth to ear", "ms", figureOf("mouth_to_ear_ms"), 0],
+    ["Frame rate", "frames/s", figureOf("frames_per_second"), 1],
   ];
   const percents = Array.from({ length: 21 }, (_, step) => 5 * step);
   return figures.flatMap(([title, unit, reduce, digits]): ChartSpec[] => {

@@ -181,34 +181,61 @@ export interface LinkFigures {
   jitter_ms?: number | null;
 }
 
-/** A row of what was received, as in the contract's quality sample. */
-export interface Received {
-  participant: string;
-  track: string;
-  kind: "audio" | "video";
-  packets_received: number;
-  packets_lost: number;
-  jitter_ms?: number | null;
-  gap_ms?: number | null;
-  jitter_buffer_ms?: number | null;
-  transit_ms?: number | null;
-  frames_per_second?: number | null;
-  frame_height?: number | null;
-  paused_ratio?: number | null;
-  retransmitted_packets_received?: number | null;
-  freeze_ratio?: number | null;
-  mouth_to_ear_ms?: number | null;
-  camera_to_screen_ms?: number | null;
-  mos_lq?: number | null;
-  mos_cq?: number | null;
-  bitrate_kbps?: number | null;
-}
+/** A sample is of so many milliseconds, unless the lab has drawn several together. */
+export const SAMPLE_MS = 3_000;
 
-export interface Sample {
+/**
+ * What is measured of a person in a sample; null where nobody measured it. Of several tracks it is the mean, but all that
+ * came together for the bitrate.
+ */
+export const FIGURES = [
+  "mos_cq",
+  "mos_lq",
+  "rtt_ms",
+  "estimate_kbps",
+  "jitter_ms",
+  "gap_ms",
+  "jitter_buffer_ms",
+  "transit_ms",
+  "mouth_to_ear_ms",
+  "camera_to_screen_ms",
+  "frames_per_second",
+  "frame_height",
+  "freeze_ratio",
+  "paused_ratio",
+  "bitrate_kbps",
+] as const;
+export type Figure = (typeof FIGURES)[number];
+
+/** A person's sample, or several in a row that the lab has drawn together. */
+export interface Sample extends Record<Figure, number | null> {
   t_ms: number;
   person: string;
   kind: string;
-  sample: { rtt_ms?: number | null; estimate_kbps?: number | null; received?: Received[] };
+  /** Packets. */
+  lost: number;
+  came: number;
+  /** Packets of pictures that came again; null where nobody counts them. */
+  repeated: number | null;
+  /** Those, and all others of pictures. */
+  pictures: number;
+}
+
+/** Samples in columns, as they stand in the page. */
+interface Table {
+  person: number[];
+  t_ms: number[];
+  lost: number[];
+  came: number[];
+  repeated: (number | null)[];
+  pictures: number[];
+  figures: Partial<Record<Figure, (number | null)[]>>;
+}
+
+interface Packed {
+  samples: { people: { name: string; kind: string }[]; window_ms: number; rows: Table; worst: Table };
+  machine: MachineRow[];
+  events: RunEvent[];
 }
 
 export interface MachineRow {
@@ -241,23 +268,48 @@ export interface RunRecord {
   meta: Meta;
   summary: Summary;
   samples: Sample[];
+  /** A sample is of so many milliseconds. */
+  window_ms: number;
+  /** Where samples were drawn together, those of the worst people as they were. */
+  worst: Sample[];
   machine: MachineRow[];
   events: RunEvent[];
 }
 
 /**
  * Reads the record's text.
- * @returns null where the page is the empty template; throws where the text is no JSON
+ * @returns null where the page is the empty template; throws where the text is no record
  */
-export function readRecord(text: string): RunRecord | null {
+export async function readRecord(text: string): Promise<RunRecord | null> {
   const data: unknown = JSON.parse(text);
   if (typeof data !== "object" || data === null) return null;
-  const raw = data as Partial<RunRecord>;
-  return {
-    meta: raw.meta ?? {},
-    summary: raw.summary ?? {},
-    samples: raw.samples ?? [],
-    machine: raw.machine ?? [],
-    events: raw.events ?? [],
-  };
+  const { meta, summary, packed } = data as { meta: Meta; summary: Summary; packed: string };
+  const { samples, machine, events } = await unpack(packed);
+  const of = (table: Table) => rowsOf(table, samples.people);
+  const { window_ms } = samples;
+  return { meta, summary, samples: of(samples.rows), window_ms, worst: of(samples.worst), machine, events };
+}
+
+/** What is long is gzip in Base64. */
+async function unpack(packed: string): Promise<Packed> {
+  const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return (await new Response(stream).json()) as Packed;
+}
+
+function rowsOf({ figures, ...table }: Table, people: Packed["samples"]["people"]): Sample[] {
+  return table.person.map((place, at) => {
+    const { name = "", kind = "" } = people[place] ?? {};
+    const sample = {
+      t_ms: table.t_ms[at]!,
+      person: name,
+      kind,
+      lost: table.lost[at]!,
+      came: table.came[at]!,
+      repeated: table.repeated[at] ?? null,
+      pictures: table.pictures[at]!,
+    } as Sample;
+    for (const figure of FIGURES) sample[figure] = figures[figure]?.[at] ?? null;
+    return sample;
+  });
 }

@@ -1,8 +1,5 @@
 /** From samples to lines and table rows. Pure. A value that nobody measured is null and makes a gap. */
-import type { MachineRow, Received, RunRecord, Sample, SocketSecond } from "./record.ts";
-
-/** One point in time for all lines of a chart. */
-export const BUCKET_MS = 3_000;
+import type { Figure, MachineRow, RunRecord, Sample, SocketSecond } from "./record.ts";
 
 export type Points = (number | null)[];
 
@@ -19,49 +16,38 @@ export interface Lines {
 }
 
 /** What of a person a chart shows. */
-export type Reduction = (sample: Sample["sample"]) => number | null;
+export type Reduction = (sample: Sample) => number | null;
 
 /** Loss over all that a person received, in percent. */
-export const lossPct: Reduction = ({ received }) => {
-  const lost = total(received, (row) => row.packets_lost);
-  const expected = lost + total(received, (row) => row.packets_received);
-  return expected > 0 ? (100 * lost) / expected : null;
-};
+export const lossPct = ({ lost, came }: Pick<Sample, "lost" | "came">) =>
+  lost + came > 0 ? (100 * lost) / (lost + came) : null;
 
-/** Mean of a field over a person's rows that have it. */
-export function meanOf(field: keyof Received): Reduction {
-  return ({ received }) => mean((received ?? []).map((row) => row[field]).filter(isNumber));
+export function figureOf(figure: Figure): Reduction {
+  return (sample) => sample[figure];
 }
 
-export const rttMs: Reduction = ({ rtt_ms }) => rtt_ms ?? null;
-
-/** Mean height of the pictures of which frames came: one that is paused or stuck still tells the height of its last frame. */
-export const frameHeight: Reduction = ({ received }) =>
-  meanOf("frame_height")({ received: (received ?? []).filter((row) => (row.frames_per_second ?? 0) > 0) });
+/** The same of a ratio, in percent. */
+export function percentOf(figure: Figure): Reduction {
+  return ({ [figure]: ratio }) => (ratio === null ? null : 100 * ratio);
+}
 
 /** What the server estimates that the way to a person carries, in Mbit/s; it tells only people on limited paths. */
 export const estimateMbps: Reduction = ({ estimate_kbps }) =>
-  isNumber(estimate_kbps) ? estimate_kbps / 1000 : null;
-
-/** The share of time in which a person's pictures were paused for want of bandwidth, in percent; mean over the pictures. */
-export const pausedPct: Reduction = (sample) => {
-  const ratio = meanOf("paused_ratio")(sample);
-  return ratio === null ? null : 100 * ratio;
-};
+  estimate_kbps === null ? null : estimate_kbps / 1000;
 
 /** Packets that came as retransmissions, of all packets of pictures that came, in percent. */
-export const retransmittedPct: Reduction = ({ received }) => {
-  const counted = (received ?? []).filter((row) => isNumber(row.retransmitted_packets_received));
-  const again = total(counted, (row) => row.retransmitted_packets_received ?? 0);
-  const came = again + total(counted, (row) => row.packets_received);
-  return came > 0 ? (100 * again) / came : null;
-};
+export const retransmittedPct: Reduction = ({ repeated, pictures }) =>
+  repeated === null || pictures === 0 ? null : (100 * repeated) / pictures;
 
 /** The people's values at each point in time. */
-export function byTime(samples: readonly Sample[], reduce: Reduction): Map<number, number[]> {
+export function byTime(
+  samples: readonly Sample[],
+  window_ms: number,
+  reduce: Reduction,
+): Map<number, number[]> {
   const buckets = new Map<number, number[]>();
-  for (const { t_ms, sample } of samples) {
-    const bucket = Math.round(t_ms / BUCKET_MS);
+  for (const sample of samples) {
+    const bucket = Math.round(sample.t_ms / window_ms);
     const values = buckets.get(bucket) ?? [];
     if (!buckets.has(bucket)) buckets.set(bucket, values);
     const value = reduce(sample);
@@ -76,12 +62,12 @@ export function byTime(samples: readonly Sample[], reduce: Reduction): Map<numbe
  * @param p95 adds the 95th percentile
  */
 export function qualityLines(
-  samples: readonly Sample[],
+  { samples, window_ms }: Pick<RunRecord, "samples" | "window_ms">,
   reduce: Reduction,
   worst: "highest" | "lowest",
   p95 = false,
 ): Lines {
-  const buckets = byTime(samples, reduce);
+  const buckets = byTime(samples, window_ms, reduce);
   const line = (label: string, pick: (values: number[]) => number | null): Line => ({
     label,
     values: [...buckets.values()].map((values) => pick(values)),
@@ -89,18 +75,49 @@ export function qualityLines(
   const lines = [line("median", (values) => quantile(values, 0.5))];
   if (p95) lines.push(line("p95", (values) => quantile(values, 0.95)));
   lines.push(line("worst", (values) => quantile(values, worst === "highest" ? 1 : 0)));
-  return { seconds: [...buckets.keys()].map((bucket) => (bucket * BUCKET_MS) / 1000), lines };
+  return { seconds: secondsOf(buckets, window_ms), lines };
+}
+
+/** The median person's figures over time, each by itself. */
+export function medianLines(
+  { samples, window_ms }: Pick<RunRecord, "samples" | "window_ms">,
+  figures: [label: string, reduce: Reduction][],
+): Lines {
+  const all = figures.map(([label, reduce]) => ({ label, buckets: byTime(samples, window_ms, reduce) }));
+  const lines = all
+    .map(({ label, buckets }) => ({
+      label,
+      values: [...buckets.values()].map((values) => quantile(values, 0.5)),
+    }))
+    .filter(({ values }) => values.some((value) => value !== null));
+  return { seconds: secondsOf(all[0]?.buckets ?? new Map(), window_ms), lines };
+}
+
+/** How many people have samples at each point in time. */
+export function peopleLine({ samples, window_ms }: Pick<RunRecord, "samples" | "window_ms">): Lines {
+  const people = new Map<number, Set<string>>();
+  for (const { t_ms, person } of samples) {
+    const bucket = Math.round(t_ms / window_ms);
+    people.set(bucket, (people.get(bucket) ?? new Set()).add(person));
+  }
+  const sorted = new Map([...people].sort(([a], [b]) => a - b));
+  const values = [...sorted.values()].map(({ size }) => size);
+  return { seconds: secondsOf(sorted, window_ms), lines: [{ label: "people", values }] };
+}
+
+function secondsOf(buckets: Map<number, unknown>, window_ms: number): number[] {
+  return [...buckets.keys()].map((bucket) => (bucket * window_ms) / 1000);
 }
 
 /** Each person's median over their samples; those without a value are left out. */
 export function personMedians(samples: readonly Sample[], reduce: Reduction): Map<string, number> {
   const values = new Map<string, number[]>();
-  for (const { person, sample } of samples) {
+  for (const sample of samples) {
     const value = reduce(sample);
     if (value === null) continue;
-    const own = values.get(person);
+    const own = values.get(sample.person);
     if (own) own.push(value);
-    else values.set(person, [value]);
+    else values.set(sample.person, [value]);
   }
   return new Map([...values].map(([person, own]) => [person, quantile(own, 0.5)!]));
 }
@@ -187,7 +204,7 @@ export interface PersonRow {
  * The people, worst first. Loss is of all packets of the run; the others are medians over the person's samples.
  * The first sample is left out: it holds the time before media flowed.
  */
-export function peopleRows({ meta, samples }: RunRecord): PersonRow[] {
+export function peopleRows({ meta, samples }: Pick<RunRecord, "meta" | "samples">): PersonRow[] {
   const byPerson = new Map<string, Sample[]>();
   for (const sample of samples) {
     const list = byPerson.get(sample.person);
@@ -199,22 +216,21 @@ export function peopleRows({ meta, samples }: RunRecord): PersonRow[] {
   const rows = [...names].map((name): PersonRow => {
     const all = byPerson.get(name) ?? [];
     const later = all.slice(1);
-    const received = later.flatMap(({ sample }) => sample.received ?? []);
-    const median = (reduce: Reduction) =>
-      quantile(later.map(({ sample }) => reduce(sample)).filter(isNumber), 0.5);
+    const sum = (of: "lost" | "came") => later.reduce((all, sample) => all + sample[of], 0);
+    const median = (figure: Figure) => quantile(later.map((sample) => sample[figure]).filter(isNumber), 0.5);
     return {
       name,
       kind: known.get(name)?.kind ?? all[0]?.kind ?? "",
       room: known.get(name)?.room ?? "",
       role: known.get(name)?.role ?? "",
       samples: all.length,
-      loss_pct: lossPct({ received }),
-      jitter_ms: median(meanOf("jitter_ms")),
-      rtt_ms: median(rttMs),
-      frames_per_second: median(meanOf("frames_per_second")),
-      freeze_ratio: median(meanOf("freeze_ratio")),
-      mos_lq: median(meanOf("mos_lq")),
-      mos_cq: median(meanOf("mos_cq")),
+      loss_pct: lossPct({ lost: sum("lost"), came: sum("came") }),
+      jitter_ms: median("jitter_ms"),
+      rtt_ms: median("rtt_ms"),
+      frames_per_second: median("frames_per_second"),
+      freeze_ratio: median("freeze_ratio"),
+      mos_lq: median("mos_lq"),
+      mos_cq: median("mos_cq"),
     };
   });
   return rows.sort(worstFirst);
@@ -240,10 +256,6 @@ export function quantile(values: readonly number[], q: number): number | null {
 
 export function mean(values: readonly number[]): number | null {
   return values.length === 0 ? null : values.reduce((a, b) => a + b, 0) / values.length;
-}
-
-function total(rows: readonly Received[] | undefined, pick: (row: Received) => number): number {
-  return (rows ?? []).reduce((sum, row) => sum + pick(row), 0);
 }
 
 function isNumber(value: unknown): value is number {

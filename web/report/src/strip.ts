@@ -1,7 +1,7 @@
 /** Everybody over time, coloured by score: what is shown, and the picture. */
 import { el, figure } from "./dom.ts";
 import type { Sample } from "./record.ts";
-import { BUCKET_MS, mean, meanOf, type Points, type Reduction } from "./series.ts";
+import { mean, type Points, type Reduction } from "./series.ts";
 
 /** What people say of a score (ITU-T G.107, annex B): the least of each, and a colour of CSS. */
 export const LEVELS: { least: number; words: string; colour: string }[] = [
@@ -28,7 +28,7 @@ export interface Strip {
 }
 
 /** With delay in it where that was measured. */
-const score: Reduction = (sample) => meanOf("mos_cq")(sample) ?? meanOf("mos_lq")(sample);
+const score: Reduction = ({ mos_cq, mos_lq }) => mos_cq ?? mos_lq;
 
 /** The place of a score in {@link LEVELS}. */
 export function levelOf(value: number): number {
@@ -36,13 +36,14 @@ export function levelOf(value: number): number {
 }
 
 /** The scores of a run. */
-export function strip(samples: readonly Sample[]): Strip {
+export function strip(samples: readonly Sample[], window_ms: number): Strip {
   const people = new Map<string, Map<number, number>>();
   let [first, last] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const { t_ms, person, sample } of samples) {
+  for (const sample of samples) {
+    const { person } = sample;
     const value = score(sample);
     if (value === null) continue;
-    const bucket = Math.round(t_ms / BUCKET_MS);
+    const bucket = Math.round(sample.t_ms / window_ms);
     [first, last] = [Math.min(first, bucket), Math.max(last, bucket)];
     const own = people.get(person) ?? new Map<number, number>();
     if (!people.has(person)) people.set(person, own);
@@ -57,7 +58,7 @@ export function strip(samples: readonly Sample[]): Strip {
   }));
   rows.sort((a, b) => a.whole - b.whole || a.name.localeCompare(b.name, "en", { numeric: true }));
   return {
-    seconds: buckets.map((bucket) => (bucket * BUCKET_MS) / 1000),
+    seconds: buckets.map((bucket) => (bucket * window_ms) / 1000),
     people: rows.map(({ name, values }) => ({ name, values })),
   };
 }
@@ -90,9 +91,12 @@ const LEGEND = () =>
     ),
   );
 
-/** The picture: a row a person, and over it how many are at each level where not everybody has a row. */
-export function stripPicture(all: Strip, choose: (name: string) => void): HTMLElement {
-  const shown = all.people.slice(0, MOST_ROWS);
+/**
+ * The picture: a row a person, and over it how many are at each level where not everybody has a row.
+ * @param worstOf whose rows are shown
+ */
+export function stripPicture(all: Strip, worstOf: Strip, choose: (name: string) => void): HTMLElement {
+  const shown = worstOf.people.slice(0, MOST_ROWS);
   const worst =
     shown.length < all.people.length ? `the ${shown.length} worst of ${all.people.length}` : "all";
   const hint = el("p", {
@@ -108,12 +112,13 @@ export function stripPicture(all: Strip, choose: (name: string) => void): HTMLEl
   const place = (event: MouseEvent) => {
     const box = rows.getBoundingClientRect();
     const row = shown[Math.floor((event.clientY - box.top) / height)];
-    const at = Math.floor(((event.clientX - box.left) / box.width) * all.seconds.length);
+    const at = Math.floor(((event.clientX - box.left) / box.width) * worstOf.seconds.length);
     return { row, at };
   };
   rows.onmousemove = (event) => {
     const { row, at } = place(event);
-    if (row) hint.textContent = `${row.name}, ${figure(all.seconds[at], 0)} s: ${figure(row.values[at], 2)}`;
+    if (row)
+      hint.textContent = `${row.name}, ${figure(worstOf.seconds[at], 0)} s: ${figure(row.values[at], 2)}`;
   };
   rows.onclick = (event) => {
     const { row } = place(event);

@@ -1,4 +1,13 @@
-import type { MachineRow, Received, RunRecord, Sample } from "../src/record.ts";
+import { FIGURES, type MachineRow, type RunRecord, type Sample, SAMPLE_MS } from "../src/record.ts";
+
+/** A sample in which nothing else was measured. */
+export function sampleOf(person: string, t_ms: number, some: Partial<Sample> = {}): Sample {
+  const none = Object.fromEntries(FIGURES.map((figure) => [figure, null])) as Record<
+    (typeof FIGURES)[number],
+    null
+  >;
+  return { ...none, t_ms, person, kind: "bot", lost: 0, came: 0, repeated: null, pictures: 0, ...some };
+}
 
 /**
  * A run of ten people for a minute, with a server that struggles from 30 s on and one person, bot-3, with a bad path:
@@ -22,40 +31,28 @@ export function sampleRecord(): RunRecord {
     for (const [index, person] of people.entries()) {
       const bad = index === 3;
       const loss = bad ? 0.04 + 0.02 * random() : 0.004 * strained * random();
-      const received = people.flatMap((other, j): Received[] => {
-        if (j === index) return [];
-        const row = (kind: "audio" | "video"): Received => {
-          const packets = kind === "audio" ? 150 : 210;
-          const lost = Math.round(packets * loss * 2 * random());
-          const picture = kind === "video";
-          const paused = picture && bad && strained === 1 && j < 3;
-          return {
-            participant: other.participant,
-            track: `${kind}-${j}`,
-            kind,
-            packets_received: packets - lost,
-            packets_lost: lost,
-            jitter_ms: 1 + random() + strained * 3 + (bad ? 9 : 0),
-            frames_per_second: picture ? (paused ? 0 : 20 - random() - strained * 3) : null,
-            frame_height: picture ? (bad ? 180 : 480) : null,
-            ...(picture
-              ? { paused_ratio: paused ? 1 : 0, retransmitted_packets_received: bad ? packets / 10 : 0 }
-              : {}),
-            freeze_ratio: picture ? (bad ? 0.03 : 0) : null,
-            mos_lq: kind === "audio" ? (bad ? 3.3 : 4.3 - strained * 0.1 * random()) : null,
-            mos_cq: null,
-            bitrate_kbps: kind === "audio" ? 31 : 600,
-          };
-        };
-        return [row("audio"), row("video")];
-      });
-      const rtt_ms = 0.5 + random() * 0.4 + strained * 4 * random() + (bad ? 30 : 0);
-      samples.push({
-        t_ms: t + index * 7,
-        person: person.name,
-        kind: person.kind,
-        sample: { rtt_ms, received, ...(bad ? { estimate_kbps: strained ? 700 : 1400 } : {}) },
-      });
+      // Of nine voices and nine pictures.
+      const expected = 9 * (150 + 210);
+      const lost = Math.round(expected * loss * 2 * random());
+      const paused = bad && strained === 1 ? 3 / 9 : 0;
+      samples.push(
+        sampleOf(person.name, t + index * 7, {
+          kind: person.kind,
+          lost,
+          came: expected - lost,
+          repeated: bad ? 9 * 21 : 0,
+          pictures: 9 * (210 + (bad ? 21 : 0)),
+          jitter_ms: 1 + random() + strained * 3 + (bad ? 9 : 0),
+          frames_per_second: (1 - paused) * (20 - random() - strained * 3),
+          frame_height: bad ? 180 : 480,
+          paused_ratio: paused,
+          freeze_ratio: bad ? 0.03 : 0,
+          mos_lq: bad ? 3.3 : 4.3 - strained * 0.1 * random(),
+          bitrate_kbps: 9 * 631,
+          rtt_ms: 0.5 + random() * 0.4 + strained * 4 * random() + (bad ? 30 : 0),
+          estimate_kbps: bad ? (strained ? 700 : 1400) : null,
+        }),
+      );
     }
     machine.push({
       t_ms: t,
@@ -143,6 +140,8 @@ export function sampleRecord(): RunRecord {
       },
     },
     samples,
+    window_ms: SAMPLE_MS,
+    worst: [],
     machine,
     events: [
       { t_ms: 900, text: "all joined", level: "info" },

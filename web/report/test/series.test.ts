@@ -1,27 +1,52 @@
+import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { readRecord } from "../src/record.ts";
-import { isolated, lossPct, meanOf, peopleRows, qualityLines, quantile, threadLines } from "../src/series.ts";
-import { sampleRecord } from "./sample-record.ts";
+import {
+  figureOf,
+  isolated,
+  lossPct,
+  peopleRows,
+  qualityLines,
+  quantile,
+  threadLines,
+} from "../src/series.ts";
+import { sampleOf, sampleRecord } from "./sample-record.ts";
 
 const record = sampleRecord();
 
+/** As the lab packs it. */
+const packed = (value: unknown) => gzipSync(JSON.stringify(value)).toString("base64");
+
 describe("readRecord", () => {
-  it("knows the empty template from a record, and fills what is missing", () => {
-    expect(readRecord('"__MOIM_RECORD__"')).toBeNull();
-    expect(readRecord('{"meta":{"name":"x"}}')).toEqual({
-      meta: { name: "x" },
-      summary: {},
-      samples: [],
-      machine: [],
-      events: [],
-    });
-    expect(() => readRecord("{")).toThrow();
+  const table = { person: [1, 0], t_ms: [3_000, 6_000], lost: [1, 0], came: [9, 5], pictures: [0, 4] };
+  const none = { person: [], t_ms: [], lost: [], came: [], repeated: [], pictures: [], figures: {} };
+  const rows = { ...table, repeated: [null, 0], figures: { mos_lq: [4.1, null] } };
+  const people = [
+    { name: "a", kind: "bot" },
+    { name: "b", kind: "chromium" },
+  ];
+  const page = (samples: unknown) =>
+    JSON.stringify({ meta: {}, summary: {}, packed: packed({ samples, machine: [], events: [] }) });
+
+  it("knows the empty template from a record", async () => {
+    expect(await readRecord('"__MOIM_RECORD__"')).toBeNull();
+    await expect(readRecord("{")).rejects.toThrow();
+    await expect(readRecord("{}")).rejects.toThrow();
+  });
+
+  it("unpacks samples; what nobody measured is null", async () => {
+    const record = await readRecord(page({ people, window_ms: 3_000, rows, worst: none }));
+    expect(record!.samples).toEqual([
+      sampleOf("b", 3_000, { kind: "chromium", lost: 1, came: 9, mos_lq: 4.1 }),
+      sampleOf("a", 6_000, { came: 5, repeated: 0, pictures: 4 }),
+    ]);
+    expect([record!.window_ms, record!.worst]).toEqual([3_000, []]);
   });
 });
 
 describe("quality over time", () => {
   it("has one point an interval, and the worst person is at least as bad as the median", () => {
-    const { seconds, lines } = qualityLines(record.samples, lossPct, "highest", true);
+    const { seconds, lines } = qualityLines(record, lossPct, "highest", true);
     expect(seconds).toHaveLength(20);
     expect(seconds[0]).toBe(3);
     expect(lines.map((line) => line.label)).toEqual(["median", "p95", "worst"]);
@@ -33,15 +58,15 @@ describe("quality over time", () => {
   });
 
   it("takes the lowest as worst where low is bad, and leaves gaps where nobody measured", () => {
-    const lq = qualityLines(record.samples, meanOf("mos_lq"), "lowest").lines;
+    const lq = qualityLines(record, figureOf("mos_lq"), "lowest").lines;
     expect(lq[1]!.values[0]).toBeCloseTo(3.3);
-    const cq = qualityLines(record.samples, meanOf("mos_cq"), "lowest").lines;
+    const cq = qualityLines(record, figureOf("mos_cq"), "lowest").lines;
     expect(cq[0]!.values.every((value) => value === null)).toBe(true);
   });
 
   it("gives no loss where nothing was expected", () => {
-    expect(lossPct({ received: [] })).toBeNull();
-    expect(lossPct({})).toBeNull();
+    expect(lossPct({ lost: 0, came: 0 })).toBeNull();
+    expect(lossPct({ lost: 1, came: 3 })).toBe(25);
   });
 });
 
@@ -67,8 +92,8 @@ describe("peopleRows", () => {
   it("leaves the first sample out", () => {
     const two = structuredClone(record);
     two.samples = record.samples.filter((sample) => sample.person === "bot-0").slice(0, 2);
-    two.samples[0]!.sample.rtt_ms = 1000;
-    two.samples[1]!.sample.rtt_ms = 2;
+    two.samples[0]!.rtt_ms = 1000;
+    two.samples[1]!.rtt_ms = 2;
     expect(peopleRows(two).find((row) => row.name === "bot-0")!.rtt_ms).toBe(2);
   });
 });

@@ -1,36 +1,35 @@
 import { describe, expect, it } from "vitest";
-import type { Sample } from "../src/record.ts";
+import { SAMPLE_MS } from "../src/record.ts";
 import { LEVELS, levelOf, shares, strip } from "../src/strip.ts";
+import { sampleOf } from "./sample-record.ts";
 
-const at = (t_ms: number, person: string, mos_cq: number | null, mos_lq = 4.4): Sample => ({
-  t_ms,
-  person,
-  kind: "bot",
-  sample: {
-    received: [
-      { participant: "p", track: "t", kind: "audio", packets_received: 1, packets_lost: 0, mos_cq, mos_lq },
-    ],
-  },
-});
+const at = (t_ms: number, person: string, mos_cq: number | null, mos_lq = 4.4) =>
+  sampleOf(person, t_ms, { mos_cq, mos_lq });
 
 describe("everybody over time", () => {
   it("has a row a person, worst first, with gaps where somebody was not there", () => {
-    const all = strip([at(3_000, "a", 4.2), at(3_010, "b", 2), at(9_000, "a", 4.2), at(6_000, "b", 4)]);
+    const all = strip(
+      [at(3_000, "a", 4.2), at(3_010, "b", 2), at(9_000, "a", 4.2), at(6_000, "b", 4)],
+      SAMPLE_MS,
+    );
     expect(all.seconds).toEqual([3, 6, 9]);
     expect(all.people).toEqual([
       { name: "b", values: [2, 4, null] },
       { name: "a", values: [4.2, null, 4.2] },
     ]);
-    expect(strip([])).toEqual({ seconds: [], people: [] });
+    expect(strip([], SAMPLE_MS)).toEqual({ seconds: [], people: [] });
   });
 
   it("takes the score without delay where there is no other", () => {
-    expect(strip([at(3_000, "a", null, 4.1)]).people[0]!.values).toEqual([4.1]);
+    expect(strip([at(3_000, "a", null, 4.1)], SAMPLE_MS).people[0]!.values).toEqual([4.1]);
   });
 
   it("tells levels, and the share of people at each", () => {
     expect([4.5, 4.1, 3.7, 3.2, 2.6, 1].map(levelOf)).toEqual([0, 1, 2, 3, 4, 5]);
-    const all = strip([at(3_000, "a", 4.4), at(3_000, "b", 4.4), at(3_000, "c", 1), at(9_000, "a", 4.4)]);
+    const all = strip(
+      [at(3_000, "a", 4.4), at(3_000, "b", 4.4), at(3_000, "c", 1), at(9_000, "a", 4.4)],
+      SAMPLE_MS,
+    );
     const none = LEVELS.map(() => 0);
     const third = none.with(0, 2 / 3).with(5, 1 / 3);
     expect(shares(all)).toEqual([third, null, none.with(0, 1)]);

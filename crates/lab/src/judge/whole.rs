@@ -4,8 +4,11 @@ use super::summary::{Summary, of_killed_run};
 use crate::record::{EventRecord, MachineRecord, Meta, SampleRecord};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::{fs, io};
+
+const SAMPLES: &str = "samples.jsonl";
 
 /// A whole record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,14 +30,47 @@ pub struct Record {
 /// # Errors
 /// The directory has no readable `meta.json`, or a line (not the last) cannot be read.
 pub fn read(dir: &Path) -> io::Result<Record> {
+    let (meta, summary) = head(dir)?;
+    let samples = lines(&dir.join(SAMPLES))?;
+    Ok(Record { meta, summary, samples, machine: machine(dir)?, events: events(dir)? })
+}
+
+/// What was run, and how it came out; otherwise as [`read`].
+///
+/// # Errors
+/// As [`read`].
+pub fn head(dir: &Path) -> io::Result<(Meta, Summary)> {
     let meta: Meta = read_json(&dir.join("meta.json"))?;
-    let samples: Vec<SampleRecord> = read_lines(&dir.join("samples.jsonl"))?;
-    let machine: Vec<MachineRecord> = read_lines(&dir.join("machine.jsonl"))?;
-    let events = read_lines(&dir.join("events.jsonl"))?;
     let path = dir.join("summary.json");
-    let summary =
-        if path.exists() { read_json(&path)? } else { of_killed_run(&meta, &samples, &machine) };
-    Ok(Record { meta, summary, samples, machine, events })
+    let summary = match path.exists() {
+        true => read_json(&path)?,
+        false => of_killed_run(&meta, &lines::<SampleRecord>(&dir.join(SAMPLES))?, &machine(dir)?),
+    };
+    Ok((meta, summary))
+}
+
+/// Hands on the samples of a record, one by one: there may be more than fit into memory.
+///
+/// # Errors
+/// As [`read`].
+pub fn each_sample(dir: &Path, each: impl FnMut(SampleRecord)) -> io::Result<()> {
+    each_line(&dir.join(SAMPLES), each)
+}
+
+/// What was seen of the machine.
+///
+/// # Errors
+/// As [`read`].
+pub fn machine(dir: &Path) -> io::Result<Vec<MachineRecord>> {
+    lines(&dir.join("machine.jsonl"))
+}
+
+/// What happened.
+///
+/// # Errors
+/// As [`read`].
+pub fn events(dir: &Path) -> io::Result<Vec<EventRecord>> {
+    lines(&dir.join("events.jsonl"))
 }
 
 fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
@@ -46,24 +82,32 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| named(path, error))
 }
 
+fn lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
+    let mut values = Vec::new();
+    each_line(path, |value| values.push(value))?;
+    Ok(values)
+}
+
 /// Reads JSON lines. A last line that was cut off by a kill is left out; a missing file is empty.
-fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+fn each_line<T: DeserializeOwned>(path: &Path, mut each: impl FnMut(T)) -> io::Result<()> {
+    let mut file = match File::open(path) {
+        Ok(file) => BufReader::new(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(named(path, error)),
     };
-    let whole = text.ends_with('\n');
-    let mut lines = text.lines().enumerate().peekable();
-    let mut values = Vec::new();
-    while let Some((index, line)) = lines.next() {
-        match serde_json::from_str(line) {
-            Ok(value) => values.push(value),
-            Err(_) if lines.peek().is_none() && !whole => {}
-            Err(error) => return Err(named(path, format!("line {}: {error}", index + 1))),
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if file.read_until(b'\n', &mut line).map_err(|error| named(path, error))? == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(value) => each(value),
+            Err(_) if line.last() != Some(&b'\n') => {}
+            Err(error) => return Err(named(path, format!("line {number}: {error}"))),
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 #[cfg(test)]
