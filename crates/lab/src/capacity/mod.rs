@@ -169,6 +169,9 @@ impl Searching<'_> {
             let Some(trial) = self.trial(&varied, value).await? else { return Ok(false) };
             eprintln!("{}", trial.said(what));
             self.search.trials.push(trial);
+            if let Some(plan) = self.search.plan().filter(|_| number == 1) {
+                eprintln!("{plan}");
+            }
             self.search.spent_s = (before + self.begun.elapsed()).as_secs_f64();
             let written = self.search.write(&self.dir);
             written.map_err(|error| (exit::BAD_CONFIGURATION, error.to_string()))?;
@@ -197,7 +200,7 @@ impl Searching<'_> {
             let ran = run::run_scenario(varied, &load, bots, run::interrupted(), None).await;
             let ran = ran.map_err(|no_run| (no_run.code(), no_run.to_string()))?;
             let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if let Some(trial) = Trial::of(value, record, &ran.summary) {
+            if let Some(trial) = Trial::of(value, record, &ran.meta, &ran.summary) {
                 return Ok(Some(trial));
             }
             code = ran.summary.exit_code;

@@ -188,8 +188,9 @@ fn costs(search: &Search) -> Row {
     let slope_of = |pick: fn(&Trial) -> Option<f64>| slope(&held(search, pick));
     let why = "fewer than two numbers held, or nobody measured it";
     let mcpu = |cores: Option<f64>| Cell::or(cores.map(|cores| cores * 1000.0), why);
-    Row::new("costs", format!("one more of {}", search.vary.unit()))
-        .cell("server_mcpu", mcpu(slope_of(|one| one.server_cores)))
+    let row = Row::new("costs", format!("one more of {}", search.vary.unit()));
+    let row = search.plan().into_iter().fold(row, Row::note);
+    row.cell("server_mcpu", mcpu(slope_of(|one| one.server_cores)))
         .cell("server_kib", Cell::or(slope_of(|one| one.server_mib).map(|mib| mib * 1024.0), why))
         .cell("generator_mcpu", mcpu(slope_of(|one| Some(one.generator_cores))))
 }

@@ -71,6 +71,11 @@ impl Search {
         answer(&self.bounds, &self.outcomes())
     }
 
+    /// What one costs by the first trial, and how many the generator carries here, in words.
+    pub fn plan(&self) -> Option<String> {
+        self.trials.first()?.plan(self.vary.unit(), self.bounds.most)
+    }
+
     /// The first trial in which the generator was the limit.
     pub fn limited(&self) -> Option<&Trial> {
         self.trials.iter().find(|trial| trial.outcome == Outcome::Generator)

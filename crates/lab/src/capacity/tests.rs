@@ -15,6 +15,7 @@ fn trial(value: u32, outcome: Outcome) -> Trial {
         server_cores: Some(0.01 + 0.0005 * f64::from(value)),
         server_mib: Some(20.0 + 0.1 * f64::from(value)),
         generator_cores: 0.001 * f64::from(value),
+        generator_cpus: Some(1),
     }
 }
 
@@ -34,6 +35,19 @@ fn searched(capacity: u32) -> Search {
         search.trials.push(trial(value, outcome));
     }
     search
+}
+
+#[test]
+fn the_first_trial_says_what_one_costs_and_what_the_generator_carries() {
+    let search = searched(700);
+    let plan = search.plan().expect("measured");
+    assert_eq!(
+        plan,
+        "one of people in the room costs at most 1.00 mCPU of the generator and 1.50 mCPU of the server: its 1 CPU(s) \
+         carry about 850 here; 5000 would take about 6 such machines"
+    );
+    let nobody = Trial { generator_cpus: None, ..trial(10, Outcome::Holds) };
+    assert_eq!(nobody.plan("rooms", 100), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::search::Outcome;
 use crate::base::short;
 use crate::judge::summary::{Summary, exit};
-use crate::record::Phase;
+use crate::record::{Meta, Phase};
 use serde::{Deserialize, Serialize};
 
 /// What came of a trial.
@@ -31,11 +31,17 @@ pub struct Trial {
     pub server_mib: Option<f64>,
     /// Cores of the generator.
     pub generator_cores: f64,
+    /// CPUs that the generator has; none: not known.
+    #[serde(default)]
+    pub generator_cpus: Option<usize>,
 }
+
+/// Up to so much of its CPUs a generator is used: its threads are late from there on.
+const USABLE: f64 = 0.85;
 
 impl Trial {
     /// Of a run. None if it says nothing: interrupted, or browsers and bots disagree.
-    pub fn of(value: u32, record: String, summary: &Summary) -> Option<Self> {
+    pub fn of(value: u32, record: String, meta: &Meta, summary: &Summary) -> Option<Self> {
         let outcome = match summary.exit_code {
             exit::PASS => Outcome::Holds,
             exit::FAIL => Outcome::Breaks,
@@ -63,7 +69,30 @@ impl Trial {
             server_cores: server.and_then(|server| server.cpu_cores),
             server_mib: server.and_then(|server| server.rss_mib),
             generator_cores: summary.generator.cpu_cores,
+            generator_cpus: meta.cpus.as_ref().map(|sets| sets.generator.len()),
         })
+    }
+
+    /// What one costs, and how many the generator carries here by that, in words: said after the first trial, before the
+    /// search goes on. What is there with nobody counts in, so it costs no more than this. None: nothing was measured.
+    pub fn plan(&self, what: &str, most: u32) -> Option<String> {
+        let each = self.generator_cores / f64::from(self.value);
+        let cpus = self.generator_cpus.filter(|_| each > 0.0)?;
+        let carries = (USABLE * cpus as f64 / each).floor().max(1.0);
+        let mcpu = |cores: f64| short(1000.0 * cores / f64::from(self.value));
+        let server =
+            self.server_cores.map(|cores| format!(" and {} mCPU of the server", mcpu(cores)));
+        let costs = format!(
+            "one of {what} costs at most {} mCPU of the generator{}",
+            mcpu(self.generator_cores),
+            server.unwrap_or_default()
+        );
+        let machines = (f64::from(most) / carries).ceil();
+        let more = match machines > 1.0 {
+            true => format!("; {most} would take about {machines} such machines"),
+            false => String::new(),
+        };
+        Some(format!("{costs}: its {cpus} CPU(s) carry about {carries} here{more}"))
     }
 
     /// How it went, in a line.
