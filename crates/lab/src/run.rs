@@ -116,8 +116,8 @@ pub(crate) async fn run_scenario<D: BotDriver>(
 
 /// Checks that the target speaks its adapter's protocol. The error says what is wrong and what helps.
 async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), NoRun> {
-    let error = match timeout(REACH_TIMEOUT, clients::take_seat(adapter, url, audio)).await {
-        Ok(Ok(_)) => return Ok(()),
+    let error = match timeout(REACH_TIMEOUT, clients::reach(adapter, url, audio)).await {
+        Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
@@ -130,6 +130,10 @@ async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), 
             "start Janus with its WebSocket transport and its plugins VideoRoom (for rooms that \
              forward) and AudioBridge (for those that mix), and check that `target.url` is \
              that WebSocket's (port 8188 by default)"
+        }
+        Adapter::LiveKit => {
+            "start LiveKit (`livekit-server --dev` for a try) and check that `target.url` is its \
+             port for signaling (7880 by default)"
         }
         Adapter::SocketCluster => {
             "start a SocketCluster server of protocol 2 whose path is /socketcluster/, such as \

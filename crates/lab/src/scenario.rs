@@ -1,5 +1,6 @@
 //! A scenario: who meets where for how long, what they send, and what must hold.
 
+mod adapters;
 mod canary;
 mod defaults;
 mod events;
@@ -359,9 +360,15 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         return;
     }
     check_tcp(root, scenario);
-    check_janus(root, scenario);
+    let asked = adapters::Asked {
+        rooms: &scenario.rooms,
+        media: scenario.media,
+        protocol: scenario.protocol,
+        networks: !scenario.networks.is_empty(),
+        sockets: !scenario.sockets.is_empty(),
+    };
+    adapters::check(root, scenario.adapter, asked);
     check_thresholds(root, scenario);
-    check_rooms(root, scenario);
     let (length, rooms, networks) = (scenario.duration, &scenario.rooms, &scenario.networks);
     let (serves, url) = match &scenario.target {
         Target::Serve(_) => (true, None),
@@ -407,55 +414,6 @@ fn check_thresholds(root: &mut Section<'_>, scenario: &Scenario) {
             let cure = "write `rate_per_second` for a group of `sockets`";
             root.fault("thresholds", format!("{metric} is of pings, and nobody pings"), cure);
         }
-    }
-}
-
-/// Servers of sockets alone.
-fn check_rooms(root: &mut Section<'_>, scenario: &Scenario) {
-    if scenario.adapter == Adapter::SocketCluster && !scenario.rooms.is_empty() {
-        let cure = "write `sockets` alone, or another adapter";
-        root.fault("rooms", "a SocketCluster server has no rooms", cure);
-    }
-}
-
-/// What Janus' rooms have not, or the adapter does not reach.
-fn check_janus(root: &mut Section<'_>, scenario: &Scenario) {
-    if scenario.adapter != Adapter::Janus {
-        return;
-    }
-    let mut refuse = |key: &str, what: &str, cure: &str| root.fault(key, what, cure);
-    let has = |room: &RoomGroup| match room.audio {
-        AudioTopology::Sfu => room.video != VideoTopology::Mesh,
-        AudioTopology::Mcu => room.video == VideoTopology::None,
-        AudioTopology::Mesh => false,
-    };
-    if !scenario.rooms.iter().all(has) {
-        let cure = "write sfu, or `audio: mcu` with `video: none`";
-        refuse("rooms", "a room of Janus forwards sound and pictures, or mixes sound", cure);
-    }
-    let mixes = |room: &RoomGroup| room.audio == AudioTopology::Mcu;
-    if scenario.media.audio == AudioSource::Tone && scenario.rooms.iter().any(mixes) {
-        let what =
-            "an AudioBridge of Janus mixes everybody, and of tones only the loudest may be heard";
-        refuse("media", what, "write speech");
-    }
-    if scenario.chromium() > 0 {
-        refuse("rooms", "browsers enter moim's rooms alone", "write bots alone for Janus");
-    }
-    if !scenario.networks.is_empty() {
-        refuse("networks", "the link does not stand before Janus", "leave them out for Janus");
-    }
-    if !scenario.sockets.is_empty() {
-        refuse("sockets", "Janus has no realtime sockets", "leave them out for Janus");
-    }
-    if scenario.protocol == Protocol::Tcp {
-        refuse("media", "bots reach Janus by udp alone", "write udp");
-    }
-    if scenario.rooms.iter().any(|room| room.ahead.is_some()) {
-        refuse("rooms", "Janus does not have moim's HTTP API", "leave `create` out for Janus");
-    }
-    if scenario.media.video == VideoSource::Simulcast {
-        refuse("media", "nobody chooses layers of a VideoRoom of Janus", "write 480p");
     }
 }
 

@@ -35,6 +35,14 @@ pub async fn get_with(
     }
 }
 
+/// Gets a page with a status of any kind; status and body of the answer.
+///
+/// # Errors
+/// No connection, no answer in time, or no text.
+pub async fn answer(url: &Url, path: &str, timeout: Duration) -> io::Result<(String, String)> {
+    ask(url, &format!("GET {path}"), "", "", timeout).await
+}
+
 /// Posts JSON; status and body of the answer.
 ///
 /// # Errors

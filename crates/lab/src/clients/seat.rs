@@ -23,27 +23,40 @@ pub enum Adapter {
     Moim,
     /// Janus' VideoRoom and AudioBridge plugins, by its WebSocket.
     Janus,
+    /// LiveKit's signal protocol.
+    LiveKit,
     /// SocketCluster, whose protocol ours is: sockets, and no rooms.
     SocketCluster,
 }
 
 impl Adapter {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 3] =
-        [("moim", Self::Moim), ("janus", Self::Janus), ("socketcluster", Self::SocketCluster)];
+    pub const ALL: [(&str, Self); 4] = [
+        ("moim", Self::Moim),
+        ("janus", Self::Janus),
+        ("livekit", Self::LiveKit),
+        ("socketcluster", Self::SocketCluster),
+    ];
 
     /// Its word in scenarios and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Moim => "moim",
             Self::Janus => "janus",
+            Self::LiveKit => "livekit",
             Self::SocketCluster => "socketcluster",
         }
     }
 
-    /// Whether the server has no slots in such a room, but offers each publisher's tracks by themselves.
-    pub fn offers_each(self, audio: AudioTopology) -> bool {
-        self == Self::Janus && audio != AudioTopology::Mcu
+    /// How what others send comes to a bot in such a room.
+    pub fn receiving(self, audio: AudioTopology) -> Receiving {
+        match (self, audio) {
+            (Self::Moim | Self::SocketCluster, _) | (Self::Janus, AudioTopology::Mcu) => {
+                Receiving::Slots
+            }
+            (Self::Janus, _) => Receiving::Each,
+            (Self::LiveKit, _) => Receiving::Offered,
+        }
     }
 
     /// Whether a person's voice goes and the mix comes on one and the same line in such a room.
@@ -51,6 +64,20 @@ impl Adapter {
         self == Self::Janus && audio == AudioTopology::Mcu
     }
 }
+
+/// How what others send comes to a bot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receiving {
+    /// In slots, on the connection that the bot offers.
+    Slots,
+    /// On a connection for each publisher, which the server offers.
+    Each,
+    /// On one connection, [`OFFERED`], which the server offers, and offers again as tracks come and go.
+    Offered,
+}
+
+/// Whom a connection of [`Receiving::Offered`] is with.
+pub const OFFERED: &str = "the server";
 
 /// Why a call or a connection failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,9 +130,10 @@ pub type Asked<'a, T> = BoxFuture<'a, Result<T, SignalingError>>;
 
 /// Somebody's place at a server. Dropping it closes the connection.
 ///
-/// Where a server has no slots ([`Adapter::offers_each`]), each publisher's tracks come as an offer
-/// of their own, [`wire::Event::PeerOffer`], which [`Seat::peer_answer`] answers; what its person
-/// sends goes by [`Seat::offer`] in all cases.
+/// Where a server has no slots ([`Adapter::receiving`]), the tracks of others come by offers,
+/// [`wire::Event::PeerOffer`], which [`Seat::peer_answer`] answers; what its person sends goes by
+/// [`Seat::offer`] in all cases. A candidate ([`wire::Event::PeerCandidate`]) of nobody is of the
+/// connection that this has made.
 ///
 /// Errors of all calls: refused, no answer in time, closed, or an answer of another shape.
 pub trait Seat: Send + Sync {

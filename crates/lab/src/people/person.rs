@@ -8,6 +8,7 @@ mod guest;
 mod mesh;
 mod place;
 mod visit;
+mod way;
 
 pub use arrivals::arrivals;
 pub use canary::{PageGuest, canary, canary_churn};

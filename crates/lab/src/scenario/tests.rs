@@ -226,6 +226,28 @@ fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused(
 }
 
 #[test]
+fn livekit_is_another_target_for_rooms_that_forward() {
+    let livekit =
+        "name: x\ntarget: { adapter: livekit, url: \"ws://127.0.0.1:7880\" }\nduration: 9s\n";
+    let sfu = "rooms: [{ audio: sfu, video: sfu, people: { bot: 3 } }]\n";
+    let networks = "networks: [{ name: far, share_pct: 50, delay: 50ms }]\n";
+    let text = format!("{livekit}{sfu}{networks}media: {{ video: simulcast }}\n");
+    let scenario = Scenario::parse(&text, "x.yaml").expect("valid");
+    assert_eq!((scenario.adapter, scenario.adapter.name()), (Adapter::LiveKit, "livekit"));
+    for (rest, want) in [
+        ("rooms: [{ audio: mcu, video: none, people: { bot: 3 } }]", "neither mixes nor is a mesh"),
+        ("rooms: [{ audio: sfu, video: mesh, people: { bot: 3 } }]", "neither mixes nor is a mesh"),
+        ("rooms: [{ audio: sfu, people: { bot: 1, chromium: 1 } }]", "bots alone for LiveKit"),
+        (&format!("{sfu}sockets: [{{ connections: 3 }}]"), "LiveKit has no realtime sockets"),
+        (&format!("{sfu}media: {{ transport: tcp }}"), "bots reach LiveKit by udp alone"),
+        ("rooms: [{ create: api, people: { bot: 2 } }]", "LiveKit does not have moim's HTTP API"),
+    ] {
+        let problems = problems(&format!("{livekit}{rest}\n"));
+        assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
+    }
+}
+
+#[test]
 fn socketcluster_is_a_target_for_sockets_alone() {
     let head = "name: x\ntarget: { adapter: socketcluster, url: \"http://127.0.0.1:8000\" }\nduration: 9s\n";
     let sockets = "sockets: [{ connections: 3 }]\n";

@@ -86,13 +86,15 @@ impl BotMedia {
         self.0.tracks.extend(tracks.iter().cloned());
         for line in &negotiated.lines {
             match self.0.lines.iter_mut().find(|known| known.mid == line.mid) {
-                Some(known) if known.direction == line.direction => continue,
+                Some(known) if (known.direction, known.remote) == (line.direction, line.remote) => {
+                    continue;
+                }
                 Some(known) => *known = line.clone(),
                 None => self.0.lines.push(line.clone()),
             }
             let receives = matches!(line.direction, Direction::Receive | Direction::Both);
-            if receives && !self.0.slots.iter().any(|slot| slot.line.mid == line.mid) {
-                self.add_slot(line);
+            if receives {
+                self.receive_on(line, now);
             }
         }
         let early = std::mem::take(&mut self.0.early);
@@ -116,17 +118,29 @@ impl BotMedia {
         self.rest();
     }
 
-    fn add_slot(&mut self, line: &Line) {
-        let slot = Slot::new(line);
-        let index = self.0.slots.len();
+    /// A line on which the other side sends: a slot of its own, and again the same one if it sends with other SSRCs now.
+    fn receive_on(&mut self, line: &Line, now: Instant) {
+        let known = self.0.slots.iter().position(|slot| slot.line.mid == line.mid);
+        let index = known.unwrap_or(self.0.slots.len());
+        match (self.0.slots.get_mut(index), line.remote) {
+            (Some(slot), Some(ids)) if slot.ssrc != Some(ids.ssrc) => {
+                slot.renew(line, now);
+                self.0.places.retain(|(_, place)| place.slot != index);
+            }
+            (Some(_), _) => return,
+            (None, _) => {
+                self.0.slots.push(Slot::new(line));
+                if line.codec.kind() == Kind::Video {
+                    self.0.repaired.push(index);
+                }
+            }
+        }
+        let slot = &self.0.slots[index];
         let ssrcs = slot.ssrc.map(|ssrc| (ssrc, false)).into_iter();
-        for (ssrc, rtx) in ssrcs.chain(slot.rtx_ssrc.map(|ssrc| (ssrc, true))) {
+        let ssrcs: Vec<_> = ssrcs.chain(slot.rtx_ssrc.map(|ssrc| (ssrc, true))).collect();
+        for (ssrc, rtx) in ssrcs {
             self.0.set_place(ssrc, Place { slot: index, rtx });
         }
-        if line.codec.kind() == Kind::Video {
-            self.0.repaired.push(index);
-        }
-        self.0.slots.push(slot);
     }
 
     /// In so many steps what comes next is read ahead, each where the one before pointed.

@@ -141,6 +141,15 @@ impl Slot {
         self.stats = Some(ReceiveStream::new(ssrc, self.line.codec.clock_rate()));
     }
 
+    /// The other side sends with other SSRCs from now on: a stream of its own, that begins with nothing known.
+    pub(super) fn renew(&mut self, line: &Line, now: Instant) {
+        let content = self.row.as_ref().map(|row| (row.participant.clone(), row.track.clone()));
+        self.switch(None, None, now);
+        let retired = std::mem::take(&mut self.retired);
+        *self = Self { retired, ..Self::new(line) };
+        self.map(content, None, now);
+    }
+
     /// What is in the slot from `now` on, or from the RTP timestamp on where one is told.
     pub(super) fn map(
         &mut self,

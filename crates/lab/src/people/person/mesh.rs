@@ -85,7 +85,8 @@ impl<D: BotDriver> Mesh<D> {
         Ok(Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) })
     }
 
-    /// For a server that makes one connection for each other participant: the bot only receives on these.
+    /// For a server that offers what others send, on a connection for each of them or on one for all: the bot only
+    /// receives on these.
     pub(super) fn of_server(driver: Arc<D>, spec: &BotSpec, joined: Instant) -> Self {
         let spec = BotSpec { media: only(spec.media, &[]), ..spec.clone() };
         let (kinds, own, links) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -177,6 +178,11 @@ impl<D: BotDriver> Mesh<D> {
     /// Whether there is a connection with somebody.
     pub(super) fn has(&self, participant: &str) -> bool {
         self.links.contains_key(participant)
+    }
+
+    /// The connection with somebody.
+    pub(super) fn with(&self, participant: &str) -> Option<&Arc<D::Handle>> {
+        self.links.get(participant)
     }
 
     /// All connections.

@@ -2,11 +2,11 @@
 
 use super::mesh::{self, Connecting, Mesh};
 use super::place::{Failure, Place, ended, sampling};
+use super::way::Way;
 use crate::base::Url;
 use crate::clients;
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotHandle, BotSpec, SlotPool};
-use crate::clients::link::Leg;
-use crate::clients::seat::{Adapter, Incoming, Seat, SignalingError};
+use crate::clients::seat::{Adapter, Incoming, OFFERED, Receiving, Seat, SignalingError};
 use crate::observe::mos;
 use crate::people::stage::Stage;
 use crate::record::{Level, MixWindows, PersonKind};
@@ -14,7 +14,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,15 +101,15 @@ impl<D: BotDriver> Visit<D> {
         let of_call = |error: &SignalingError| Failure::of_call("", error);
         let adapter = self.stage.adapter;
         let audio = self.place.group.audio;
-        let (signaling, incoming) = clients::take_seat(adapter, &self.stage.target, audio)
-            .await
-            .map_err(|e| of_call(&e))?;
+        let (target, linked) = (&self.stage.target, self.place.network.is_some());
+        let taken = clients::take_seat(adapter, target, audio, linked).await;
+        let (signaling, incoming) = taken.map_err(|e| of_call(&e))?;
         let joined = signaling.join(&self.join()).await.map_err(|e| of_call(&e))?;
         self.stage.joined(&self.spec.name, &joined.participant);
         let t_ms = self.stage.now_ms();
         self.stage.roster(|roster| roster.joined(&joined, &self.spec.name, t_ms));
         let connecting = FuturesUnordered::new();
-        let mut way = Way { person: self.spec.name.clone(), ..Way::default() };
+        let mut way = Way::of(&self.spec.name);
         if let Some(server) = &server {
             let through = |sdp: &str| way.through(&self.stage, &self.place, sdp);
             negotiate(&**server, &*signaling, &self.session, through).await?;
@@ -136,10 +135,15 @@ impl<D: BotDriver> Visit<D> {
         };
         if !by_mesh.is_empty() {
             bot.call_everyone(self.driver, &self.spec, by_mesh, asked).await?;
-        } else if adapter.offers_each(audio) {
-            bot.awaited.extend(bot.joined.participants.iter().map(|other| other.id.clone()));
-            bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, asked));
+            return Ok((bot, incoming));
         }
+        let others = bot.joined.participants.iter().map(|other| other.id.clone());
+        match adapter.receiving(audio) {
+            Receiving::Slots => return Ok((bot, incoming)),
+            Receiving::Each => bot.awaited.extend(others),
+            Receiving::Offered => bot.awaited.extend([OFFERED.to_owned()]),
+        }
+        bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, asked));
         Ok((bot, incoming))
     }
 
@@ -147,12 +151,12 @@ impl<D: BotDriver> Visit<D> {
     fn server_handle(&mut self) -> Result<Option<Arc<D::Handle>>, Failure> {
         let kinds = self.place.kinds();
         let (adapter, audio) = (self.stage.adapter, self.place.group.audio);
-        let offers_each = adapter.offers_each(audio);
+        let sends_alone = adapter.receiving(audio) != Receiving::Slots;
         let media = mesh::only(self.spec.media, &kinds);
-        if kinds.is_empty() || (offers_each && media == mesh::only(media, &[])) {
+        if kinds.is_empty() || (sends_alone && media == mesh::only(media, &[])) {
             return Ok(None);
         }
-        let slots = match offers_each {
+        let slots = match sends_alone {
             true => SlotPool { audio: 0, video: 0 },
             false => self.place.slots(self.spec.slots),
         };
@@ -202,26 +206,6 @@ async fn negotiate<H: BotHandle>(
     let answer = Answer { sdp: through(&answer.sdp), ..answer };
     let taken = handle.answer(answer).await;
     taken.map_err(|error| of_media("the answer was refused", &error))
-}
-
-/// The links to the server's addresses, from one answer to the next.
-#[derive(Default)]
-struct Way {
-    /// Whose.
-    person: String,
-    legs: Vec<(SocketAddr, Leg)>,
-}
-
-impl Way {
-    /// The server's SDP as someone at a place gets it.
-    fn through(&mut self, stage: &Stage, place: &Place, sdp: &str) -> String {
-        match (&stage.networks, place.network) {
-            (Some(networks), Some(network)) => {
-                networks.through(network, &self.person, sdp, &mut self.legs)
-            }
-            _ => sdp.to_owned(),
-        }
-    }
 }
 
 type Resuming = Pin<Box<dyn Future<Output = Result<Reconnected, String>> + Send>>;
@@ -453,7 +437,13 @@ impl<D: BotDriver> Bot<D> {
         self.stage.room_event(&self.place.room, &envelope);
         self.seen = self.seen.max(envelope.epoch);
         match envelope.event {
-            Event::Slots { slots } => self.server.iter().for_each(|bot| bot.slots(slots.clone())),
+            Event::Slots { slots } => {
+                let offered = self.mesh.as_ref().and_then(|mesh| mesh.with(OFFERED));
+                offered
+                    .or(self.server.as_ref())
+                    .into_iter()
+                    .for_each(|bot| bot.slots(slots.clone()));
+            }
             Event::TrackPaused { track, paused } => {
                 self.server.iter().for_each(|bot| bot.pause(track.clone(), paused));
             }
@@ -476,6 +466,7 @@ impl<D: BotDriver> Bot<D> {
             }
             Event::PeerOffer { from, sdp, tracks } => {
                 if let (Some(mesh), Some(signaling)) = (&mut self.mesh, &self.signaling) {
+                    let sdp = self.way.through(&self.stage, &self.place, &sdp);
                     let offer = Answer { sdp, tracks };
                     self.connecting.extend(mesh.offered(&from, offer, &**signaling).await?);
                 }
@@ -486,8 +477,11 @@ impl<D: BotDriver> Bot<D> {
                 }
             }
             Event::PeerCandidate { from, candidate, .. } => {
-                if let Some(mesh) = &self.mesh {
-                    mesh.candidate(&from, candidate);
+                let candidate = self.way.candidate(&self.stage, &self.place, candidate);
+                match (&self.server, &self.mesh) {
+                    (Some(server), _) if from.is_empty() => server.candidate(candidate),
+                    (_, Some(mesh)) => mesh.candidate(&from, candidate),
+                    _ => {}
                 }
             }
             _ => {}
@@ -546,7 +540,7 @@ impl<D: BotDriver> Bot<D> {
     /// Connects again, with growing pauses, and resumes the seat.
     fn resume(&self) -> Resuming {
         let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
-        let audio = self.place.group.audio;
+        let (audio, linked) = (self.place.group.audio, self.place.network.is_some());
         let resume = Resume {
             room: self.place.room.clone(),
             participant: self.joined.participant.clone(),
@@ -558,7 +552,7 @@ impl<D: BotDriver> Bot<D> {
             let mut pause = Duration::from_millis(200);
             loop {
                 sleep(pause).await;
-                let cause = match try_resume(adapter, &target, audio, &resume).await {
+                let cause = match try_resume(adapter, &target, (audio, linked), &resume).await {
                     Ok(reconnected) => return Ok(reconnected),
                     Err(SignalingError::Refused(RoomError {
                         code: ErrorCode::Gone,
@@ -581,10 +575,10 @@ impl<D: BotDriver> Bot<D> {
 async fn try_resume(
     adapter: Adapter,
     target: &Url,
-    audio: AudioTopology,
+    (audio, linked): (AudioTopology, bool),
     resume: &Resume,
 ) -> Result<Reconnected, SignalingError> {
-    let (signaling, incoming) = clients::take_seat(adapter, target, audio).await?;
+    let (signaling, incoming) = clients::take_seat(adapter, target, audio, linked).await?;
     let missed = signaling.resume(resume).await?;
     Ok((signaling, incoming, missed))
 }

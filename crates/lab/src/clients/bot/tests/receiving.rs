@@ -343,6 +343,31 @@ fn a_sender_without_announced_ssrc_is_known_by_its_mid() {
     assert!(row(&sample.received, "V").frames_per_second.unwrap() > 19.0);
 }
 
+#[test]
+fn a_line_may_go_on_with_other_ssrcs() {
+    let mut world = World::new(30);
+    let now = world.now;
+    let negotiated = world.peers.1.negotiated.clone();
+    let mut before = negotiated.clone();
+    for ids in before.lines.iter_mut().filter_map(|line| line.remote.as_mut()) {
+        *ids = rtp::negotiated::StreamIds { ssrc: !ids.ssrc, rtx: ids.rtx.map(|ssrc| !ssrc) };
+    }
+    let mut fresh = bot(30, now);
+    fresh.agreed(&before, &tracks(), now);
+    fresh.map_slots(&[change("a0", Some("A"), None), change("v0", Some("V"), None)], now);
+    fresh.agreed(&negotiated, &tracks(), now);
+    fresh.install(&world.peers.1.keys, now);
+    world.bots[0] = fresh;
+    world.run(3 * S);
+    let sample = world.bots[0].sample(world.now);
+    // What is in the slots stays there; what was there before had nothing.
+    let of = |track: &'static str| sample.received.iter().filter(move |row| row.track == track);
+    let sound: u64 = of("A").map(|row| row.packets_received).sum();
+    assert!((145..=150).contains(&sound), "{sound}");
+    assert!(of("V").any(|row| row.frames_per_second.is_some_and(|rate| rate > 19.0)));
+    assert!(world.bots[0].counters().drops.is_empty());
+}
+
 /// A slot that is fed by hand: frames of clips, as a server sends them that goes from layer to layer.
 struct Feed {
     bot: BotMedia,
