@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-compare evidence-capacity evidence-situations evidence-reports evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-compare evidence-capacity evidence-situations evidence-reports evidence-beside evidence-ends evidence-shards evidence-tcp evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	studies study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -85,6 +85,9 @@ evidence-capacity: build ## do searches for a capacity agree, and name what ends
 
 evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 46 situations, three runs each (50 min, goes on where it stopped)
 	@scripts/evidence-situations.sh
+
+evidence-beside: build ## one scenario on moim, Janus and LiveKit (livekit-server on the PATH): is every metric there? (11 min)
+	@scripts/evidence-beside.sh
 
 evidence-reports: build ## does a report open at once and can it be used, of 10, 300 and 5000 people? (4 min)
 	@scripts/evidence-reports.sh

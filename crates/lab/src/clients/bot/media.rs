@@ -358,6 +358,8 @@ impl BotMedia {
             clock: self.0.config.clock,
             transport_sequence: &mut self.0.transport_sequence,
             now,
+            // In a mix others are heard by what is in their sound.
+            pads: self.0.marks.is_none(),
             sink: &mut *sink,
         };
         for outgoing in &mut self.0.sent {

@@ -13,6 +13,7 @@ pub mod hearing;
 pub mod marks;
 pub mod media;
 mod outgoing;
+mod padding;
 mod row;
 mod rtcp;
 mod slot;

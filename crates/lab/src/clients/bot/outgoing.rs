@@ -1,5 +1,6 @@
 //! One stream that a bot sends: headers, sealing, repair, and what the other side says of it.
 
+use super::padding;
 use super::source::{AudioSource, Piece, VideoSource};
 use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
@@ -56,7 +57,16 @@ pub(super) struct Sending<'a> {
     pub(super) clock: Clock,
     pub(super) transport_sequence: &'a mut u16,
     pub(super) now: Instant,
+    /// Whether packets of sound say by padding when they were said, if the server does not hand on an extension for that.
+    pub(super) pads: bool,
     pub(super) sink: &'a mut dyn FnMut(&[u8]),
+}
+
+impl Sending<'_> {
+    /// The wall clock as an NTP timestamp.
+    fn ntp(&self) -> u64 {
+        self.clock.ntp_at(self.now).0
+    }
 }
 
 /// What the stream plays.
@@ -327,7 +337,10 @@ impl Outgoing {
                 let red = self.red.as_mut().and_then(|red| {
                     red.with_copies(self.payload_type, self.sequence, timestamp, &opus.data)
                 });
-                let (payload_type, payload) = red.unwrap_or((self.payload_type, &opus.data));
+                let pads = sending.pads && self.extensions.capture_time.is_none();
+                let marked = pads.then(|| padding::marked(&opus.data, sending.ntp())).flatten();
+                let sound = marked.as_deref().unwrap_or(&opus.data);
+                let (payload_type, payload) = red.unwrap_or((self.payload_type, sound));
                 header.payload_type = payload_type;
                 let packet = Packet {
                     marker: self.first_packet,
@@ -487,7 +500,7 @@ fn send(
     let transport_sequence = sending.transport_sequence.to_be_bytes();
     let send_time = rtp::header::abs_send_time(sending.clock.unix_at(sending.now));
     // Every packet of sound says when it was said: who hears it tells the delay, opened or not.
-    let capture_time = rtp::header::abs_capture_time(sending.clock.ntp_at(sending.now).0);
+    let capture_time = rtp::header::abs_capture_time(sending.ntp());
     let capture_time = packet.level.is_some().then_some(capture_time.as_slice());
     let level = packet
         .level

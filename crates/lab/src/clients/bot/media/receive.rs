@@ -4,6 +4,8 @@ use super::reports::on_rtcp;
 use super::state::{Dropped, Opening, Place, State};
 use crate::clients::bot::hearing::Hearing;
 use crate::clients::bot::marks::Ears;
+use crate::clients::bot::outgoing::Clock;
+use crate::clients::bot::padding;
 use crate::clients::bot::slot::Heard;
 use rtp::RtpHeader;
 use rtp::negotiated::Kind;
@@ -55,6 +57,7 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
         None => place_by_mid(media, &header, packet).ok_or(Dropped::UnknownSource)?,
     };
     let transit = note_arrival(media, place, &header, packet, now);
+    let clock = media.config.clock;
     let slot = &mut media.slots[place.slot];
     media.urgent |= slot.line.codec.kind() == Kind::Video;
     let heard = if place.rtx {
@@ -76,6 +79,9 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
             None => payload,
         };
         let heard = slot.on_packet(&header, payload, now);
+        let padded = || under_way(clock, padding::mark_in(sound)?, now);
+        let transit =
+            transit.or_else(|| padded().filter(|_| slot.line.codec.kind() == Kind::Audio));
         let copies = slot.recover(&header, red, transit);
         transit.into_iter().for_each(|transit| slot.note_transit(transit));
         if slot.is_mix() {
@@ -165,8 +171,13 @@ fn note_arrival(
             media.urgent = true;
         }
     }
-    // A mark of a clock that is not ours tells nothing: it lies ahead, or far behind.
-    let transit = media.config.clock.unix_at(now).checked_sub(Ntp(captured?).to_unix()?)?;
+    under_way(media.config.clock, captured?, now)
+}
+
+/// How long something was under way that was said at this NTP time. None by a clock that is not ours: such a time lies ahead, or
+/// far behind.
+fn under_way(clock: Clock, ntp: u64, now: Instant) -> Option<Duration> {
+    let transit = clock.unix_at(now).checked_sub(Ntp(ntp).to_unix()?)?;
     (transit < MAX_TRANSIT).then_some(transit)
 }
 

@@ -29,6 +29,21 @@ fn lossy(world: &mut World, mid: &str, one_in: u64) -> Arc<std::sync::Mutex<Loss
     losses
 }
 
+/// As at a server that hands on no abs-capture-time.
+#[test]
+fn the_way_is_measured_by_padding_where_there_is_no_extension() {
+    let mut world = World::with(20, |peer| {
+        peer.negotiated.lines.iter_mut().for_each(|line| line.extensions.capture_time = None);
+    });
+    world.map();
+    world.run(6 * S);
+    let sample = world.bots[0].sample(world.now);
+    let audio = row(&sample.received, "A");
+    assert_eq!(audio.transit_ms, Some(10.0));
+    assert_eq!(audio.mouth_to_ear_ms, Some(36.5));
+    assert_eq!(row(&sample.received, "V").transit_ms, None, "pictures are left as they are");
+}
+
 #[test]
 fn a_clean_network_gives_clean_samples() {
     let mut world = World::new(20);
