@@ -83,7 +83,7 @@ evidence-timecode: build ## delay from camera to screen, as read from pictures, 
 evidence-capacity: build ## do searches for a capacity agree, and name what ends it? (2 h, goes on where it stopped)
 	@scripts/evidence-capacity.sh
 
-evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 46 situations, three runs each (50 min, goes on where it stopped)
+evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 48 situations, three runs each (60 min, goes on where it stopped)
 	@scripts/evidence-situations.sh
 
 evidence-beside: build ## one scenario on moim, Janus and LiveKit (livekit-server on the PATH): is every metric there? (11 min)

@@ -1,13 +1,12 @@
 // Is one scenario measured alike on other servers? Only the target is changed: moim, Janus (VideoRoom and AudioBridge), LiveKit.
 //
-// `forwarded`: a meeting of ten, sound and pictures; `mixed`: ten in a mixed room (LiveKit has none). Each server has CPU 0, the
-// lab CPU 1, three rounds in turn; the figures are medians. A row holds if each run passed and no metric is missing.
+// `forwarded`: a meeting of ten, sound and pictures; `mixed`: ten in a mixed room (LiveKit has none). Each server has CPU 0, and the
+// lab takes the other; three rounds in turn; the figures are medians. A row holds if each run passed and no metric is missing.
 //
-// `evidence-beside.sh forwarded mixed` runs those parts alone. Needs root. About 8 minutes. Writes target/evidence/beside.json, and the
+// `evidence-beside.sh forwarded mixed` runs those parts alone. Needs root. About 11 minutes. Writes target/evidence/beside.json, and the
 // table of docs/beside.md to standard output.
 
-import { finish, healthy, isWanted, median, stayAwake } from "./evidence.mjs";
-import { pinned } from "./breaking.mjs";
+import { finish, healthy, isWanted, median, serve, stayAwake } from "./evidence.mjs";
 import * as janus from "./janus.mjs";
 import * as livekit from "./livekit.mjs";
 
@@ -22,7 +21,7 @@ thresholds: default
 `;
 
 async function atMoim(run) {
-  const server = await pinned();
+  const server = await serve({ wrap: ["taskset", "-c", "0"] });
   try {
     return await run(`target: { url: "${server.url}" }`);
   } finally {

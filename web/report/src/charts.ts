@@ -166,13 +166,19 @@ export class Charts {
     if (plot.select.width === 0) return;
     const { left, width } = plot.select;
     this.#zoom = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
-    history.replaceState(null, "", `#t=${this.#zoom.map((second) => second.toFixed(1)).join("-")}`);
+    this.#address(`#t=${this.#zoom.map((second) => second.toFixed(1)).join("-")}`);
   }
 
   #unzoom(): null {
     this.#zoom = null;
-    history.replaceState(null, "", location.pathname + location.search);
+    this.#address("");
     return null;
+  }
+
+  /** Each chart calls this for one drag, and browsers allow few changes. */
+  #address(hash: string): void {
+    if (location.hash === hash) return;
+    history.replaceState(null, "", hash || location.pathname + location.search);
   }
 
   #marks(plot: uPlot, colour: (name: string) => string): void {

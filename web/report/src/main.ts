@@ -289,7 +289,7 @@ function plots(record: RunRecord, charts: Charts): HTMLElement[] {
   const { summary, samples, window_ms, machine, events } = record;
   const long = window_ms > SAMPLE_MS ? ` A point of a person is of ${figure(window_ms / 1000, 0)} s.` : "";
   const hint = `One time axis for all: drag to zoom, double-click to go back. Dashed lines are events.${long}`;
-  const firstFault = events.find(({ level }) => level === "error")?.t_ms ?? null;
+  const firstFault = firstFaultOf(summary, events);
   const over =
     "Half of the people have no more than the value at 50 %. A person counts with the median of their samples.";
   const parts: [string, string, ChartSpec[]][] = [
@@ -303,6 +303,15 @@ function plots(record: RunRecord, charts: Charts): HTMLElement[] {
     .map(([title, text, specs]) =>
       section(title, text, el("div", { class: "charts" }, ...specs.map((spec) => charts.add(spec)))),
     );
+}
+
+/** When quality broke, as the judge says, else when the first error was told; null if neither was. */
+function firstFaultOf({ bottleneck }: Summary, events: RunRecord["events"]): number | null {
+  const broke = bottleneck?.evidence
+    ?.map((text) => /^quality broke at (\d+) s/.exec(String(text))?.[1])
+    .find(Boolean);
+  const told = events.find(({ level }) => level === "error")?.t_ms;
+  return broke === undefined ? (told ?? null) : 1000 * Number(broke);
 }
 
 /** What came of people who come and go: bots, and browsers. */

@@ -1,5 +1,12 @@
 /** From samples to lines and table rows. Pure. A value that nobody measured is null and makes a gap. */
-import type { Figure, MachineRow, RunRecord, Sample, SocketSecond } from "./record.ts";
+import {
+  type Figure,
+  type MachineRow,
+  type RunRecord,
+  type Sample,
+  SAMPLE_MS,
+  type SocketSecond,
+} from "./record.ts";
 
 export type Points = (number | null)[];
 
@@ -39,6 +46,11 @@ export const estimateMbps: Reduction = ({ estimate_kbps }) =>
 export const retransmittedPct: Reduction = ({ repeated, pictures }) =>
   repeated === null || pictures === 0 ? null : (100 * repeated) / pictures;
 
+/** Which window of the run a time is in. Samples end a little after the end of theirs; of several together it is the last. */
+export function windowOf(t_ms: number, window_ms: number): number {
+  return window_ms > SAMPLE_MS ? Math.ceil(t_ms / window_ms) : Math.round(t_ms / window_ms);
+}
+
 /** The people's values at each point in time. */
 export function byTime(
   samples: readonly Sample[],
@@ -47,7 +59,7 @@ export function byTime(
 ): Map<number, number[]> {
   const buckets = new Map<number, number[]>();
   for (const sample of samples) {
-    const bucket = Math.round(sample.t_ms / window_ms);
+    const bucket = windowOf(sample.t_ms, window_ms);
     const values = buckets.get(bucket) ?? [];
     if (!buckets.has(bucket)) buckets.set(bucket, values);
     const value = reduce(sample);
@@ -97,7 +109,7 @@ export function medianLines(
 export function peopleLine({ samples, window_ms }: Pick<RunRecord, "samples" | "window_ms">): Lines {
   const people = new Map<number, Set<string>>();
   for (const { t_ms, person } of samples) {
-    const bucket = Math.round(t_ms / window_ms);
+    const bucket = windowOf(t_ms, window_ms);
     people.set(bucket, (people.get(bucket) ?? new Set()).add(person));
   }
   const sorted = new Map([...people].sort(([a], [b]) => a - b));
@@ -204,7 +216,11 @@ export interface PersonRow {
  * The people, worst first. Loss is of all packets of the run; the others are medians over the person's samples.
  * The first sample is left out: it holds the time before media flowed.
  */
-export function peopleRows({ meta, samples }: Pick<RunRecord, "meta" | "samples">): PersonRow[] {
+export function peopleRows({
+  meta,
+  samples,
+  window_ms,
+}: Pick<RunRecord, "meta" | "samples" | "window_ms">): PersonRow[] {
   const byPerson = new Map<string, Sample[]>();
   for (const sample of samples) {
     const list = byPerson.get(sample.person);
@@ -215,7 +231,7 @@ export function peopleRows({ meta, samples }: Pick<RunRecord, "meta" | "samples"
   const names = new Set([...known.keys(), ...byPerson.keys()]);
   const rows = [...names].map((name): PersonRow => {
     const all = byPerson.get(name) ?? [];
-    const later = all.slice(1);
+    const later = window_ms > SAMPLE_MS ? all : all.slice(1);
     const sum = (of: "lost" | "came") => later.reduce((all, sample) => all + sample[of], 0);
     const median = (figure: Figure) => quantile(later.map((sample) => sample[figure]).filter(isNumber), 0.5);
     return {

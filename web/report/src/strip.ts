@@ -1,7 +1,7 @@
 /** Everybody over time, coloured by score: what is shown, and the picture. */
 import { el, figure } from "./dom.ts";
 import type { Sample } from "./record.ts";
-import { mean, type Points, type Reduction } from "./series.ts";
+import { mean, type Points, type Reduction, windowOf } from "./series.ts";
 
 /** What people say of a score (ITU-T G.107, annex B): the least of each, and a colour of CSS. */
 export const LEVELS: { least: number; words: string; colour: string }[] = [
@@ -10,8 +10,11 @@ export const LEVELS: { least: number; words: string; colour: string }[] = [
   { least: 3.6, words: "some dissatisfied", colour: "--level-3" },
   { least: 3.1, words: "many dissatisfied", colour: "--level-4" },
   { least: 2.58, words: "nearly all dissatisfied", colour: "--level-5" },
-  { least: 0, words: "not to be recommended", colour: "--level-6" },
+  { least: 1, words: "not to be recommended", colour: "--level-6" },
+  { least: 0, words: "nothing heard", colour: "--level-none" },
 ];
+/** What stands for a sample without a score: nothing came. */
+const NOTHING = 0;
 /** So many have a row of their own. */
 export const MOST_ROWS = 60;
 
@@ -38,23 +41,26 @@ export function levelOf(value: number): number {
 /** The scores of a run. */
 export function strip(samples: readonly Sample[], window_ms: number): Strip {
   const people = new Map<string, Map<number, number>>();
+  let anybody = false;
   let [first, last] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for (const sample of samples) {
     const { person } = sample;
-    const value = score(sample);
-    if (value === null) continue;
-    const bucket = Math.round(sample.t_ms / window_ms);
+    const known = score(sample);
+    anybody ||= known !== null;
+    const value = known ?? NOTHING;
+    const bucket = windowOf(sample.t_ms, window_ms);
     [first, last] = [Math.min(first, bucket), Math.max(last, bucket)];
     const own = people.get(person) ?? new Map<number, number>();
     if (!people.has(person)) people.set(person, own);
     own.set(bucket, value);
   }
-  if (people.size === 0) return { seconds: [], people: [] };
+  if (!anybody) return { seconds: [], people: [] };
   const buckets = Array.from({ length: last - first + 1 }, (_, at) => first + at);
   const rows = [...people].map(([name, own]) => ({
     name,
     values: buckets.map((bucket) => own.get(bucket) ?? null),
-    whole: mean([...own.values()]) ?? 0,
+    // Nothing heard counts as the worst score.
+    whole: mean([...own.values()].map((value) => Math.max(1, value))) ?? 0,
   }));
   rows.sort((a, b) => a.whole - b.whole || a.name.localeCompare(b.name, "en", { numeric: true }));
   return {
@@ -86,7 +92,7 @@ const LEGEND = () =>
         "span",
         {},
         el("i", { style: `background: var(${colour})` }),
-        ` ${least > 0 ? `from ${least}: ` : ""}${words}`,
+        ` ${least > 1 ? `from ${least}: ` : ""}${words}`,
       ),
     ),
   );
@@ -124,15 +130,16 @@ export function stripPicture(all: Strip, worstOf: Strip, choose: (name: string) 
     const { row } = place(event);
     if (row) choose(row.name);
   };
+  let drawn = 0;
   const draw = () => {
-    if (holder.clientWidth === 0) return;
+    if (holder.clientWidth === drawn) return;
+    drawn = holder.clientWidth;
     const css = getComputedStyle(document.documentElement);
     const colours = LEVELS.map(({ colour }) => css.getPropertyValue(colour).trim());
     drawRows(paper(rows, holder.clientWidth, shown.length * height), shown, colours, height);
     if (isFolded) drawBands(paper(bands, holder.clientWidth, BAND_HEIGHT), shares(all), colours);
   };
   new ResizeObserver(draw).observe(holder);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   return holder;
 }
 
@@ -150,8 +157,10 @@ function drawRows(to: CanvasRenderingContext2D, rows: StripRow[], colours: strin
   const width = to.canvas.width / devicePixelRatio;
   rows.forEach(({ values }, row) => {
     const step = width / values.length;
-    values.forEach((value, at) => {
-      if (value === null) return;
+    // The worst on top: there may be more moments than pixels.
+    const known = values.flatMap((value, at) => (value === null ? [] : [{ value, at }]));
+    known.sort((a, b) => b.value - a.value);
+    known.forEach(({ value, at }) => {
       to.fillStyle = colours[levelOf(value)]!;
       to.fillRect(at * step, row * height, step + 0.5, Math.max(1, height - 1));
     });

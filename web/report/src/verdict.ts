@@ -31,26 +31,35 @@ function outcome({
   generator,
   ...of
 }: Summary): string {
-  const who = of.people ? ` for ${figure(of.people, 0)} people` : "";
+  const who = of.people ? ` with ${figure(of.people, 0)} people` : "";
   const long = of.duration_s ? ` over ${figure(of.duration_s, 0)} s` : "";
-  const [first = "", ...others] = failures;
-  const more = others.length > 0 ? `, and ${others.length} more did not hold` : "";
+  const [first, ...others] = failures;
+  const judged = thresholds.length + checks.length;
+  if (of.exit_code === 105)
+    return `The run was interrupted${of.duration_s ? ` after ${figure(of.duration_s, 0)} s` : ""}${reason(first)}.`;
+  if (of.exit_code === 113) return "Browsers and bots read different figures, so neither can be believed.";
   switch (verdict) {
     case "pass":
-      return `All ${thresholds.length + checks.length} thresholds and checks held${who}${long}.`;
+      return judged === 0
+        ? `Nothing failed${who}${long}.`
+        : `${judged} of ${judged} thresholds and checks held${who}${long}.`;
     case "fail":
-      return `It was not good enough${who}: ${first}${more}.`;
+      return `The run failed${who}: ${first ?? "see below"}${others.length > 0 ? ", and more did not hold" : ""}.`;
     case "inconclusive":
-      return `This run proves nothing of the server: ${generator?.reasons?.[0] ?? first}.`;
+      return `This run proves nothing of the server${reason(generator?.reasons?.[0] ?? first)}.`;
     default:
       return "";
   }
 }
 
+function reason(why: string | undefined): string {
+  return why ? `: ${why}` : "";
+}
+
 function limit({ bottleneck: found }: Summary): string {
   const first = found?.first;
   if (!first) return "";
-  if (first === "none") return "Nothing was at its limit.";
+  if (first === "none") return "Quality held: no limit was reached that people felt.";
   const since = found.evidence?.find((text) => typeof text === "string" && text.startsWith("quality broke"));
   if (first === "unexplained")
     return `No resource that can be seen was at its limit${since ? ` (${since})` : ""}.`;

@@ -24,6 +24,23 @@ describe("everybody over time", () => {
     expect(strip([at(3_000, "a", null, 4.1)], SAMPLE_MS).people[0]!.values).toEqual([4.1]);
   });
 
+  it("shows whoever heard nothing, and sorts them as the worst", () => {
+    const silent = sampleOf("c", 3_000);
+    const all = strip([at(3_000, "a", 4.2), silent, at(3_000, "b", 2)], SAMPLE_MS);
+    expect(all.people.map(({ name, values }) => [name, ...values])).toEqual([
+      ["c", 0],
+      ["b", 2],
+      ["a", 4.2],
+    ]);
+    expect(shares(all)[0]!.at(-1)).toBeCloseTo(1 / 3);
+    expect(strip([silent], SAMPLE_MS).people).toEqual([]);
+  });
+
+  it("keeps windows apart where several samples are one", () => {
+    const thinned = [at(178_000, "a", 4), at(360_000, "a", 2), at(372_000, "a", 1)];
+    expect(strip(thinned, 180_000).people[0]!.values).toEqual([4, 2, 1]);
+  });
+
   it("tells levels, and the share of people at each", () => {
     expect([4.5, 4.1, 3.7, 3.2, 2.6, 1].map(levelOf)).toEqual([0, 1, 2, 3, 4, 5]);
     const all = strip(

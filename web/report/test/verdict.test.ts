@@ -12,8 +12,8 @@ describe("a run in two sentences", () => {
       bottleneck: { first: "none" },
     });
     expect(told).toEqual([
-      "All 1 thresholds and checks held for 8 people over 60 s.",
-      "Nothing was at its limit.",
+      "1 of 1 thresholds and checks held with 8 people over 60 s.",
+      "Quality held: no limit was reached that people felt.",
     ]);
   });
 
@@ -22,7 +22,7 @@ describe("a run in two sentences", () => {
     const bottleneck = { first: "link", person: "bot-1", state: "suspected", evidence };
     const told = sentences({ verdict: "fail", people: 4, failures: ["loss", "more"], bottleneck });
     expect(told).toEqual([
-      "It was not good enough for 4 people: loss, and 1 more did not hold.",
+      "The run failed with 4 people: loss, and more did not hold.",
       "The first limit was a participant's own link (bot-1), suspected; quality broke at 12 s: loss_pct.",
     ]);
   });
@@ -32,5 +32,9 @@ describe("a run in two sentences", () => {
     const [first] = sentences({ verdict: "inconclusive", generator, bottleneck: { first: "generator" } });
     expect(first).toBe("This run proves nothing of the server: timers fired 9 ms late.");
     expect(sentences({})).toEqual([]);
+    const interrupted = sentences({ verdict: "inconclusive", exit_code: 105, duration_s: 9 });
+    expect(interrupted).toEqual(["The run was interrupted after 9 s."]);
+    const [disagree] = sentences({ verdict: "inconclusive", exit_code: 113, failures: ["loss"] });
+    expect(disagree).toMatch(/^Browsers and bots/);
   });
 });

@@ -73,7 +73,7 @@ impl Search {
 
     /// What one costs by the first trial, and how many the generator carries here, in words.
     pub fn plan(&self) -> Option<String> {
-        self.trials.first()?.plan(self.vary.unit(), self.bounds.most)
+        self.trials.first()?.plan(self.vary.unit(), self.vary.alike(), self.bounds.most)
     }
 
     /// The first trial in which the generator was the limit.

@@ -39,15 +39,18 @@ fn searched(capacity: u32) -> Search {
 
 #[test]
 fn the_first_trial_says_what_one_costs_and_what_the_generator_carries() {
-    let search = searched(700);
-    let plan = search.plan().expect("measured");
+    let first = trial(10, Outcome::Holds);
     assert_eq!(
-        plan,
-        "one of people in the room costs at most 1.00 mCPU of the generator and 1.50 mCPU of the server: its 1 CPU(s) \
-         carry about 850 here; 5000 would take about 6 such machines"
+        first.plan("rooms", true, 5000).as_deref(),
+        Some(
+            "with 10 rooms each costs 1.00 mCPU of the generator and 1.50 mCPU of the server: its 1 CPU(s) carry about \
+             850 here; 5000 would take about 6 such machines"
+        )
     );
-    let nobody = Trial { generator_cpus: None, ..trial(10, Outcome::Holds) };
-    assert_eq!(nobody.plan("rooms", 100), None);
+    let plan = searched(700).plan().expect("measured");
+    assert!(plan.starts_with("with 10 people in the room each costs 1.00 mCPU"), "{plan}");
+    assert!(!plan.contains("carry"), "{plan}");
+    assert_eq!(Trial { generator_cpus: None, ..first }.plan("rooms", true, 100), None);
 }
 
 #[test]

@@ -73,9 +73,9 @@ impl Trial {
         })
     }
 
-    /// What one costs, and how many the generator carries here by that, in words: said after the first trial, before the
-    /// search goes on. What is there with nobody counts in, so it costs no more than this. None: nothing was measured.
-    pub fn plan(&self, what: &str, most: u32) -> Option<String> {
+    /// What one costs on average, and how many the generator carries here by that, in words: said after the first trial,
+    /// before the search goes on. `alike`: another one costs as much as those before it. None: nothing was measured.
+    pub fn plan(&self, what: &str, alike: bool, most: u32) -> Option<String> {
         let each = self.generator_cores / f64::from(self.value);
         let cpus = self.generator_cpus.filter(|_| each > 0.0)?;
         let carries = (USABLE * cpus as f64 / each).floor().max(1.0);
@@ -83,10 +83,14 @@ impl Trial {
         let server =
             self.server_cores.map(|cores| format!(" and {} mCPU of the server", mcpu(cores)));
         let costs = format!(
-            "one of {what} costs at most {} mCPU of the generator{}",
+            "with {} {what} each costs {} mCPU of the generator{}",
+            self.value,
             mcpu(self.generator_cores),
             server.unwrap_or_default()
         );
+        if !alike {
+            return Some(format!("{costs}; each costs more as they become more"));
+        }
         let machines = (f64::from(most) / carries).ceil();
         let more = match machines > 1.0 {
             true => format!("; {most} would take about {machines} such machines"),

@@ -67,6 +67,11 @@ impl Vary {
         }
     }
 
+    /// Whether another one costs as much as those before it. In a room each person receives all others, unless they are mixed.
+    pub fn alike(self) -> bool {
+        matches!(self, Self::Rooms | Self::Connections | Self::Rate)
+    }
+
     /// The smallest and the largest number that the scenario may have.
     ///
     /// # Errors

@@ -65,7 +65,11 @@ fn junit(meta: &Meta, summary: &Summary) -> String {
     let cases = cases(summary);
     // Where nothing can be said a build must not pass: an error is no failure of what was tested.
     let error = (summary.verdict == Verdict::Inconclusive).then(|| summary.failures.join("; "));
-    let failures = cases.iter().filter(|(.., why)| why.is_some()).count();
+    let failed = cases.iter().filter(|(.., why)| why.is_some()).count();
+    // What failed and is neither threshold nor check, such as a run that was ended early.
+    let other =
+        (summary.verdict == Verdict::Fail && failed == 0).then(|| summary.failures.join("; "));
+    let failures = failed + usize::from(other.is_some());
     let (name, seconds) = (xml(&meta.name), summary.duration_s);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"{name}\" tests=\"{}\" \
@@ -81,7 +85,10 @@ fn junit(meta: &Meta, summary: &Summary) -> String {
             Some(why) => writeln!(text, "><{element} message=\"{}\"/></testcase>", xml(why)),
         };
     };
-    case("run", "conclusive", "error", error.as_deref());
+    match &error {
+        Some(_) => case("run", "conclusive", "error", error.as_deref()),
+        None => case("run", "conclusive", "failure", other.as_deref()),
+    }
     cases.iter().for_each(|(group, what, why)| case(group, what, "failure", why.as_deref()));
     text.push_str("</testsuite>\n</testsuites>\n");
     text
@@ -147,7 +154,7 @@ fn markdown(meta: &Meta, summary: &Summary) -> String {
     let (name, verdict, seconds) = (cell(&meta.name), summary.verdict.as_str(), summary.duration_s);
     let mut text =
         format!("## {mark} {name}: {verdict}\n\n{} people, {seconds:.0} s", summary.people);
-    if let Some(first) = &summary.bottleneck.first {
+    if let Some(first) = summary.bottleneck.first.as_ref().filter(|first| *first != "none") {
         let state =
             summary.bottleneck.state.as_ref().map_or(String::new(), |state| format!(" ({state})"));
         let _ = write!(text, "; first limit: {first}{state}");
@@ -229,6 +236,9 @@ mod tests {
             )
         );
         assert!(text.contains("<testsuite name=\"a &quot;run&quot; | &lt;b&gt;\""));
+        summary.thresholds.clear();
+        let text = write(Format::Junit, &meta, &summary);
+        assert!(text.contains("failures=\"1\""), "no run that failed is all green: {text}");
         summary.verdict = Verdict::Inconclusive;
         let text = write(Format::Junit, &meta, &summary);
         assert!(

@@ -216,14 +216,12 @@ impl Rows {
     fn worst(&self) -> Vec<bool> {
         let mut badness: Vec<(f32, f32)> = Vec::with_capacity(self.people.len());
         for rows in self.rows.chunk_by(|a, b| a.person == b.person) {
-            let scores: Vec<f32> =
-                rows.iter().map(Row::score).filter(|score| !score.is_nan()).collect();
+            // Where nothing was heard there is no score: it counts as the worst one.
+            let scores =
+                rows.iter().map(|row| if row.score().is_nan() { 1.0 } else { row.score() });
+            let score = scores.sum::<f32>() / rows.len() as f32;
             let lost: u64 = rows.iter().map(|row| u64::from(row.lost)).sum();
             let came: u64 = rows.iter().map(|row| u64::from(row.came)).sum();
-            let score = match scores.len() {
-                0 => f32::INFINITY,
-                count => scores.iter().sum::<f32>() / count as f32,
-            };
             badness.push((score, -(lost as f32) / (lost + came).max(1) as f32));
         }
         let mut order: Vec<usize> = (0..badness.len()).collect();
@@ -237,14 +235,12 @@ impl Rows {
     }
 }
 
-/// Rows of one participant and window as one. The first row of each stays by itself: it holds the time before media flowed.
+/// Rows of one participant and window as one.
 fn thinned(rows: &[Row], window_ms: u64) -> Vec<Row> {
     let mut thinned = Vec::new();
     for own in rows.chunk_by(|a, b| a.person == b.person) {
-        thinned.push(own[0].clone());
         // A sample belongs to the window that it ends in, or ends with.
-        for window in
-            own[1..].chunk_by(|a, b| a.t_ms.div_ceil(window_ms) == b.t_ms.div_ceil(window_ms))
+        for window in own.chunk_by(|a, b| a.t_ms.div_ceil(window_ms) == b.t_ms.div_ceil(window_ms))
         {
             thinned.extend(Row::drawn_together(&window.iter().collect::<Vec<_>>()));
         }
@@ -294,19 +290,24 @@ mod tests {
     fn many_rows_are_drawn_together_and_lose_no_packet() {
         let columns = rows(100, 40).at_most(1_000);
         assert_eq!(columns.window_ms, 4 * SAMPLE_INTERVAL_MS);
-        assert!(columns.rows.t_ms.len() <= 1_100, "and the first row of each");
+        assert!(columns.rows.t_ms.len() <= 1_000);
         assert_eq!(columns.rows.lost.iter().sum::<u32>(), 100 * 40 * 10);
         assert_eq!(columns.rows.came.iter().sum::<u32>(), 100 * 40 * 90);
-        // Of bot-0: the first by itself, what is left of its window, and nine windows more.
         let own = columns.rows.person.iter().filter(|&&person| person == 0).count();
-        assert_eq!(
-            columns.rows.t_ms[..own],
-            [
-                3_000, 12_000, 24_000, 36_000, 48_000, 60_000, 72_000, 84_000, 96_000, 108_000,
-                120_000
-            ]
-        );
-        assert_eq!(columns.rows.lost[..3], [10, 30, 40]);
+        let ends: Vec<u64> = (1..=10).map(|window| window * 12_000).collect();
+        assert_eq!(columns.rows.t_ms[..own], ends);
+        assert_eq!(columns.rows.lost[..own], [40; 10]);
+    }
+
+    #[test]
+    fn a_window_that_the_end_cuts_stays_by_itself() {
+        let mut rows = Rows::default();
+        // The samples of somebody who came at any time.
+        (1..=9).for_each(|nth| rows.push(&record(0, nth * SAMPLE_INTERVAL_MS + 1_234, 4.0)));
+        let columns = rows.at_most(3);
+        assert_eq!(columns.window_ms, 9_000);
+        assert_eq!(columns.rows.t_ms, [7_234, 16_234, 25_234, 28_234]);
+        assert_eq!(columns.rows.lost, [20, 30, 30, 10]);
     }
 
     #[test]
@@ -315,6 +316,16 @@ mod tests {
         assert_eq!(columns.worst.person.len(), IN_FULL * 40);
         let own = columns.worst.person.iter().filter(|&&person| person == 70).count();
         assert_eq!(own, 40, "the worst of all is among them, with each sample");
+    }
+
+    #[test]
+    fn whoever_heard_nothing_is_among_the_worst() {
+        let mut rows = rows(100, 40);
+        for row in rows.rows.iter_mut().filter(|row| row.person == 99) {
+            row.figures = [f32::NAN; FIGURES];
+        }
+        let columns = rows.at_most(1_000);
+        assert!(columns.worst.person.contains(&99));
     }
 
     #[test]
@@ -357,6 +368,6 @@ mod tests {
             row.figures = [f32::NAN; FIGURES];
         }
         let columns = rows.at_most(2);
-        assert_eq!(columns.rows.figures["mos_cq"], [Some(4.0), Some(4.0), None]);
+        assert_eq!(columns.rows.figures["mos_cq"], [Some(4.0), None]);
     }
 }
