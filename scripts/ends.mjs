@@ -13,6 +13,7 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
 import { BINARY, serve, sleep, until } from "./evidence.mjs";
 
 /** Everyone who lives, zombies left out: `{ pid, parent, command }`. */
@@ -221,7 +222,8 @@ export async function labKilled({ chromium = 0 } = {}) {
   const page = readFileSync(join(set.record(), "report.html"), "utf8");
   const from = page.indexOf('{"meta"');
   const record = JSON.parse(page.slice(from, page.indexOf("</script>", from)));
-  row.samples_in_report = record.samples.length;
+  const packed = JSON.parse(gunzipSync(Buffer.from(record.packed, "base64")));
+  row.samples_in_report = packed.samples.rows.t_ms.length;
   row.verdict = record.summary.verdict;
   row.failures = record.summary.failures;
   const named = (part) => others.some(({ command }) => command.includes(part));

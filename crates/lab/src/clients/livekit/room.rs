@@ -24,7 +24,7 @@ use wire::room::{
 };
 
 /// Events that wait to be taken.
-const MAX_EVENTS: usize = 4096;
+const MAX_EVENTS: usize = 64;
 /// People that a room may have: more than a scenario has.
 const MAX_PEOPLE: u32 = 10_000;
 
@@ -140,39 +140,32 @@ impl Listener {
                     self.offered.store(offer.id, Ordering::Relaxed);
                     let slots = self.changes(&offer.sdp);
                     let (from, tracks) = (OFFERED.to_owned(), Vec::new());
-                    self.tell(Event::PeerOffer { from, sdp: offer.sdp, tracks });
-                    self.tell(Event::Slots { slots });
+                    self.tell(Event::PeerOffer { from, sdp: offer.sdp, tracks }).await;
+                    self.tell(Event::Slots { slots }).await;
                 }
-                Notice::Candidate(candidate) => self.tell_candidate(&candidate),
+                Notice::Candidate(candidate) => {
+                    if let Some(event) = candidate_event(&candidate) {
+                        self.tell(event).await;
+                    }
+                }
                 Notice::Streams(states) => {
                     let slots = states.iter().filter_map(|state| self.paused(state)).collect();
-                    self.tell(Event::Slots { slots });
+                    self.tell(Event::Slots { slots }).await;
                 }
-                Notice::Closed(cause) => {
-                    let _ = self.incoming.try_send(Incoming::Closed(cause));
-                    return;
-                }
+                Notice::Closed(cause) => return self.close(cause).await,
             }
         }
+        self.close("more came from LiveKit than was taken".into()).await;
     }
 
-    fn tell(&self, event: Event) {
+    /// Waits for a place: meanwhile notices wait too, and with too many of them the connection is given up.
+    async fn tell(&self, event: Event) {
         let envelope = EventEnvelope { epoch: 0, event };
-        // Where the queue is full they lack tracks, and the checks of the run say so.
-        let _ = self.incoming.try_send(Incoming::Event(String::new(), envelope));
+        let _ = self.incoming.send(Incoming::Event(String::new(), envelope)).await;
     }
 
-    /// An address of the server's; what cannot be read is none.
-    fn tell_candidate(&self, trickle: &TrickleRequest) {
-        let Ok(CandidateInit { candidate }) = serde_json::from_str(&trickle.candidate_init) else {
-            return;
-        };
-        let from = match SignalTarget::try_from(trickle.target) {
-            Ok(SignalTarget::Publisher) => "",
-            Ok(SignalTarget::Subscriber) => OFFERED,
-            Err(_) => return,
-        };
-        self.tell(Event::PeerCandidate { from: from.to_owned(), candidate, mid: None });
+    async fn close(&self, cause: String) {
+        let _ = self.incoming.send(Incoming::Closed(cause)).await;
     }
 
     /// What an offer changes in its lines.
@@ -198,6 +191,16 @@ impl Listener {
         let paused = (state.state == 1).then_some(PauseReason::Bandwidth);
         Some(SlotChange { paused, ..change(known.0, Some(known.1)) })
     }
+}
+
+/// An address of the server's; what cannot be read is none.
+fn candidate_event(trickle: &TrickleRequest) -> Option<Event> {
+    let init: CandidateInit = serde_json::from_str(&trickle.candidate_init).ok()?;
+    let from = match SignalTarget::try_from(trickle.target).ok()? {
+        SignalTarget::Publisher => "",
+        SignalTarget::Subscriber => OFFERED,
+    };
+    Some(Event::PeerCandidate { from: from.to_owned(), candidate: init.candidate, mid: None })
 }
 
 fn change(mid: &str, content: Option<&(String, String)>) -> SlotChange {

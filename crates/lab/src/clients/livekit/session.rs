@@ -26,7 +26,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// Requests that wait to be written.
 const MAX_REQUESTS: usize = 64;
 /// Notices that wait to be taken; with more the connection is given up.
-const MAX_NOTICES: usize = 4096;
+const MAX_NOTICES: usize = 256;
 /// Longest message that is taken.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// `RequestResponse.Reason`: it was done, it waits.
