@@ -125,6 +125,8 @@ export const SITUATIONS = [
   well("everybody by TCP", plain({ media: "{ audio: speech, video: 360p, transport: tcp }" })),
   well("everybody is far away", plain({ more: "networks: [{ name: far, delay: 80ms }]\n" })),
   well("a little loss that may be", plain({ thresholds: '{ loss_pct: ["user_p95 < 3"] }', more: "networks: [{ name: air, loss_pct: 0.5 }]\n" })),
+  // RED and retransmissions bring it all: nobody lacks anything.
+  well("a participant loses what they send, and it is sent again", onLink("way: up, loss_pct: 10", { thresholds: LOSSY })),
   well("a neighbour who gives way on the server's CPU", async () => {
     const loop = spawn("taskset", ["-c", "0", "nice", "-n", "19", "timeout", "60", "sh", "-c", "while :; do :; done"]);
     const run = await load(scenario());
@@ -160,7 +162,6 @@ export const SITUATIONS = [
   wrong("a lab that stands still", ["generator"], plain({}, { wrap: PAUSED }), { codes: [110] }),
   wrong("a server that stands still", ["signaling"], against([], {}, { meanwhile: pauses }), { allows: ["mixer_deadline", "socket_buffer"] }),
   wrong("a participant loses what comes", ["link"], onLink("way: down, loss_pct: 10", { thresholds: LOSSY }), { person: SLOW }),
-  wrong("a participant loses what they send", ["link"], onLink("way: up, loss_pct: 10", { thresholds: LOSSY }), { person: SLOW }),
   wrong("a participant's slow downlink", ["link"], kind("downlink"), { person: SLOW }),
   wrong("a participant is cut off for five seconds", ["link"], onLink("changes: [{ at: 7s, loss_pct: 100 }, { at: 12s }]", { thresholds: LOSSY }), { person: SLOW }),
   wrong("all are too far away to talk", ["link"], plain({ ...MIXED, more: "networks: [{ name: moon, delay: 500ms }]\n" })),
