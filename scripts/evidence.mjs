@@ -11,6 +11,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { connect } from "node:net";
 import { cpus, loadavg, release, tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -33,6 +34,15 @@ export async function until(what, look, patience_ms = 60_000) {
   }
   throw new Error(`waited for ${what}`);
 }
+
+/** Whether somebody listens at a port. */
+export const listens = (port, host = "127.0.0.1") =>
+  new Promise((done) => {
+    const socket = connect(port, host);
+    socket.once("connect", () => done(true)).once("error", () => done(false));
+    socket.once("close", () => socket.destroy());
+    setTimeout(() => socket.destroy(), 200);
+  });
 
 /** A server of its own, once it answers. `wrap`: a command that runs it, `flags`: what `serve` is told. */
 export async function serve({

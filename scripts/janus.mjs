@@ -3,9 +3,9 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { listens } from "./evidence.mjs";
 
 // Janus gathers no candidate of a loopback: its namespace has this address too, of a pair of links with nobody behind.
 const ADDRESS = "10.77.0.1";
@@ -57,14 +57,6 @@ admin: { admin_ws = false, admin_wss = false }
   "janus.plugin.audiobridge.jcfg": "general: { }\n",
 });
 
-const listens = () =>
-  new Promise((done) => {
-    const socket = connect(PORT, ADDRESS);
-    socket.once("connect", () => done(true)).once("error", () => done(false));
-    socket.once("close", () => socket.destroy());
-    setTimeout(() => socket.destroy(), 200);
-  });
-
 /** Starts Janus on a CPU; where it answers, its version, what it has said, and how to end it. */
 export async function janus(cpu) {
   address();
@@ -81,7 +73,7 @@ export async function janus(cpu) {
   const ended = new Promise((done) => child.once("exit", done));
   const end = () => child.kill();
   process.once("exit", end);
-  for (let tries = 0; !(await listens()); tries++) {
+  for (let tries = 0; !(await listens(PORT, ADDRESS)); tries++) {
     if (child.exitCode !== null || tries > 100)
       throw new Error(`Janus does not answer:\n${log.slice(-2000)}`);
     await new Promise((done) => setTimeout(done, 100));

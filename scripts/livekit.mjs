@@ -3,10 +3,9 @@
 
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { until } from "./evidence.mjs";
+import { listens, until } from "./evidence.mjs";
 
 const BINARY = process.env.LIVEKIT_SERVER ?? "livekit-server";
 const PORT = 7980;
@@ -32,12 +31,6 @@ rtc:
   stun_servers: []
 `;
 
-const listens = () =>
-  new Promise((done) => {
-    const socket = connect(PORT, "127.0.0.1");
-    socket.once("connect", () => socket.destroy(done(true))).once("error", () => done(false));
-  });
-
 /** Calls `run` with a scenario's target, a LiveKit of its own on CPU 0. */
 export async function atLiveKit(run) {
   const dir = mkdtempSync(join(tmpdir(), "moim-livekit-"));
@@ -49,7 +42,7 @@ export async function atLiveKit(run) {
   const end = () => child.kill("SIGKILL");
   process.once("exit", end);
   try {
-    await until("LiveKit", listens);
+    await until("LiveKit", () => listens(PORT));
     return await run(`target: { adapter: livekit, url: "ws://127.0.0.1:${PORT}" }`);
   } finally {
     process.off("exit", end);

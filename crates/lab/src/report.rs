@@ -56,7 +56,7 @@ fn html(template: &str, run_dir: &Path) -> io::Result<String> {
     let page = Page { meta: &meta, summary: &summary, packed };
     let json = serde_json::to_string(&page)?.replace('<', "\\u003c");
     let text = crate::judge::summary::table(&summary, &meta);
-    let after = after.replacen("__MOIM_SUMMARY__", &escape(&text), 1);
+    let after = after.replacen("__MOIM_SUMMARY__", &formats::escaped(&text), 1);
     Ok(format!("{before}{json}{after}"))
 }
 
@@ -64,10 +64,6 @@ fn pack(value: &impl Serialize) -> io::Result<String> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&serde_json::to_vec(value)?)?;
     Ok(BASE64.encode(&encoder.finish()?))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Writes the record of what was made from runs (a study, a search, a comparison) into a directory, and its `report.html`;

@@ -5,8 +5,8 @@ use futures_util::future::BoxFuture;
 use std::fmt;
 use std::time::Duration;
 use wire::room::{
-    Announce, Announced, Answer, AudioTopology, Join, Joined, Offer, PeerDescription, Resume,
-    Resumed,
+    Announce, Announced, Answer, AudioTopology, Join, Joined, Offer, ParticipantInfo,
+    PeerDescription, Permissions, Resume, Resumed, RoomInfo, RoomLimits,
 };
 use wire::{ErrorCode, EventEnvelope, QualitySample, RoomError};
 
@@ -162,6 +162,33 @@ pub trait Seat: Send + Sync {
     /// Posts a quality sample, where the server takes them.
     fn quality_sample<'a>(&'a self, _: &'a QualitySample) -> Asked<'a, ()> {
         Box::pin(async { Ok(()) })
+    }
+}
+
+/// People that a room of another server may have: more than a scenario has.
+pub const MAX_PEOPLE: u32 = 10_000;
+
+/// What somebody is told who has entered a room of another server.
+pub fn joined(join: &Join, own: String, participants: Vec<ParticipantInfo>) -> Joined {
+    Joined {
+        participant: own,
+        epoch: 0,
+        room: RoomInfo {
+            id: join.room.clone(),
+            audio: join.audio.unwrap_or_default(),
+            video: join.video.unwrap_or_default(),
+            video_codec: join.video_codec.unwrap_or_default(),
+            locked: false,
+            limits: RoomLimits {
+                max_participants: MAX_PEOPLE,
+                max_audio_slots: MAX_PEOPLE,
+                max_video_slots: MAX_PEOPLE,
+            },
+        },
+        you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
+        count: participants.len() as u32 + 1,
+        participants,
+        ice_servers: Vec::new(),
     }
 }
 

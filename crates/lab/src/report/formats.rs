@@ -70,19 +70,19 @@ fn junit(meta: &Meta, summary: &Summary) -> String {
     let other =
         (summary.verdict == Verdict::Fail && failed == 0).then(|| summary.failures.join("; "));
     let failures = failed + usize::from(other.is_some());
-    let (name, seconds) = (xml(&meta.name), summary.duration_s);
+    let (name, seconds) = (escaped(&meta.name), summary.duration_s);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"{name}\" tests=\"{}\" \
          failures=\"{failures}\" errors=\"{}\" time=\"{seconds:.3}\" timestamp=\"{}\">\n",
         cases.len() + 1,
         usize::from(error.is_some()),
-        xml(&meta.started_at)
+        escaped(&meta.started_at)
     );
     let mut case = |group: &str, what: &str, element: &str, why: Option<&str>| {
-        let _ = write!(text, "<testcase classname=\"{name}.{group}\" name=\"{}\"", xml(what));
+        let _ = write!(text, "<testcase classname=\"{name}.{group}\" name=\"{}\"", escaped(what));
         let _ = match why {
             None => writeln!(text, "/>"),
-            Some(why) => writeln!(text, "><{element} message=\"{}\"/></testcase>", xml(why)),
+            Some(why) => writeln!(text, "><{element} message=\"{}\"/></testcase>", escaped(why)),
         };
     };
     match &error {
@@ -94,10 +94,10 @@ fn junit(meta: &Meta, summary: &Summary) -> String {
     text
 }
 
-/// Text inside of an attribute. Characters that XML 1.0 has no place for are left out.
-fn xml(text: &str) -> String {
+/// Text inside of an element or attribute of XML or HTML. Characters that XML 1.0 has no place for are left out.
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for char in text.chars().filter(|char| !char.is_control()) {
+    for char in text.chars().filter(|char| !char.is_control() || char.is_whitespace()) {
         match char {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),

@@ -44,11 +44,7 @@ const MOS_LQ: usize = 1;
 
 /// Mean over the tracks that have a value.
 fn mean(sample: &QualitySample, of: impl Fn(&ReceivedTrack) -> Option<f64>) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0.0);
-    for value in sample.received.iter().filter_map(of) {
-        (sum, count) = (sum + value, count + 1.0);
-    }
-    (count > 0.0).then(|| sum / count)
+    crate::base::mean(sample.received.iter().filter_map(of))
 }
 
 /// A participant's sample, or several in a row. Unknown figures are NaN: there may be millions of rows.

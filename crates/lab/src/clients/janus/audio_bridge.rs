@@ -2,10 +2,10 @@
 //!
 //! Somebody's one connection has one line, both ways: their voice goes, the mix of all others comes.
 
-use super::entrance::{Entrance, joined, left, number_of, tell};
+use super::entrance::{Entrance, left, number_of, tell};
 use super::session::Notice;
 use crate::base::Url;
-use crate::clients::seat::{Asked, Incoming, Seat, SignalingError};
+use crate::clients::seat::{Asked, Incoming, Seat, SignalingError, joined};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ impl AudioBridge {
         let (own, data) = self.entrance.enter(create, ROOM_EXISTS, request).await?;
         self.own.store(own, Ordering::Relaxed);
         lock(&self.others).extend(people(&data).map(|(id, _)| id));
-        Ok(joined(join, own, people(&data).map(|(_, info)| info).collect()))
+        Ok(joined(join, own.to_string(), people(&data).map(|(_, info)| info).collect()))
     }
 
     /// Offers the line. The mix comes by it as soon as it is connected.

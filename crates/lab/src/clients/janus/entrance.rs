@@ -6,14 +6,10 @@ use crate::clients::seat::{Incoming, SignalingError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wire::event::{Event, EventEnvelope, LeaveReason};
-use wire::room::{
-    Answer, AnsweredTrack, Join, Joined, Offer, ParticipantInfo, Permissions, RoomInfo, RoomLimits,
-};
+use wire::room::{Answer, AnsweredTrack, Offer};
 
 /// Events that wait to be taken.
 const MAX_EVENTS: usize = 4096;
-/// People that a room may have: more than a scenario has.
-pub(super) const MAX_PEOPLE: u32 = 10_000;
 
 /// The handle of a plugin by which somebody enters a room, and sends.
 pub(super) struct Entrance {
@@ -84,30 +80,6 @@ pub(super) fn tell(incoming: &mpsc::Sender<Incoming>, event: Event) {
 pub(super) fn left(id: u64, count: usize) -> Event {
     let (participant, reason) = (id.to_string(), LeaveReason::Left);
     Event::ParticipantLeft { participant, reason, count: count as u32 }
-}
-
-/// What somebody is told who has entered.
-pub(super) fn joined(join: &Join, own: u64, participants: Vec<ParticipantInfo>) -> Joined {
-    Joined {
-        participant: own.to_string(),
-        epoch: 0,
-        room: RoomInfo {
-            id: join.room.clone(),
-            audio: join.audio.unwrap_or_default(),
-            video: join.video.unwrap_or_default(),
-            video_codec: join.video_codec.unwrap_or_default(),
-            locked: false,
-            limits: RoomLimits {
-                max_participants: MAX_PEOPLE,
-                max_audio_slots: MAX_PEOPLE,
-                max_video_slots: MAX_PEOPLE,
-            },
-        },
-        you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
-        count: participants.len() as u32 + 1,
-        participants,
-        ice_servers: Vec::new(),
-    }
 }
 
 /// Somebody's line, by a name that all of the room know it by.

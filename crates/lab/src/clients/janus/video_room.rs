@@ -3,10 +3,10 @@
 //! Who publishes has one connection for it; what they receive comes by one connection a publisher,
 //! which Janus offers, as in its own demo.
 
-use super::entrance::{Entrance, MAX_PEOPLE, joined, left, number_of, tell, track_id};
+use super::entrance::{Entrance, left, number_of, tell, track_id};
 use super::session::{Notice, Session};
 use crate::base::Url;
-use crate::clients::seat::{Asked, Incoming, Seat, SignalingError};
+use crate::clients::seat::{Asked, Incoming, MAX_PEOPLE, Seat, SignalingError, joined};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -85,7 +85,7 @@ impl VideoRoom {
         let (own, data) = self.entrance.enter(create, ROOM_EXISTS, request).await?;
         self.shared.entered().own = own;
         subscribe_to(&self.entrance.session, &self.shared, &data);
-        Ok(joined(join, own, published(&data)))
+        Ok(joined(join, own.to_string(), published(&data)))
     }
 
     async fn publish(&self, offer: &Offer) -> Result<Answer, SignalingError> {

@@ -4,14 +4,14 @@
 //! as tracks of others come and go. The others' tracks stand in its lines: `a=msid:PA_…|… TR_…` tells whose and which.
 
 use super::messages::{
-    AddTrackRequest, JoinResponse, Participant, SignalTarget, StreamStateInfo, TrackSource,
-    TrackType, TrickleRequest, VideoLayer,
+    AddTrackRequest, Participant, SignalTarget, StreamStateInfo, TrackSource, TrackType,
+    TrickleRequest, VideoLayer,
 };
 use super::sdp;
 use super::session::{Notice, Session};
 use super::token::ApiKey;
 use crate::base::Url;
-use crate::clients::seat::{Asked, Incoming, OFFERED, Seat, SignalingError};
+use crate::clients::seat::{Asked, Incoming, OFFERED, Seat, SignalingError, joined};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,13 +20,11 @@ use tokio::sync::mpsc;
 use wire::event::{Event, EventEnvelope, PauseReason, SlotChange};
 use wire::room::{
     Answer, AnsweredTrack, Join, Joined, MediaKind, Offer, OfferedTrack, ParticipantInfo,
-    PeerDescription, Permissions, RoomInfo, RoomLimits, TrackInfo,
+    PeerDescription, TrackInfo,
 };
 
 /// Events that wait to be taken.
 const MAX_EVENTS: usize = 64;
-/// People that a room may have: more than a scenario has.
-const MAX_PEOPLE: u32 = 10_000;
 
 /// A place in a room; the connection is made with the room's token, when it is entered.
 pub(super) struct Room {
@@ -70,7 +68,10 @@ impl Room {
     async fn enter(&self, join: &Join) -> Result<Joined, SignalingError> {
         let opened = Session::open(&self.target, &self.key, &join.room, &join.name).await?;
         let (session, response, notices) = opened;
-        let joined = joined(join, response)?;
+        let own = response.participant.map(|own| own.sid).filter(|sid| !sid.is_empty());
+        let own = own.ok_or_else(|| SignalingError::Malformed("no id in LiveKit's join".into()))?;
+        let others = response.other_participants.into_iter().map(info).collect();
+        let joined = joined(join, own, others);
         let _ = self.session.set(session);
         let listener = Listener {
             incoming: self.incoming.clone(),
@@ -236,33 +237,6 @@ pub(super) fn add_track(track: &OfferedTrack, cid: String) -> AddTrackRequest {
         layers,
         disable_red,
     }
-}
-
-fn joined(join: &Join, response: JoinResponse) -> Result<Joined, SignalingError> {
-    let own = response.participant.map(|own| own.sid).filter(|sid| !sid.is_empty());
-    let own = own.ok_or_else(|| SignalingError::Malformed("no id in LiveKit's join".into()))?;
-    let participants: Vec<ParticipantInfo> =
-        response.other_participants.into_iter().map(info).collect();
-    Ok(Joined {
-        participant: own,
-        epoch: 0,
-        room: RoomInfo {
-            id: join.room.clone(),
-            audio: join.audio.unwrap_or_default(),
-            video: join.video.unwrap_or_default(),
-            video_codec: join.video_codec.unwrap_or_default(),
-            locked: false,
-            limits: RoomLimits {
-                max_participants: MAX_PEOPLE,
-                max_audio_slots: MAX_PEOPLE,
-                max_video_slots: MAX_PEOPLE,
-            },
-        },
-        you: Permissions { can_publish: true, can_subscribe: true, can_moderate: false },
-        count: participants.len() as u32 + 1,
-        participants,
-        ice_servers: Vec::new(),
-    })
 }
 
 fn info(participant: Participant) -> ParticipantInfo {

@@ -3,8 +3,6 @@
 /// A line of an SDP with a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Its `a=mid`.
-    pub(super) mid: String,
     /// The stream of its `a=msid`…
     pub(super) stream: String,
     /// …and the track.
@@ -20,11 +18,8 @@ pub(super) fn lines(sdp: &str) -> Vec<(String, Option<Line>)> {
         let mid = value("a=mid:")?.to_owned();
         let sends = !["a=inactive", "a=recvonly"].iter().any(|way| value(way) == Some(""));
         let msid = value("a=msid:").filter(|_| sends).and_then(|msid| msid.split_once(' '));
-        let line = msid.map(|(stream, track)| Line {
-            mid: mid.clone(),
-            stream: stream.to_owned(),
-            track: track.to_owned(),
-        });
+        let line =
+            msid.map(|(stream, track)| Line { stream: stream.to_owned(), track: track.to_owned() });
         Some((mid, line))
     };
     sections.filter_map(line).collect()

@@ -540,7 +540,7 @@ impl<D: BotDriver> Bot<D> {
     /// Connects again, with growing pauses, and resumes the seat.
     fn resume(&self) -> Resuming {
         let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
-        let (audio, linked) = (self.place.group.audio, self.place.network.is_some());
+        let audio = self.place.group.audio;
         let resume = Resume {
             room: self.place.room.clone(),
             participant: self.joined.participant.clone(),
@@ -552,7 +552,7 @@ impl<D: BotDriver> Bot<D> {
             let mut pause = Duration::from_millis(200);
             loop {
                 sleep(pause).await;
-                let cause = match try_resume(adapter, &target, (audio, linked), &resume).await {
+                let cause = match try_resume(adapter, &target, audio, &resume).await {
                     Ok(reconnected) => return Ok(reconnected),
                     Err(SignalingError::Refused(RoomError {
                         code: ErrorCode::Gone,
@@ -575,10 +575,11 @@ impl<D: BotDriver> Bot<D> {
 async fn try_resume(
     adapter: Adapter,
     target: &Url,
-    (audio, linked): (AudioTopology, bool),
+    audio: AudioTopology,
     resume: &Resume,
 ) -> Result<Reconnected, SignalingError> {
-    let (signaling, incoming) = clients::take_seat(adapter, target, audio, linked).await?;
+    // No server that asks whether there is a link keeps a seat.
+    let (signaling, incoming) = clients::take_seat(adapter, target, audio, false).await?;
     let missed = signaling.resume(resume).await?;
     Ok((signaling, incoming, missed))
 }

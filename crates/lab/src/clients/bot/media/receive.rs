@@ -79,9 +79,9 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
             None => payload,
         };
         let heard = slot.on_packet(&header, payload, now);
-        let padded = || under_way(clock, padding::mark_in(sound)?, now);
-        let transit =
-            transit.or_else(|| padded().filter(|_| slot.line.codec.kind() == Kind::Audio));
+        let is_sound = slot.line.codec.kind() == Kind::Audio;
+        let mark = || padding::mark_in(sound).filter(|_| is_sound);
+        let transit = transit.or_else(|| under_way(clock, mark()?, now));
         let copies = slot.recover(&header, red, transit);
         transit.into_iter().for_each(|transit| slot.note_transit(transit));
         if slot.is_mix() {
