@@ -93,7 +93,8 @@ try {
 
   const control = await (await launched.newContext({ viewport: { width: 1280, height: 640 } })).newPage();
   await control.goto(`${url}/console`);
-  await until("figures of everyone", async () => (await control.locator("tbody tr").count()) === 6, 30);
+  const room = control.getByRole("region", { name: "Room hall" });
+  await until("figures of everyone", async () => (await room.locator("tbody tr").count()) === 6, 30);
   await new Promise((done) => setTimeout(done, 15_000)); // a line has more than one point
   await control.screenshot({ path: join(out, "console.png") });
   await control.setViewportSize({ width: 360, height: 740 });
