@@ -254,6 +254,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("study", &["record", "base", "observe", "clients", "judge", "report", "scenario", "run"]),
     ("capacity", &["record", "base", "observe", "judge", "report", "scenario", "run"]),
     ("compare", &["record", "base", "observe", "judge", "report", "scenario"]),
+    ("matrix", &["record", "base", "observe", "judge", "report", "scenario", "run"]),
     ("doctor", &["observe"]),
 ];
 

@@ -30,8 +30,12 @@ async function load(t, scenario) {
   return {
     code,
     text,
+    dir: join(runs, name),
     summary: JSON.parse(read("summary.json")),
-    samples: lines("samples.jsonl"),
+    // The page of several runs has none of its own.
+    get samples() {
+      return lines("samples.jsonl");
+    },
     report: read("report.html"),
   };
 }
@@ -80,6 +84,34 @@ thresholds: { loss_pct: ["max < 0.1"] }
     received.reduce((sum, row) => sum + row.packets_lost, 0),
     0,
   );
+});
+
+test("a matrix runs each combination, and shows them all in front", async (t) => {
+  const scenario = join(scratch(t), "matrix.yaml");
+  writeFileSync(
+    scenario,
+    `name: each
+serve: {}
+duration: 8s
+rooms: [{ people: { bot: 2 } }]
+networks: [{ name: lossy, loss_pct: 20, way: down }]
+media: { video: none }
+thresholds: { loss_pct: ["max < 5"] }
+matrix: { transport: [udp, tcp], network: [free, lossy] }
+`,
+  );
+  const run = await load(t, scenario);
+  const rows = Object.fromEntries(run.summary.study.map(({ name, cells }) => [name, cells]));
+  assert.deepEqual(Object.keys(rows), ["udp, free", "udp, lossy", "tcp, free"], run.text);
+  for (const [name, { verdict, loss_pct }] of Object.entries(rows)) {
+    if (verdict.word === "inconclusive") t.diagnostic(`${name}: not quiet enough to judge`);
+    else assert.equal(verdict.word, name === "udp, lossy" ? "fail" : "pass", run.text);
+    assert.equal(loss_pct.value > 5, name === "udp, lossy", `${name}: ${loss_pct.value} % lost`);
+  }
+  assert.equal(run.code, 99, run.text);
+  const { sessions, not_shown } = run.summary.study_about;
+  assert.deepEqual(not_shown, ["tcp, lossy: the lab's networks carry udp alone"]);
+  for (const session of sessions) assert.ok(readFileSync(join(run.dir, session, "report.html")).length > 0);
 });
 
 test("a browser in a mixed room hears the marks that bots say, and when", async (t) => {

@@ -6,7 +6,7 @@
 //!
 //! Its modules are floors, and arrows point down only (`tests/house.rs` holds the table): [`record`] (what stands in a
 //! record) and [`base`] import nothing of the lab; [`observe`] reads the machine and reduces samples; [`clients`] sit in
-//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`], [`capacity`] and [`compare`] stand on top.
+//! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`], [`capacity`], [`compare`] and matrices stand on top.
 
 pub mod base;
 pub mod capacity;
@@ -14,6 +14,7 @@ pub mod clients;
 pub mod compare;
 pub mod doctor;
 pub mod judge;
+mod matrix;
 pub mod observe;
 pub mod people;
 mod progress;
@@ -42,6 +43,14 @@ pub fn load(options: &LoadOptions) -> u8 {
             return exit::GENERATOR_LIMIT;
         }
     };
+    match runtime.block_on(matrix::load(options)) {
+        None => {}
+        Some(Ok(code)) => return code,
+        Some(Err(no_run)) => {
+            eprintln!("{no_run}");
+            return no_run.code();
+        }
+    }
     let result =
         runtime.block_on(run::run(options, run::bots_of_this_build(options), run::interrupted()));
     match result {

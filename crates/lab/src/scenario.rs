@@ -5,6 +5,7 @@ mod canary;
 mod defaults;
 mod events;
 mod executors;
+mod matrix;
 mod networks;
 mod rooms;
 
@@ -19,6 +20,8 @@ use crate::record::LinkLimit;
 pub use canary::Canary;
 pub use events::{Happening, ScenarioEvent};
 pub use executors::{Arrival, Crowd, Executor, LED_CORE, MAX_PEOPLE, RampStage, Stay, ramp};
+pub use matrix::Matrix;
+use matrix::PROTOCOLS;
 pub use rooms::{Ahead, MAX_MESH, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
@@ -61,9 +64,14 @@ pub struct Scenario {
     pub thresholds: Vec<Threshold>,
     /// What happens on the way, in order of time.
     pub events: Vec<ScenarioEvent>,
+    /// What is combined, a run each; none: it is one run.
+    pub matrix: Option<Matrix>,
     /// The file's text, for the record.
     pub text: String,
 }
+
+/// A combination of a [`Matrix`]: its name, and its scenario, or why there is none.
+pub type Combination = (String, Result<Scenario, &'static str>);
 
 /// What is tested.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,6 +166,29 @@ impl Scenario {
         settings::schema("A scenario of moim load", decode)
     }
 
+    /// The combinations of its matrix, in the order in which it names them; none without a matrix.
+    pub fn combinations(&self) -> Vec<Combination> {
+        let pairs = self.matrix.iter().flat_map(Matrix::pairs);
+        pairs.map(|(transport, network)| self.combined(transport, network)).collect()
+    }
+
+    fn combined(&self, transport: Option<Protocol>, network: Option<&str>) -> Combination {
+        let word = |of: Protocol| PROTOCOLS.iter().find(|known| known.1 == of).map(|known| known.0);
+        let words = [transport.and_then(word), network];
+        let name = words.into_iter().flatten().collect::<Vec<&str>>().join(", ");
+        let mut one = self.clone();
+        one.matrix = None;
+        one.text = format!("# of the matrix: {name}\n{}", self.text);
+        one.protocol = transport.unwrap_or(self.protocol);
+        if let Some(network) = network {
+            one.networks.retain(|known| known.name == network);
+        }
+        match one.protocol == Protocol::Tcp && !one.networks.is_empty() {
+            true => (name, Err("the lab's networks carry udp alone")),
+            false => (name, Ok(one)),
+        }
+    }
+
     /// Browsers in all, in rooms and on sockets alone.
     pub fn browsers(&self) -> u32 {
         self.chromium() + self.sockets.iter().map(|group| group.chromium).sum::<u32>()
@@ -214,6 +245,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         None => (vec![], false),
     };
     let events = root.read("events", list_of(section(events::decode), 0..=1000)).or(vec![]);
+    let matrix = root.read("matrix", section(matrix::decode)).optional();
 
     let mut scenario = Scenario {
         name: name?,
@@ -240,6 +272,7 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
             })
             .collect(),
         events,
+        matrix,
         text: String::new(),
     };
     scenario.events.sort_by_key(|event| event.at);
@@ -248,7 +281,15 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         let sockets = (!scenario.sockets.is_empty()).then_some(pings);
         scenario.thresholds = defaults::of(&scenario.rooms, scenario.media, sockets);
     }
-    check_whole(root, &scenario);
+    match &scenario.matrix {
+        None => check_whole(root, &scenario),
+        Some(matrix) => {
+            matrix::check(root, matrix, &scenario.networks);
+            let all = scenario.combinations().into_iter();
+            all.filter_map(|(_, one)| one.ok()).for_each(|one| check_whole(root, &one));
+        }
+    }
+    scenario.rooms = scenario.rooms.iter().flat_map(RoomGroup::by_size).collect();
     Some(scenario)
 }
 
@@ -268,9 +309,6 @@ const VIDEO_SOURCES: [(&str, VideoSource); 8] = [
     ("chromium", VideoSource::Chromium),
     ("none", VideoSource::None),
 ];
-
-/// What the packets of bots go by.
-const PROTOCOLS: [(&str, Protocol); 2] = [("udp", Protocol::Udp), ("tcp", Protocol::Tcp)];
 
 fn name() -> impl settings::Shape<Value = String> {
     let expected = "a name of 1 to 40 of a–z 0–9 - _ ., such as first-room";
@@ -353,7 +391,8 @@ fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {
 /// What only the whole can tell.
 fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     let people = |room: &RoomGroup| u64::from(room.count) * u64::from(room.bots + room.chromium);
-    let people: u64 = scenario.rooms.iter().map(people).sum();
+    let groups = scenario.rooms.iter().flat_map(RoomGroup::by_size);
+    let people: u64 = groups.map(|room| people(&room)).sum();
     if people > u64::from(MAX_PEOPLE) {
         let what = format!("{people} people in all");
         root.fault("rooms", what, format!("write rooms of at most {MAX_PEOPLE} people in all"));

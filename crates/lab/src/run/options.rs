@@ -30,7 +30,7 @@ pub(crate) struct NoRun {
 }
 
 impl NoRun {
-    pub(super) fn new(code: u8, text: impl Into<String>) -> Self {
+    pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 

@@ -37,6 +37,8 @@ pub struct RoomGroup {
     pub executor: Executor,
     /// How the HTTP API makes the rooms before anyone comes; none: the first who join open them.
     pub ahead: Option<Ahead>,
+    /// The rooms have sizes by Zipf's law: the k-th has a k-th of the first one's bots, and two at least.
+    pub zipf: bool,
 }
 
 /// A room that the HTTP API makes before anyone comes (`create: api`).
@@ -66,6 +68,22 @@ pub struct Role {
 }
 
 impl RoomGroup {
+    /// Groups of rooms that are alike in their size too.
+    pub fn by_size(&self) -> Vec<Self> {
+        if !self.zipf {
+            return vec![self.clone()];
+        }
+        let mut groups: Vec<Self> = Vec::new();
+        for rank in 1..=self.count {
+            let bots = ((self.bots + rank / 2) / rank).max(2);
+            match groups.last_mut().filter(|last| last.bots == bots) {
+                Some(same) => same.count += 1,
+                None => groups.push(Self { count: 1, bots, zipf: false, ..self.clone() }),
+            }
+        }
+        groups
+    }
+
     /// The role of each bot of a room, in the order of joining: by weight, with the largest
     /// remainders (of equals the first) rounded up, and shuffled by the seed. Empty without roles.
     pub fn deal(&self, seed: u64) -> Vec<&Role> {
@@ -140,6 +158,16 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     let loud = [("anyone", false), ("every_second", true)];
     let alternate = room.read("loud", one_of(&loud)).or(false);
     let ahead = decode_ahead(room, named, bots + chromium);
+    let zipf = room.read("sizes", one_of(&[("alike", false), ("zipf", true)])).or(false);
+    let stay = matches!(executor, Executor::Constant | Executor::Churn { .. });
+    if zipf && (chromium > 0 || !stay) {
+        let cure = "leave `ramping`, `arrival` and `chromium` out, or `sizes`";
+        room.fault(
+            "sizes",
+            "by Zipf's law there are bots that stay, or come and go by churn",
+            cure,
+        );
+    }
     Some(RoomGroup {
         count,
         audio,
@@ -152,6 +180,7 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
         alternate,
         executor,
         ahead,
+        zipf,
     })
 }
 

@@ -1,3 +1,4 @@
+mod matrix;
 mod schema;
 
 use super::*;
@@ -69,6 +70,25 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
     };
     let want = [event(20, 3, BotCommand::StopVideo), event(30, 7, BotCommand::Leave)];
     assert_eq!(scenario.events, want, "in order of time");
+}
+
+#[test]
+fn rooms_have_sizes_by_zipfs_law() {
+    let text = "name: x\nserve: {}\nduration: 5s\n\
+                rooms: [{ count: 9, people: { bot: 12 }, sizes: zipf }, { people: { bot: 3 } }]\n";
+    let scenario = Scenario::parse(text, "x").expect("valid");
+    let sizes: Vec<(u32, u32)> =
+        scenario.rooms.iter().map(|room| (room.count, room.bots)).collect();
+    assert_eq!(sizes, [(1, 12), (1, 6), (1, 4), (1, 3), (5, 2), (1, 3)]);
+    assert_eq!(scenario.bots(), 38);
+    // Its largest room alone counts so many: the others are smaller.
+    let large = text.replace("count: 9, people: { bot: 12 }", "count: 2000, people: { bot: 1000 }");
+    assert!(Scenario::parse(&large, "x").is_ok());
+    let browsers = text.replace("bot: 12 }", "bot: 12, chromium: 1 }");
+    assert!(problems(&browsers)[0].contains("bots that stay"));
+    let ramping =
+        text.replace("people: { bot: 12 }", "ramping: { stages: [{ duration: 2s, people: 9 }] }");
+    assert!(problems(&ramping)[0].contains("leave `ramping`"));
 }
 
 #[test]

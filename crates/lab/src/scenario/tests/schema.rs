@@ -22,6 +22,7 @@ rooms:
       roles: [{ name: a, weight: 2, audio: true, video: false, speaks_pct: 40, in_turn: true }] }
   - { ramping: { stages: [{ duration: 1m30s, people: 3 }] } }
   - { arrival: { rate_per_second: 0.5, stay: 20s, max: 4 } }
+  - { count: 9, people: { bot: 30 }, sizes: zipf }
   - { create: api, max_participants: 9, people: { bot: 2 } }
 sockets:
   - { connections: 10, arrival_per_second: 5, rate_per_second: 1, batch_ms: 5, chromium: 1 }
@@ -49,6 +50,7 @@ name: running
 target: { adapter: moim, url: \"http://127.0.0.1:7880\", limit: { mbit_per_s: 1.5, packets_per_s: 100 } }
 duration: 90s
 rooms: [{ preset: mesh, people: { bot: 2 } }]
+matrix: { transport: [udp], network: [free] }
 ",
 ];
 
