@@ -80,7 +80,7 @@ evidence-canaries: build ## browsers and bots behind one link: delay, loss, free
 evidence-timecode: build ## delay from camera to screen, as read from pictures, against what the lab's link did (4 min)
 	@scripts/evidence-timecode.sh
 
-evidence-capacity: build ## do searches for a capacity agree, and name what ends it? (2 h, goes on where it stopped)
+evidence-capacity: build ## do searches for a capacity agree, and name what ends it? (80 min, goes on where it stopped)
 	@scripts/evidence-capacity.sh
 
 evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 48 situations, three runs each (60 min, goes on where it stopped)

@@ -6,14 +6,14 @@
 // follows the machine's floor), so that the answers are scaled by that already.
 // `meetings`, `mixed`, `sockets`: the scenarios in scenarios/capacity-*.yaml, each in under 20 minutes, for docs/capacity.md.
 //
-// `evidence-capacity.sh link quota` runs those parts alone. About 2 hours; it goes on where it was cut, search by search.
+// `evidence-capacity.sh link quota` runs those parts alone. About 80 minutes; it goes on where it was cut, search by search.
 // Writes target/evidence/capacity.json.
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BINARY, finish, isWanted, median, rowMaker } from "./evidence.mjs";
+import { BINARY, finish, isWanted, median, rowMaker, stayAwake } from "./evidence.mjs";
 
 const SEARCHES = 5;
 const LONGEST_S = 20 * 60;
@@ -48,8 +48,11 @@ async function search(scenario, flags, broke) {
   const file = join(dir, "scenario.yaml");
   writeFileSync(file, scenario);
   const line = ["capacity", file, "--runs", dir, ...flags].map(String);
+  // With few people the CPUs would sleep, and a host that wakes one late makes the generator's timers late.
+  const sleepAgain = stayAwake(LONGEST_S);
   const child = spawn(BINARY, line, { stdio: ["ignore", "ignore", "inherit"] });
   const code = await new Promise((done) => child.once("exit", done));
+  sleepAgain();
   const record = readdirSync(dir).find((name) => name.includes("-capacity-"));
   const summary = JSON.parse(readFileSync(join(dir, record, "summary.json"), "utf8"));
   const { cells } = summary.study.find(({ table }) => table === "answer");

@@ -122,7 +122,7 @@ enum Command {
     /// load generator was the limit: at least so many.
     Capacity {
         /// The scenario, such as scenarios/capacity-mixed.yaml.
-        #[arg(required_unless_present = "resume", conflicts_with = "resume")]
+        #[arg(required_unless_present_any = ["resume", "repeat"], conflicts_with_all = ["resume", "repeat"])]
         scenario: Option<PathBuf>,
         /// What is varied: people (bots of the only room), rooms, senders, connections or rate (pings a second of each
         /// socket).
@@ -149,6 +149,9 @@ enum Command {
         /// Go on with the search in this directory, as it was begun.
         #[arg(long, value_name = "DIR", conflicts_with_all = ["vary", "from", "to", "within", "runs"])]
         resume: Option<PathBuf>,
+        /// Make the search in this directory again, from the interval that it found.
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["vary", "from", "to", "within", "resume"])]
+        repeat: Option<PathBuf>,
     },
     /// Put records of one scenario side by side: of two builds, two servers, two kinds of machine.
     ///
@@ -271,7 +274,18 @@ fn main() -> ExitCode {
             };
             lab::study::study(&options).into()
         }
-        Command::Capacity { scenario, vary, from, to, within, trials, until, runs, resume } => {
+        Command::Capacity {
+            scenario,
+            vary,
+            from,
+            to,
+            within,
+            trials,
+            until,
+            runs,
+            resume,
+            repeat,
+        } => {
             let options = CapacityOptions {
                 scenario,
                 vary,
@@ -282,6 +296,7 @@ fn main() -> ExitCode {
                 until,
                 runs_dir: runs,
                 resume,
+                repeat,
                 server_exe: None,
             };
             lab::capacity::capacity(&options).into()

@@ -22,7 +22,7 @@ use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
 use search::{Bounds, next};
 use state::{Proof, Search};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use trial::Trial;
 
@@ -50,6 +50,8 @@ pub struct CapacityOptions {
     pub runs_dir: PathBuf,
     /// The directory of a search that goes on.
     pub resume: Option<PathBuf>,
+    /// The directory of one that is made again, from the interval that it found.
+    pub repeat: Option<PathBuf>,
     /// The binary whose `serve` is started; none: this one.
     pub server_exe: Option<PathBuf>,
 }
@@ -81,12 +83,50 @@ fn begin(options: &CapacityOptions) -> Result<(Search, PathBuf), String> {
         let bounds = Bounds { trials, ..search.bounds };
         return Ok((Search { bounds, ..search }, dir.clone()));
     }
-    let path = options.scenario.as_ref().ok_or("give a scenario, or --resume DIR")?;
+    let (scenario, vary, bounds) = match &options.repeat {
+        Some(dir) => again(dir, options.trials)?,
+        None => anew(options)?,
+    };
+    let at = SystemTime::now();
+    let name = format!("capacity-{}", scenario.name);
+    let text = scenario.text.clone();
+    let writer = Writer::create(&options.runs_dir, &name, at, &text).map_err(|e| e.to_string())?;
+    let search = Search {
+        scenario: text,
+        vary,
+        bounds,
+        trials: Vec::new(),
+        spent_s: 0.0,
+        started_at: humantime::format_rfc3339_seconds(at).to_string(),
+        proof: None,
+    };
+    Ok((search, writer.dir().to_owned()))
+}
+
+/// What a search looks for that is made again.
+fn again(dir: &Path, trials: u32) -> Result<(Scenario, Vary, Bounds), String> {
+    let search = Search::read(dir)?;
+    let found = search.found();
+    let Some(high) = found.high else {
+        return Err(format!("{} found no limit to begin from: search anew", dir.display()));
+    };
+    let scenario = Scenario::parse(&search.scenario, "its scenario")
+        .map_err(|problems| problems.to_string())?;
+    let before = Some((found.low, high));
+    Ok((scenario, search.vary, Bounds { trials, before, ..search.bounds }))
+}
+
+/// What a new one looks for.
+fn anew(options: &CapacityOptions) -> Result<(Scenario, Vary, Bounds), String> {
+    let path = options.scenario.as_ref().ok_or("give a scenario, --resume DIR or --repeat DIR")?;
     let scenario = Scenario::read(path).map_err(|problems| problems.to_string())?;
     if scenario.thresholds.is_empty() {
         return Err("the scenario has no thresholds, so nothing says what is too much: write \
                     `thresholds: default`, or some of your own"
             .into());
+    }
+    if scenario.matrix.is_some() {
+        return Err("the scenario has a `matrix`, which is of moim load: leave it out".into());
     }
     let vary = options.vary;
     let (least, most) = vary.range(&scenario)?;
@@ -99,21 +139,9 @@ fn begin(options: &CapacityOptions) -> Result<(Search, PathBuf), String> {
     if !(0.1..=100.0).contains(&options.within_pct) {
         return Err(format!("--within {}: write 0.1 to 100 percent", options.within_pct));
     }
-    let at = SystemTime::now();
-    let name = format!("capacity-{}", scenario.name);
-    let text = scenario.text.clone();
-    let writer = Writer::create(&options.runs_dir, &name, at, &text).map_err(|e| e.to_string())?;
-    let within = options.within_pct / 100.0;
-    let search = Search {
-        scenario: text,
-        vary,
-        bounds: Bounds { from: options.from, least, most, within, trials: options.trials },
-        trials: Vec::new(),
-        spent_s: 0.0,
-        started_at: humantime::format_rfc3339_seconds(at).to_string(),
-        proof: None,
-    };
-    Ok((search, writer.dir().to_owned()))
+    let (from, within) = (options.from, options.within_pct / 100.0);
+    let bounds = Bounds { from, least, most, within, trials: options.trials, before: None };
+    Ok((scenario, vary, bounds))
 }
 
 /// Why a search ends without an answer: an exit code, and a sentence.

@@ -14,6 +14,8 @@ const FLIPS: f64 = 0.06;
 const SURE: f64 = 0.98;
 /// As soon as an interval of the answer's width holds this much, its ends are asked for instead of the middle.
 const FAVOURITE: f64 = 0.5;
+/// A search that is made again begins within this share of what was found before.
+const AROUND: f64 = 0.1;
 /// Where the generator is the limit, a number that held is good enough if the generator's is at most so many times it.
 const NEAR_GENERATOR: f64 = 1.25;
 
@@ -42,6 +44,9 @@ pub struct Bounds {
     pub within: f64,
     /// More trials are never made.
     pub trials: u32,
+    /// The interval that was found before, of a search that is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<(u32, u32)>,
 }
 
 /// What was found.
@@ -62,8 +67,14 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
     if answer(bounds, trials).complete || trials.len() >= bounds.trials as usize {
         return None;
     }
+    if let Some((value, Outcome::Generator)) = trials.last()
+        && limit(trials).is_none_or(|limit| limit > *value)
+    {
+        return Some(*value);
+    }
     let belief = believed(bounds, trials);
-    if trials.iter().all(|(_, outcome)| *outcome == Outcome::Holds) {
+    let grows = limit(trials).is_none() && bounds.before.is_none();
+    if grows && trials.iter().all(|(_, outcome)| *outcome != Outcome::Breaks) {
         let last = trials.last().map(|(value, _)| *value);
         let larger = last.map_or(bounds.from, |last| last.saturating_mul(GROWTH));
         // The largest number is tried again, until it is sure.
@@ -117,10 +128,11 @@ pub fn answer(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Found {
     Found { low, high, sure: SURE, complete: false }
 }
 
-/// The smallest number at which the generator was the limit.
-fn limit(trials: &[(u32, Outcome)]) -> Option<u32> {
-    let limited = trials.iter().filter(|(_, outcome)| *outcome == Outcome::Generator);
-    limited.map(|(value, _)| *value).min()
+/// The smallest number at which the generator was the limit twice in a row: once may be a moment of the machine.
+pub fn limit(trials: &[(u32, Outcome)]) -> Option<u32> {
+    let twice = trials.windows(2).filter(|pair| pair[0] == pair[1]);
+    let limited = twice.map(|pair| pair[0]).filter(|(_, outcome)| *outcome == Outcome::Generator);
+    limited.map(|(value, _)| value).min()
 }
 
 /// The largest number that held, or 0.
@@ -132,6 +144,14 @@ fn held(trials: &[(u32, Outcome)]) -> u32 {
 /// What is believed of the capacity after these trials.
 fn believed(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Belief {
     let mut belief = Belief::new(bounds.least, bounds.most, 1.0);
+    if let Some((low, high)) = bounds.before {
+        // It is as likely around what was found before as anywhere else.
+        let around = f64::from(low) * (1.0 - AROUND)..=f64::from(high) * (1.0 + AROUND);
+        let is = |step: u32| around.contains(&f64::from(step));
+        let mass = belief.mass.iter().zip(&belief.steps);
+        let share: f64 = mass.filter(|(_, step)| is(**step)).map(|(mass, _)| mass).sum();
+        belief.see(|step| if is(step) { 1.0 / share } else { 1.0 / (1.0 - share) });
+    }
     for (value, outcome) in trials {
         let (carried, not) = match outcome {
             Outcome::Holds => (1.0 - FLIPS, FLIPS),
@@ -158,7 +178,8 @@ mod tests {
     use super::*;
     use crate::base::SplitMix;
 
-    const BOUNDS: Bounds = Bounds { from: 10, least: 1, most: 20_000, within: 0.05, trials: 60 };
+    const BOUNDS: Bounds =
+        Bounds { from: 10, least: 1, most: 20_000, within: 0.05, trials: 60, before: None };
 
     /// Plays against a server of this capacity; how many trials it took, and the answer.
     fn play(bounds: &Bounds, carries: &mut dyn FnMut(u32) -> Outcome) -> (usize, Found) {
@@ -238,6 +259,39 @@ mod tests {
                     assert!(near, "{capacity} {limit}: {found:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_search_again_begins_from_what_was_found_before_and_believes_it_no_more_than_that() {
+        let (mut anew, mut again) = (0, 0);
+        for capacity in [3, 47, 640, 1350, 5000] {
+            let (took, found) = play(&BOUNDS, &mut up_to(capacity));
+            anew += took;
+            let before = Some((found.low, found.high.expect("a limit")));
+            let bounds = Bounds { before, ..BOUNDS };
+            let (took, found) = play(&bounds, &mut up_to(capacity));
+            assert!(holds(&found, capacity), "{capacity}: {found:?}");
+            again += took;
+            for other in [1, capacity / 2, capacity * 3] {
+                let (took, found) = play(&bounds, &mut up_to(other));
+                let right = holds(&found, other) && found.high.is_some() && took <= 25;
+                assert!(right, "{other} after {capacity}: {found:?} {took}");
+            }
+        }
+        assert!(again * 3 <= anew * 2, "{again} trials, and {anew} without");
+    }
+
+    #[test]
+    fn a_moment_in_which_the_generator_was_late_is_asked_again_and_forgotten() {
+        for (capacity, nth) in [(5000, 2), (250, 3), (8, 1), (640, 9)] {
+            let (mut carries, mut asked) = (up_to(capacity), 0);
+            let (took, found) = play(&BOUNDS, &mut |value| {
+                asked += 1;
+                if asked == nth { Outcome::Generator } else { carries(value) }
+            });
+            assert!(holds(&found, capacity) && took <= 26, "{capacity}: {found:?} {took}");
+            assert!(found.high.is_some() && found.complete, "{capacity}: {found:?}");
         }
     }
 

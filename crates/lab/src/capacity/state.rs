@@ -1,6 +1,6 @@
 //! The state of a search, as its directory keeps it: what is looked for, and what was tried.
 
-use super::search::{Bounds, Found, Outcome, answer};
+use super::search::{Bounds, Found, Outcome, answer, limit};
 use super::trial::Trial;
 use super::vary::Vary;
 use crate::record::write_json;
@@ -76,9 +76,10 @@ impl Search {
         self.trials.first()?.plan(self.vary.unit(), self.vary.alike(), self.bounds.most)
     }
 
-    /// The first trial in which the generator was the limit.
+    /// The last trial at the number from which on the generator is the limit.
     pub fn limited(&self) -> Option<&Trial> {
-        self.trials.iter().find(|trial| trial.outcome == Outcome::Generator)
+        let limit = limit(&self.outcomes())?;
+        self.trials.iter().rfind(|trial| trial.value == limit)
     }
 
     /// What broke first at the edge: of the three trials that broke nearest to it, what most say.

@@ -22,9 +22,9 @@ fn trial(value: u32, outcome: Outcome) -> Trial {
 /// A search whose trials say what a server of this capacity says.
 fn searched(capacity: u32) -> Search {
     let mut search = Search {
-        scenario: "name: x\n".into(),
+        scenario: "name: x\nserve: {}\nduration: 5s\nrooms: [{ people: { bot: 2 } }]\n".into(),
         vary: Vary::People,
-        bounds: Bounds { from: 10, least: 1, most: 5000, within: 0.05, trials: 40 },
+        bounds: Bounds { from: 10, least: 1, most: 5000, within: 0.05, trials: 40, before: None },
         trials: Vec::new(),
         spent_s: 61.0,
         started_at: "2026-01-01T00:00:00Z".into(),
@@ -70,6 +70,7 @@ fn a_search_that_was_stopped_goes_on_where_it_was() {
         until: None,
         runs_dir: dir.path().to_owned(),
         resume: Some(dir.path().to_owned()),
+        repeat: None,
         server_exe: None,
     };
     let (search, at) = begin(&options).unwrap();
@@ -79,6 +80,18 @@ fn a_search_that_was_stopped_goes_on_where_it_was() {
     assert!(begin(&nowhere).unwrap_err().contains("/nowhere/search.json"));
     let none = CapacityOptions { resume: None, ..options };
     assert!(begin(&none).unwrap_err().contains("--resume"));
+    let none_yet = CapacityOptions { repeat: Some(dir.path().to_owned()), ..none.clone() };
+    stopped.trials.truncate(2);
+    stopped.write(dir.path()).unwrap();
+    assert!(begin(&none_yet).unwrap_err().contains("found no limit"));
+    whole.write(dir.path()).unwrap();
+    let runs_dir = dir.path().join("runs");
+    let repeat = CapacityOptions { repeat: none_yet.repeat, runs_dir: runs_dir.clone(), ..none };
+    let (search, at) = begin(&repeat).unwrap();
+    assert!(at.starts_with(&runs_dir) && search.trials.is_empty());
+    let found = whole.found();
+    assert_eq!(search.bounds.before, Some((found.low, found.high.unwrap())));
+    assert_eq!((search.vary, search.bounds.from), (Vary::People, whole.bounds.from));
 }
 
 #[test]
@@ -118,6 +131,7 @@ fn a_scenario_without_thresholds_is_refused() {
         until: None,
         runs_dir: dir.path().join("runs"),
         resume: None,
+        repeat: None,
         server_exe: None,
     };
     assert!(begin(&options).unwrap_err().contains("thresholds: default"));
@@ -134,11 +148,14 @@ fn a_scenario_without_thresholds_is_refused() {
         (CapacityOptions { to: Some(0), ..options.clone() }, "--from 10"),
         (CapacityOptions { from: 0, ..options.clone() }, "from 2 to 10000"),
         (CapacityOptions { within_pct: f64::NAN, ..options.clone() }, "--within"),
-        (CapacityOptions { trials: 0, ..options }, "--trials"),
+        (CapacityOptions { trials: 0, ..options.clone() }, "--trials"),
     ] {
         let error = begin(&bad).unwrap_err();
         assert!(error.contains(part), "{error}");
     }
+    let text = fs::read_to_string(&path).unwrap() + "matrix: { transport: [udp] }\n";
+    fs::write(&path, text).unwrap();
+    assert!(begin(&options).unwrap_err().contains("leave it out"));
 }
 
 #[test]
