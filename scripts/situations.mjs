@@ -11,7 +11,7 @@ import { KINDS, SLOW, calibrate } from "./breaks.mjs";
 import { load } from "./evidence.mjs";
 
 /** All that a server can be at the end of. */
-const SERVER = ["cpu", "thread", "cpu_quota", "network", "socket_buffer", "softirq", "memory", "fds", "signaling", "mixer_deadline"];
+const SERVER = ["cpu", "thread", "stall", "cpu_quota", "network", "socket_buffer", "softirq", "memory", "fds", "signaling", "mixer_deadline"];
 const SECONDS = 16;
 
 /** A scenario; a call of four, if nothing else is said. */
@@ -168,10 +168,10 @@ export const SITUATIONS = [
   wrong("a house whose line is full", ["link"], plain({ thresholds: '{ paused_ratio: ["max < 0.2"] }', more: "networks: [{ name: house, shared: true, share_pct: 50, way: down, rate_kbps: 700, queue: 300ms }]\n" })),
   wrong("a participant freezes their picture", [], plain({ more: "events: [{ at: 7s, bot: 2, do: stop_video }]\n" })),
   wrong("a participant falls silent", [], plain({ more: "events: [{ at: 7s, bot: 2, do: stop_audio }]\n" })),
-  wrong("a media thread that stalls once", ["thread"], against(["--fault", "stall=media/3s"], {}), { allows: ["socket_buffer", "signaling"] }),
-  wrong("a mixer that stalls once", ["mixer_deadline"], against(["--fault", "stall=mix/5s"], MIXED)),
+  wrong("a media thread that stalls once", ["stall"], against(["--fault", "stall=media/3s"], {}), { allows: ["socket_buffer", "signaling"] }),
+  wrong("a mixer that stalls once", ["stall"], against(["--fault", "stall=mix/5s"], MIXED)),
   wrong("a media thread that ends", [], against(["--fault", "panic=media"], {}), { codes: [99, 111], allows: ["signaling", "socket_buffer"] }),
   wrong("a server that is killed", [], plain({ more: "events: [{ at: 9s, do: kill_server }]\n" })),
-  wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.02 }", sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 100 }]" })),
+  wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.1 }", sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 100 }]" })),
   wrong("nobody listens there", [], () => load(scenario({ serve: target("http://127.0.0.1:7999") })), { codes: [111] }),
 ];

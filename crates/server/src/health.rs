@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 
 /// A thread that has not come round for so long is late. Each does so at least once a second.
 const LATE: Duration = Duration::from_secs(3);
+/// One that has not for so long stands still: half a second beyond what the idle ones take.
+pub(crate) const STALLED: Duration = Duration::from_millis(1500);
 
 /// A thread that ended unasked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,12 +88,17 @@ impl Health {
 
     /// Which threads are late, and for how long they have been silent.
     pub fn late(&self) -> Vec<(String, Duration)> {
+        self.silent(LATE)
+    }
+
+    /// Which threads have been silent for so long or longer, and for how long.
+    pub(crate) fn silent(&self, at_least: Duration) -> Vec<(String, Duration)> {
         let now = self.begun.elapsed();
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let silent = threads.iter().map(|(name, at_ms)| {
             (name.clone(), now.saturating_sub(Duration::from_millis(at_ms.load(Relaxed))))
         });
-        silent.filter(|(_, silent)| *silent >= LATE).collect()
+        silent.filter(|(_, silent)| *silent >= at_least).collect()
     }
 }
 

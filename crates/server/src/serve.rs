@@ -4,7 +4,7 @@ use crate::auth::Auth;
 use crate::config::Config;
 use crate::control::{self, Candidates, ControlThread};
 use crate::faults::{self, Faults, Part};
-use crate::health::{self, Died};
+use crate::health::{self, Died, STALLED};
 use crate::http::{Http, HttpError};
 use crate::lane::{ControlHandle, Lane};
 use crate::media::{Beside, MediaThread, Upward};
@@ -345,11 +345,23 @@ async fn count_missed_ticks(metrics: Arc<Metrics>) {
         over.add(u64::from(late > Duration::from_millis(5)));
         most = most.max(late);
         worst.set(most.as_micros() as i64);
+        if late < SIGNALING_LATE {
+            count_stalled(&metrics);
+        }
         let ticks = begin.elapsed().as_millis() / SIGNALING_TICK.as_millis();
         due.add(ticks.max(1) as u64);
         if begin.elapsed() > SIGNALING_TICK + SIGNALING_LATE {
             missed.add(ticks as u64 - 1);
         }
+    }
+}
+
+/// Counts the threads that stand still. Who asks must be in time: where the whole process stood still, no thread did.
+fn count_stalled(metrics: &Metrics) {
+    for (thread, _) in metrics.health.silent(STALLED) {
+        let name = "moim_thread_stalled_ticks_total";
+        let help = "Ticks of 50 ms of the signaling loop at which this thread had not come round for 1.5 s.";
+        metrics.registry.counter(name, help, &[("thread", &thread)]).add(1);
     }
 }
 

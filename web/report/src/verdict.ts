@@ -6,6 +6,7 @@ import type { Summary } from "./record.ts";
 const LIMITS: Record<string, string> = {
   cpu: "the CPUs of the server",
   thread: "a single thread of the server",
+  stall: "a thread of the server, which stood still",
   cpu_quota: "the CPU quota of the server",
   network: "the link of the server",
   socket_buffer: "a socket buffer of the server",

@@ -84,6 +84,12 @@ impl Condition {
         }
         Ok(Self { text: format!("{name} {sign} {number}"), reduction, comparison, limit })
     }
+
+    /// The largest value that it allows; none if it bounds from below, or not at all.
+    pub fn most(&self) -> Option<f64> {
+        let bounds = matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual);
+        bounds.then_some(self.limit)
+    }
 }
 
 /// A threshold: a condition on a metric.

@@ -32,6 +32,8 @@ pub struct Counters {
     tcp_waiting: Option<f64>,
     /// By `where/reason`.
     drops: BTreeMap<String, u64>,
+    /// Ticks by thread.
+    stalled: BTreeMap<String, u64>,
     /// By name.
     mix: BTreeMap<String, u64>,
     /// Ticks of the signaling loop: due, missed.
@@ -76,6 +78,11 @@ impl Counters {
                     *counters.drops.entry(reason).or_default() += value as u64;
                     continue;
                 }
+                "moim_thread_stalled_ticks_total" => {
+                    let thread = label(labels, "thread").to_owned();
+                    *counters.stalled.entry(thread).or_default() += value as u64;
+                    continue;
+                }
                 name if name.starts_with("moim_mix_") && name.ends_with("_total") => {
                     let one = format!("{name} {}", label(labels, "thread"));
                     *counters.mix.entry(one).or_default() += value as u64;
@@ -99,6 +106,12 @@ fn label<'a>(labels: &'a str, name: &str) -> &'a str {
 fn rate(before: Option<f64>, after: Option<f64>, wall_s: f64) -> Option<f64> {
     let delta = after? - before?;
     (delta >= 0.0 && wall_s > 0.0).then_some(delta / wall_s)
+}
+
+/// By how much each of these counters grew.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let then = |name| before.get(name).copied().unwrap_or(0);
+    after.iter().map(|(name, now)| (name.clone(), now.saturating_sub(then(name)))).collect()
 }
 
 /// Measures how late a 10 ms timer fires, on a thread of its own (`lab-timer`).
@@ -300,16 +313,11 @@ impl Monitor {
             let over = (after.signaling_late.0 - before.signaling_late.0).max(0.0);
             usage.signaling_delay = Some((over as u64, worst));
         }
-        for (reason, count) in &after.drops {
-            let new = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));
-            if new > 0 {
-                usage.drops.insert(reason.clone(), new);
-            }
-        }
-        for (name, count) in &after.mix {
-            let new = count.saturating_sub(before.mix.get(name).copied().unwrap_or(0));
-            usage.mix.insert(name.clone(), new);
-        }
+        usage.drops = grown(&before.drops, &after.drops);
+        usage.drops.retain(|_, count| *count > 0);
+        usage.stalled_ticks = grown(&before.stalled, &after.stalled);
+        usage.stalled_ticks.retain(|_, count| *count > 0);
+        usage.mix = grown(&before.mix, &after.mix);
         self.counters = Some((now, after));
         Some(usage)
     }

@@ -126,6 +126,10 @@ pub struct ServerUsage {
     /// them; null if it does not.
     #[serde(default)]
     pub signaling_ticks: Option<(u64, u64)>,
+    /// Ticks of 50 ms for which a thread of it had stood still for over 1.5 s, as the server counts them, by thread; those
+    /// that did not are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stalled_ticks: BTreeMap<String, u64>,
     /// Ticks of its signaling loop that were over 5 ms late, and how late the latest was since its start, in ms;
     /// null if it does not tell.
     #[serde(default)]

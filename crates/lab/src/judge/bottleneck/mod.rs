@@ -15,6 +15,7 @@ pub use reading::{Candidate, Reading, readings};
 use crate::base::short;
 use crate::record::MachineRecord;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Windows shorter than this are not judged.
 const SHORTEST_WINDOW_MS: u64 = 1_000;
@@ -87,7 +88,8 @@ pub fn judge(
         return Bottleneck { first: Some("none".into()), evidence, ..Bottleneck::default() };
     }
     let Some(first) = roots.first() else {
-        if let Some((person, text)) = broke.and_then(|broke| windows.narrow_link(broke)) {
+        let link = |broke| windows.narrow_link(broke).or_else(|| windows.long_link(broke));
+        if let Some((person, text)) = broke.and_then(link) {
             evidence.push(text);
             let found = named(Some(Candidate::Link.id()), None, evidence);
             return Bottleneck { person: Some(person), ..found };
@@ -177,6 +179,26 @@ impl<'a> Windows<'a> {
             short(link.mbit_per_s),
         );
         Some((link.person.clone(), text))
+    }
+
+    /// The longest link, if its way there and back alone takes half of what was allowed.
+    fn long_link(&self, broke: &Break) -> Option<(String, String)> {
+        let allowed_ms = broke.allowed_ms?;
+        let around = self.around(broke.t_ms);
+        let records = around.iter().filter_map(|window| self.records.get(*window));
+        let mut both_ways_ms: BTreeMap<(u64, &str, &str), f64> = BTreeMap::new();
+        for (t_ms, link) in records.flat_map(|one| one.person_links.iter().map(|l| (one.t_ms, l))) {
+            let one_way_ms = link.delay_ms.unwrap_or(0.0);
+            *both_ways_ms.entry((t_ms, &link.network, &link.person)).or_default() += one_way_ms;
+        }
+        let longest = both_ways_ms.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let ((_, network, person), ms) = longest?;
+        let text = format!(
+            "the link {network} of {person} takes {} ms there and back, of {} that are allowed",
+            short(ms),
+            short(allowed_ms)
+        );
+        (ms >= allowed_ms / 2.0).then(|| (person.to_owned(), text))
     }
 
     /// The server's network, if pictures were limited and it was near its limit from then on: it need not be full either.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use wire::quality::SAMPLE_INTERVAL_MS;
 
 /// The moment in which quality broke.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Break {
     /// In milliseconds since the start of the run.
     pub t_ms: u64,
@@ -23,11 +23,13 @@ pub struct Break {
     /// Pictures were paused or too small, for these people if it is known for whom: it may be that their paths do not carry
     /// more.
     pub limited: bool,
+    /// It took too long, and the way there and back is a part of that: what the threshold allows, in ms.
+    pub allowed_ms: Option<f64>,
 }
 
 impl Break {
     fn new(t_ms: u64, why: String) -> Self {
-        Self { t_ms, why, people: Vec::new(), limited: false }
+        Self { t_ms, why, ..Self::default() }
     }
 }
 
@@ -69,6 +71,11 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         match threshold.metric {
             "paused_ratio" => paused(signs.samples, broke),
             "frame_height" => Break { limited: true, ..broke },
+            "rtt_ms"
+            | "mouth_to_ear_ms"
+            | "join_to_connected_ms"
+            | "join_to_first_audio_ms"
+            | "join_to_first_frame_ms" => Break { allowed_ms: threshold.condition.most(), ..broke },
             _ => broke,
         }
     });

@@ -15,6 +15,8 @@ pub enum Candidate {
     Cpu,
     /// One of its threads, while its CPUs are not full.
     Thread,
+    /// One of its threads, which stood still.
+    Stall,
     /// The CPU quota of its control group.
     CpuQuota,
     /// A link of limited rate.
@@ -35,10 +37,11 @@ pub enum Candidate {
 
 impl Candidate {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Link,
         Self::Cpu,
         Self::Thread,
+        Self::Stall,
         Self::CpuQuota,
         Self::Network,
         Self::SocketBuffer,
@@ -55,6 +58,7 @@ impl Candidate {
             Self::Link => "link",
             Self::Cpu => "cpu",
             Self::Thread => "thread",
+            Self::Stall => "stall",
             Self::CpuQuota => "cpu_quota",
             Self::Network => "network",
             Self::SocketBuffer => "socket_buffer",
@@ -69,7 +73,7 @@ impl Candidate {
     /// Errors first, then saturation, then utilization.
     pub fn rank(self) -> u8 {
         match self {
-            Self::Memory | Self::Fds | Self::SocketBuffer | Self::Softirq => 0,
+            Self::Stall | Self::Memory | Self::Fds | Self::SocketBuffer | Self::Softirq => 0,
             Self::Link | Self::CpuQuota | Self::Network => 1,
             Self::MixerDeadline | Self::Signaling => 1,
             Self::Cpu | Self::Thread => 2,
@@ -81,9 +85,12 @@ impl Candidate {
     pub fn explains(self, effect: Self) -> bool {
         use Candidate::*;
         match self {
-            CpuQuota => matches!(effect, Cpu | Thread | SocketBuffer | Signaling | MixerDeadline),
-            Cpu => matches!(effect, Thread | SocketBuffer | Signaling | MixerDeadline),
-            Thread => matches!(effect, SocketBuffer | Signaling | MixerDeadline),
+            CpuQuota => {
+                matches!(effect, Cpu | Thread | Stall | SocketBuffer | Signaling | MixerDeadline)
+            }
+            Cpu => matches!(effect, Thread | Stall | SocketBuffer | Signaling | MixerDeadline),
+            Thread => matches!(effect, Stall | SocketBuffer | Signaling | MixerDeadline),
+            Stall => matches!(effect, SocketBuffer | Signaling | MixerDeadline),
             Softirq => matches!(effect, Cpu | SocketBuffer | Signaling | MixerDeadline),
             Network | Fds | Memory => effect == Signaling,
             // Of the lab's own making: the server's resources are as they are.
@@ -157,7 +164,7 @@ fn of_server(record: &MachineRecord, server: &ServerUsage) -> Vec<Option<Reading
     let links = server.kernel.iter().flat_map(|kernel| kernel.links.iter().filter_map(link));
     let links = links.chain(declared_link(record, server));
     all.push(links.max_by(|a, b| a.level.total_cmp(&b.level)));
-    all.extend([signaling(record, server), mixer(server)]);
+    all.extend([stall(server), signaling(record, server), mixer(server)]);
     all
 }
 
@@ -220,6 +227,12 @@ fn thread(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {
     let busy = (cores + waiting + taken).min(1.0).min(cores * 1.25);
     let text = format!("thread {name} busy {} %", percent(*cores));
     reading(Candidate::Thread, busy / THREAD_BUSY, text)
+}
+
+fn stall(server: &ServerUsage) -> Option<Reading> {
+    let (thread, ticks) = server.stalled_ticks.iter().max_by_key(|(_, ticks)| **ticks)?;
+    let text = format!("thread {thread} stood still for 1.5 s, and {} ms more", ticks * 50);
+    reading(Candidate::Stall, 1.0, text)
 }
 
 fn quota(server: &ServerUsage, kernel: &KernelUsage) -> Option<Reading> {

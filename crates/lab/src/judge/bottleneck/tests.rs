@@ -50,7 +50,7 @@ fn kernel(server: &mut ServerUsage) -> &mut KernelUsage {
 }
 
 fn at(t_ms: u64) -> Break {
-    Break { t_ms, why: "loss".into(), people: Vec::new(), limited: false }
+    Break { t_ms, why: "loss".into(), ..Break::default() }
 }
 
 fn first(machine: &[MachineRecord], broke: Option<&Break>) -> String {
@@ -211,7 +211,10 @@ fn quality_breaks_in_the_first_window_that_fails() {
     let found = first_break(&Signs { failed: &[&loss], ..signs }).expect("broke");
     assert_eq!(found.t_ms, 9_000, "the first sample is warm-up");
     assert_eq!(found.why, "loss_pct user_p95 < 1 does not hold: it was 16.7");
-    assert!(!found.limited);
+    assert!(!found.limited && found.allowed_ms.is_none());
+    let late = Threshold { metric: "rtt_ms", condition: condition("p95 <= 400"), ..loss.clone() };
+    let found = first_break(&Signs { failed: &[&late], ..signs }).expect("broke");
+    assert_eq!(found.allowed_ms, Some(400.0));
     let small = Threshold { metric: "frame_height", ..loss.clone() };
     let found = first_break(&Signs { failed: &[&small], ..signs }).expect("broke");
     assert!(found.limited, "pictures may be small for lack of a path");
@@ -360,6 +363,48 @@ fn a_participants_link_is_named_with_the_participant() {
     // A loss that the scenario wants and nobody minds is no bottleneck.
     let held = judge(&elsewhere, &GeneratorHealth::default(), None);
     assert_eq!((held.first.as_deref(), held.person), (Some("none"), None));
+}
+
+#[test]
+fn a_link_that_takes_half_of_what_is_allowed_is_named_if_it_took_too_long() {
+    let far = |ms| {
+        let mut machine = run(0..0, |_| {});
+        for record in &mut machine[2..] {
+            let link = |way, delay_ms| PersonLinkUsage {
+                way,
+                delay_ms: Some(delay_ms),
+                ..person_link("bot-4", 0, 0.4)
+            };
+            record.person_links = vec![link(Way::Up, ms - 10.0), link(Way::Down, 10.0)];
+        }
+        machine
+    };
+    let late = Break { allowed_ms: Some(400.0), ..at(12_000) };
+    let judged = |ms, broke| judge(&far(ms), &GeneratorHealth::default(), Some(broke));
+    let found = judged(200.0, &late);
+    let named = (found.first.as_deref(), found.person.as_deref());
+    assert_eq!(named, (Some("link"), Some("bot-4")), "{:?}", found.evidence);
+    let text = "the link slow of bot-4 takes 200 ms there and back, of 400 that are allowed";
+    assert_eq!(found.evidence[1], text);
+    assert_eq!(judged(199.0, &late).first.as_deref(), Some("unexplained"), "most is elsewhere");
+    assert_eq!(judged(500.0, &at(12_000)).first.as_deref(), Some("unexplained"), "not late");
+}
+
+#[test]
+fn a_thread_that_stood_still_is_named_and_what_follows_from_it_is_not() {
+    let stalled = |server: &mut ServerUsage| {
+        server.stalled_ticks.insert("media-0".into(), 30);
+        kernel(server).udp_drops = Some(500);
+    };
+    let found = judge(&run(3..4, stalled), &GeneratorHealth::default(), Some(&at(11_000)));
+    assert_eq!((found.first.as_deref(), found.second), (Some("stall"), None));
+    let text = "stall (9–12 s): thread media-0 stood still for 1.5 s, and 1500 ms more; since 9 s";
+    assert!(found.evidence.iter().any(|one| one == text), "{:?}", found.evidence);
+    let starved = run(3..10, |server| {
+        stalled(server);
+        throttle(server);
+    });
+    assert_eq!(first(&starved, Some(&at(14_000))), "cpu_quota", "it got no CPU");
 }
 
 #[test]

@@ -160,8 +160,7 @@ impl Living {
         };
         let found = (verdict == Verdict::Broken).then(|| {
             let middle = machine.get(machine.len() / 2).map_or(from_ms, |one| one.t_ms);
-            let broke =
-                Break { t_ms: middle, why: lacks.join(", "), people: Vec::new(), limited: false };
+            let broke = Break { t_ms: middle, why: lacks.join(", "), ..Break::default() };
             bottleneck::judge(&machine, &GeneratorHealth::default(), Some(&broke))
         });
         let said = match verdict {
