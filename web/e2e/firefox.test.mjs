@@ -21,6 +21,16 @@ function address(t) {
   return "10.78.0.1";
 }
 
+/** What somebody sends, and what their page says: why the other one may miss it. */
+async function sent(person) {
+  const rows = (await stats(person)).filter(({ type }) => type === "outbound-rtp");
+  const told = rows.map(({ kind, rid = "", packetsSent, framesEncoded = "–", pliCount = "–" }) =>
+    [kind, rid, packetsSent, "packets", framesEncoded, "frames", pliCount, "keyframe requests"].join(" "),
+  );
+  const page = await person.page.evaluate(() => document.body.innerText.replaceAll("\n", " "));
+  return `${person.name} sends ${told.join(", ") || "nothing"} (${page})`;
+}
+
 test("Firefox and Chromium see and hear each other", async (t) => {
   const config = `
 http: { bind: "127.0.0.1:7880" }
@@ -31,7 +41,11 @@ media: { bind: ["${address(t)}"] }
   const min = await enterByFirefox(t, url, "mixed", "Min");
   for (const person of [ada, min])
     for (const kind of ["video", "audio"])
-      await until(`${kind} for ${person.name}`, async () => (await inbound(person, kind)).length > 0);
+      await until(`${kind} for ${person.name}`, async () => (await inbound(person, kind)).length > 0).catch(
+        async (error) => {
+          throw new Error(`${error.message}; ${await sent(ada)}; ${await sent(min)}`);
+        },
+      );
   // Firefox takes a while until its fake camera and its decoder run evenly.
   await until("pictures in Firefox", async () => (await inbound(min, "video"))[0].framesDecoded > 30);
   const watched = await Promise.all([ada, min].map((person) => watch(person, SECONDS)));

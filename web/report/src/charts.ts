@@ -2,7 +2,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { el } from "./dom.ts";
 import type { RunEvent } from "./record.ts";
-import { isolated, type Lines } from "./series.ts";
+import { isolated, type Lines, zoomIn } from "./series.ts";
 
 /** A chart of the report. */
 export interface ChartSpec {
@@ -39,12 +39,17 @@ export class Charts {
   #all: { holder: HTMLElement; spec: ChartSpec; plot: uPlot | null }[] = [];
 
   /** What of the time axis is shown, in seconds; it stands in the address, so that a link shows the same. */
-  #zoom: [number, number] | null = zoomIn(location.hash);
+  #zoom: [number, number] | null;
 
   /** @param endSeconds right end of the time axis */
   constructor(events: RunEvent[], endSeconds: number) {
     this.#events = events;
     this.#endSeconds = endSeconds;
+    this.#zoom = zoomIn(location.hash, endSeconds);
+    addEventListener("hashchange", () => {
+      this.#zoom = zoomIn(location.hash, endSeconds);
+      this.draw();
+    });
     new ResizeObserver(() => this.#resize()).observe(document.documentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     // Paper is white: charts are drawn anew in light colours.
@@ -204,11 +209,4 @@ export class Charts {
     }
     ctx.restore();
   }
-}
-
-/** The part of the time axis that an address names, such as `#t=12.0-30.0`. */
-export function zoomIn(hash: string): [number, number] | null {
-  const found = /^#t=([0-9.]+)-([0-9.]+)$/.exec(hash);
-  const [from, to] = [Number(found?.[1]), Number(found?.[2])];
-  return from < to ? [from, to] : null;
 }

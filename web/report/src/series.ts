@@ -277,3 +277,10 @@ export function mean(values: readonly number[]): number | null {
 function isNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value);
 }
+
+/** The part of the time axis up to `end` that an address names, such as `#t=12.0-30.0`. */
+export function zoomIn(hash: string, end: number): [number, number] | null {
+  const found = /^#t=([0-9.]+)-([0-9.]+)$/.exec(hash);
+  const [from, to] = [Number(found?.[1]), Number(found?.[2])];
+  return from < Math.min(to, end) ? [from, Math.min(to, end)] : null;
+}

@@ -9,6 +9,7 @@ import {
   qualityLines,
   quantile,
   threadLines,
+  zoomIn,
 } from "../src/series.ts";
 import { sampleOf, sampleRecord } from "./sample-record.ts";
 
@@ -120,5 +121,14 @@ describe("quantile", () => {
     expect(quantile([3, 1], 0.5)).toBe(2);
     expect(quantile([1, 2, 3], 0.95)).toBe(3);
     expect(quantile([5, 1, 9], 0)).toBe(1);
+  });
+});
+
+describe("zoomIn", () => {
+  it("is the part of the run that an address names, and nothing beyond it", () => {
+    expect(zoomIn("#t=12.0-30.5", 60)).toEqual([12, 30.5]);
+    expect(zoomIn("#t=12-300", 60)).toEqual([12, 60]);
+    for (const nothing of ["", "#t=", "#t=30-12", "#t=70-90", "#t=..-1", "#bob"])
+      expect(zoomIn(nothing, 60)).toBeNull();
   });
 });
