@@ -172,6 +172,6 @@ export const SITUATIONS = [
   wrong("a mixer that stalls once", ["stall"], against(["--fault", "stall=mix/5s"], MIXED)),
   wrong("a media thread that ends", [], against(["--fault", "panic=media"], {}), { codes: [99, 111], allows: ["signaling", "socket_buffer"] }),
   wrong("a server that is killed", [], plain({ more: "events: [{ at: 9s, do: kill_server }]\n" })),
-  wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.1 }", sockets: "[{ connections: 200, arrival_per_second: 100, rate_per_second: 100 }]" })),
+  wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.1 }", sockets: "[{ connections: 100, arrival_per_second: 100, rate_per_second: 1500 }]" })),
   wrong("nobody listens there", [], () => load(scenario({ serve: target("http://127.0.0.1:7999") })), { codes: [111] }),
 ];

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const MAX_RECORDED: usize = 32;
 /// From this share of its limit on a link is recorded.
 const RECORDED: f64 = 0.5;
+/// And one that delays packets by so many ms.
+const LONG_MS: f64 = 100.0;
 
 /// A network that some of the people are on.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,7 +191,7 @@ impl Networks {
     }
 
     /// What people's links did since the last call, with all packets: those that lost something or
-    /// are near their limit, the worst first. A shared link is as near to its limit as all who share it bring it together.
+    /// are near their limit or long, the worst first. A shared link is as near to its limit as all who share it bring it together.
     pub fn used(&self) -> Vec<PersonLinkUsage> {
         let mut kept = self.kept();
         let now = Instant::now();
@@ -228,7 +230,8 @@ impl Networks {
             }
         }
         let mut all: Vec<_> = all.into_iter().map(|(_, link)| link).collect();
-        all.retain(|link| link.level() >= RECORDED);
+        let is_long = |link: &PersonLinkUsage| link.delay_ms.is_some_and(|ms| ms >= LONG_MS);
+        all.retain(|link| link.level() >= RECORDED || is_long(link));
         all.sort_by(|a, b| b.level().total_cmp(&a.level()));
         all.truncate(MAX_RECORDED);
         all

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::quality::SAMPLE_INTERVAL_MS;
 
+/// Who joins waits for so many round trips at least: one of ICE, two of DTLS.
+const JOIN_ROUND_TRIPS: f64 = 3.0;
+
 /// The moment in which quality broke.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Break {
@@ -23,7 +26,7 @@ pub struct Break {
     /// Pictures were paused or too small, for these people if it is known for whom: it may be that their paths do not carry
     /// more.
     pub limited: bool,
-    /// It took too long, and the way there and back is a part of that: what the threshold allows, in ms.
+    /// It took too long, and the way there and back is a part of that: how long a round trip may take, in ms.
     pub allowed_ms: Option<f64>,
 }
 
@@ -71,11 +74,13 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         match threshold.metric {
             "paused_ratio" => paused(signs.samples, broke),
             "frame_height" => Break { limited: true, ..broke },
-            "rtt_ms"
-            | "mouth_to_ear_ms"
-            | "join_to_connected_ms"
-            | "join_to_first_audio_ms"
-            | "join_to_first_frame_ms" => Break { allowed_ms: threshold.condition.most(), ..broke },
+            "rtt_ms" | "mouth_to_ear_ms" => {
+                Break { allowed_ms: threshold.condition.most(), ..broke }
+            }
+            metric if metric.starts_with("join_to_") => {
+                let most_ms = threshold.condition.most();
+                Break { allowed_ms: most_ms.map(|ms| ms / JOIN_ROUND_TRIPS), ..broke }
+            }
             _ => broke,
         }
     });

@@ -215,6 +215,9 @@ fn quality_breaks_in_the_first_window_that_fails() {
     let late = Threshold { metric: "rtt_ms", condition: condition("p95 <= 400"), ..loss.clone() };
     let found = first_break(&Signs { failed: &[&late], ..signs }).expect("broke");
     assert_eq!(found.allowed_ms, Some(400.0));
+    let join = Threshold { metric: "join_to_connected_ms", ..late.clone() };
+    let found = first_break(&Signs { failed: &[&join], ..signs }).expect("broke");
+    assert_eq!(found.allowed_ms.map(f64::round), Some(133.0), "three round trips");
     let small = Threshold { metric: "frame_height", ..loss.clone() };
     let found = first_break(&Signs { failed: &[&small], ..signs }).expect("broke");
     assert!(found.limited, "pictures may be small for lack of a path");
