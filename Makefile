@@ -89,7 +89,7 @@ evidence-situations: build ## is nobody accused wrongly and nothing bad praised?
 evidence-beside: build ## one scenario on moim, Janus and LiveKit (livekit-server on the PATH): is every metric there? (11 min)
 	@scripts/evidence-beside.sh
 
-evidence-reports: build ## does a report open at once and can it be used, of 10, 300 and 5000 people? (4 min)
+evidence-reports: build ## does a report open at once and can it be used, of 10, 300 and 5000 people, and of the studies? (10 min)
 	@scripts/evidence-reports.sh
 
 evidence-compare: build ## is a server that is a tenth dearer found, and nothing between two sides of one build? (90 min, goes on where it stopped)

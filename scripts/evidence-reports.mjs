@@ -1,11 +1,12 @@
 // Does a report open at once and can it be used, whoever many were there?
 //
-// Ten people who really were there, and synthetic records of 300 people for 70 s and of 5000 for an hour (scripts/synthetic.mjs).
+// Ten people who really were there, synthetic records of 300 people for 70 s and of 5000 for an hour (scripts/synthetic.mjs), and
+// the four studies (`--quick`).
 // Each page: its size, how long it takes to open and at how many frames a second it scrolls in Chromium; what axe finds; no
 // sideways scrolling at 360 px; no error in the page. Pictures of each (light, dark, narrow) lie in target/evidence/reports/.
 //
-// `evidence-reports.sh 10 300` makes those alone; further arguments that are directories are records whose reports are looked
-// at too. About 4 minutes and 4 GB of disk for a while. Writes target/evidence/reports.json.
+// `evidence-reports.sh 10 300 studies` makes those alone; further arguments that are directories are records whose reports are
+// looked at too. About 10 minutes and 4 GB of disk for a while. Writes target/evidence/reports.json.
 
 import { execFileSync, spawnSync } from "node:child_process";
 import {
@@ -26,6 +27,7 @@ const SIZES = [
   { people: 300, seconds: 70 },
   { people: 5000, seconds: 3600 },
 ];
+const STUDIES = ["sfu", "sockets", "mesh-vs-sfu", "audio-room"];
 const LARGEST_MIB = 5;
 const OPENED_MS = 2000;
 const SMOOTH_FPS = 30;
@@ -127,6 +129,12 @@ try {
     const into = join(dir, String(size.people));
     synthetic(ten, into, size);
     records.push([String(size.people), into]);
+  }
+  for (const study of STUDIES.filter(() => isWanted("studies"))) {
+    const into = join(dir, study);
+    const line = ["study", study, "--quick", "--out", into];
+    spawnSync(BINARY, line, { stdio: ["ignore", "ignore", "inherit"] });
+    records.push([study, recordIn(into)]);
   }
   for (const given of wanted.filter((one) =>
     existsSync(join(one, "meta.json")),

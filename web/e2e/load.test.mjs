@@ -32,7 +32,7 @@ async function load(t, scenario) {
     text,
     dir: join(runs, name),
     summary: JSON.parse(read("summary.json")),
-    // The page of several runs has none of its own.
+    // The record of a matrix has none of its own.
     get samples() {
       return lines("samples.jsonl");
     },

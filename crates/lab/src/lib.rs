@@ -32,6 +32,7 @@ pub use judge::checks;
 use judge::summary::{self, exit};
 pub use people::sockets;
 pub use run::LoadOptions;
+use scenario::Scenario;
 use std::path::Path;
 
 /// Runs a scenario, prints its summary and writes its record and report.
@@ -43,17 +44,21 @@ pub fn load(options: &LoadOptions) -> u8 {
             return exit::GENERATOR_LIMIT;
         }
     };
-    match runtime.block_on(matrix::load(options)) {
-        None => {}
-        Some(Ok(code)) => return code,
-        Some(Err(no_run)) => {
-            eprintln!("{no_run}");
-            return no_run.code();
+    let scenario = match Scenario::read(&options.scenario) {
+        Ok(scenario) => scenario,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return exit::BAD_CONFIGURATION;
         }
+    };
+    if scenario.matrix.is_some() {
+        return runtime.block_on(matrix::load(&scenario, options)).unwrap_or_else(|no_run| {
+            eprintln!("{no_run}");
+            no_run.code()
+        });
     }
-    let result =
-        runtime.block_on(run::run(options, run::bots_of_this_build(options), run::interrupted()));
-    match result {
+    let (bots, interrupt) = (run::bots_of_this_build(options), run::interrupted());
+    match runtime.block_on(run::run_scenario(&scenario, options, bots, interrupt, None)) {
         Ok(mut run) => {
             if options.prove {
                 runtime.block_on(run::prove(&mut run, options));
@@ -71,7 +76,7 @@ pub fn load(options: &LoadOptions) -> u8 {
 
 /// Reads a scenario and tells all that is wrong with it.
 pub fn check(path: &Path) -> u8 {
-    match scenario::Scenario::read(path) {
+    match Scenario::read(path) {
         Ok(scenario) => {
             let (bots, chromium) = (scenario.bots(), scenario.chromium());
             let seconds = scenario.duration.as_secs_f64();
@@ -79,6 +84,9 @@ pub fn check(path: &Path) -> u8 {
                 "{}: {bots} bots and {chromium} chromium people for {seconds} s",
                 scenario.name
             );
+            for (combination, one) in scenario.combinations() {
+                println!("{combination}: {}", one.err().unwrap_or("a run of its own"));
+            }
             exit::PASS
         }
         Err(problems) => {
@@ -90,7 +98,7 @@ pub fn check(path: &Path) -> u8 {
 
 /// Prints the JSON Schema of scenarios.
 pub fn print_schema() -> u8 {
-    println!("{:#}", scenario::Scenario::schema());
+    println!("{:#}", Scenario::schema());
     exit::PASS
 }
 

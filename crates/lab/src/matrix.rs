@@ -2,10 +2,11 @@
 
 use crate::judge::summary::{self, Summary, exit};
 use crate::observe::proc;
-use crate::record::{About, Cell, Meta, Row, Table, Writer};
+use crate::record::{About, Cell, Meta, Row, Table, TargetMeta, Writer};
 use crate::report;
 use crate::run::{self, LoadOptions, NoRun};
 use crate::scenario::Scenario;
+use std::path::Path;
 use std::time::{Instant, SystemTime};
 
 /// The figures of a combination: column, head, digits, and the metric with its reduction.
@@ -19,14 +20,11 @@ const FIGURES: [(&str, &str, u8, &str, &str); 7] = [
     ("join_ms", "join to first audio ms (50 %)", 0, "join_to_first_audio_ms", "p50"),
 ];
 
-/// Runs the combinations of a scenario, and gives the worst exit code; None if it has no matrix, or cannot be read.
-pub(crate) async fn load(options: &LoadOptions) -> Option<Result<u8, NoRun>> {
-    let scenario = Scenario::read(&options.scenario).ok()?;
-    scenario.matrix.as_ref()?;
-    Some(all(&scenario, options).await)
-}
-
-async fn all(scenario: &Scenario, options: &LoadOptions) -> Result<u8, NoRun> {
+/// Runs the combinations of a scenario; the worst exit code.
+///
+/// # Errors
+/// The first combination cannot run. If a later one cannot, the page says so, and the matrix ends there.
+pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u8, NoRun> {
     if options.prove {
         let why =
             "--prove is of one run: leave `matrix` out, and write the combination that failed";
@@ -54,17 +52,24 @@ async fn all(scenario: &Scenario, options: &LoadOptions) -> Result<u8, NoRun> {
         let runs_dir = writer.dir().to_owned();
         let load = LoadOptions { runs_dir, ..options.clone() };
         let bots = run::bots_of_this_build(&load);
-        let ran = run::run_scenario(one, &load, bots, run::interrupted(), None).await?;
+        let ran = match run::run_scenario(one, &load, bots, run::interrupted(), None).await {
+            Ok(ran) => ran,
+            Err(no_run) if rows.is_empty() => return Err(no_run),
+            Err(no_run) => {
+                eprintln!("{no_run}");
+                about.not_shown.push(format!("{combination}, and what comes after it: {no_run}"));
+                codes.push(no_run.code());
+                break;
+            }
+        };
         print!("{}", summary::table(&ran.summary, &ran.meta));
         let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        rows.push(row(combination, &ran.summary).note(format!("its report: {record}")));
         about.sessions.push(record);
-        rows.push(row(combination, &ran.summary));
         codes.push(ran.summary.exit_code);
         people = people.max(ran.summary.people);
         if ran.summary.exit_code == exit::INTERRUPTED {
-            about
-                .not_shown
-                .push("It was interrupted: the combinations after that did not run.".into());
+            about.not_shown.push("Interrupted: what comes after that did not run.".into());
             break;
         }
     }
@@ -72,26 +77,30 @@ async fn all(scenario: &Scenario, options: &LoadOptions) -> Result<u8, NoRun> {
     about.ours = format!("{held} of {} combinations held.", codes.len());
     println!("{}", about.ours);
     let code = worst(&codes);
-    let name = writer.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let dir = writer.dir();
     let meta = Meta {
         duration_s: begun.elapsed().as_secs_f64(),
-        machine: proc::machine(),
-        ..Meta::of_study(
-            name,
-            humantime::format_rfc3339_seconds(at).to_string(),
-            "as in the scenario",
-            &scenario.text,
-        )
+        ..meta(scenario, dir, humantime::format_rfc3339_seconds(at).to_string())
     };
     let mut summary = summary::of_study(&meta, &[], (rows, about));
     (summary.exit_code, summary.people) = (code, people);
-    println!("report: {}", report::write(writer.dir(), &meta, &summary)?.display());
+    println!("report: {}", report::write(dir, &meta, &summary)?.display());
     Ok(code)
 }
 
-/// Being interrupted goes before what failed, and that before what proves nothing.
+/// What the page of all combinations says of itself.
+fn meta(scenario: &Scenario, dir: &Path, started_at: String) -> Meta {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let meta = Meta::of_study(name, started_at, "as in the scenario", &scenario.text);
+    let adapter = scenario.adapter.name().into();
+    let target = TargetMeta { adapter, ..meta.target };
+    Meta { machine: proc::machine(), target, ..meta }
+}
+
+/// An interrupt outranks what could not run, that a failure, and a failure an inconclusive run.
 fn worst(codes: &[u8]) -> u8 {
-    let first = [exit::INTERRUPTED, exit::FAIL].into_iter().find(|code| codes.contains(code));
+    let ranks = [exit::INTERRUPTED, exit::BAD_CONFIGURATION, exit::TARGET_UNREACHABLE, exit::FAIL];
+    let first = ranks.into_iter().find(|code| codes.contains(code));
     first.unwrap_or_else(|| codes.iter().copied().max().unwrap_or(exit::PASS))
 }
 
@@ -126,8 +135,8 @@ mod tests {
     #[test]
     fn the_worst_of_all_counts() {
         for (codes, want) in [
-            (&[][..], exit::PASS),
-            (&[exit::PASS, exit::PASS], exit::PASS),
+            (&[exit::PASS, exit::PASS][..], exit::PASS),
+            (&[exit::FAIL, exit::TARGET_UNREACHABLE], exit::TARGET_UNREACHABLE),
             (&[exit::GENERATOR_LIMIT, exit::FAIL, exit::PASS], exit::FAIL),
             (&[exit::PASS, exit::GENERATOR_LIMIT], exit::GENERATOR_LIMIT),
             (&[exit::FAIL, exit::INTERRUPTED], exit::INTERRUPTED),

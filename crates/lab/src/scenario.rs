@@ -286,7 +286,12 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         Some(matrix) => {
             matrix::check(root, matrix, &scenario.networks);
             let all = scenario.combinations().into_iter();
-            all.filter_map(|(_, one)| one.ok()).for_each(|one| check_whole(root, &one));
+            let each: Vec<Scenario> = all.filter_map(|(_, one)| one.ok()).collect();
+            if each.is_empty() {
+                let what = "none of its combinations can run: the lab's networks carry udp alone";
+                root.fault("matrix", what, "add udp to `transport`, or free to `network`");
+            }
+            each.iter().for_each(|one| check_whole(root, one));
         }
     }
     scenario.rooms = scenario.rooms.iter().flat_map(RoomGroup::by_size).collect();
@@ -391,13 +396,14 @@ fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {
 /// What only the whole can tell.
 fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     let people = |room: &RoomGroup| u64::from(room.count) * u64::from(room.bots + room.chromium);
-    let groups = scenario.rooms.iter().flat_map(RoomGroup::by_size);
-    let people: u64 = groups.map(|room| people(&room)).sum();
+    let groups: Vec<RoomGroup> = scenario.rooms.iter().flat_map(RoomGroup::by_size).collect();
+    let people: u64 = groups.iter().map(people).sum();
     if people > u64::from(MAX_PEOPLE) {
         let what = format!("{people} people in all");
         root.fault("rooms", what, format!("write rooms of at most {MAX_PEOPLE} people in all"));
         return;
     }
+    let bots = groups.iter().map(|room| room.count * room.bots).sum();
     check_tcp(root, scenario);
     let asked = adapters::Asked {
         rooms: &scenario.rooms,
@@ -417,7 +423,7 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         let what = format!("{late}: no window begins so late");
         root.fault("thresholds", what, "let `from` be shorter than `duration`");
     }
-    events::check(root, &scenario.events, length, scenario.bots(), serves, networks);
+    events::check(root, &scenario.events, length, bots, serves, networks);
     rooms::check(root, rooms, length, scenario.media);
     networks::check(root, networks, rooms, url);
 }

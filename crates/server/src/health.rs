@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// A thread that has not come round for so long is late. Each does so at least once a second.
 const LATE: Duration = Duration::from_secs(3);
-/// One that has not for so long stands still: half a second beyond what the idle ones take.
+/// A thread silent for this long stands still. Idle threads come round once a second.
 pub(crate) const STALLED: Duration = Duration::from_millis(1500);
 
 /// A thread that ended unasked.
@@ -143,6 +143,8 @@ mod tests {
         good.round(at(3_600_000));
         // As if the time had passed: nothing here waits.
         let health = Health { begun: health.begun - Duration::from_secs(10), ..health };
+        let stalled = health.silent(STALLED);
+        assert!(matches!(&stalled[..], [(name, _)] if name == "control-0"), "{stalled:?}");
         let late = health.late();
         assert!(matches!(&late[..], [(name, silent)] if name == "control-0" && *silent >= LATE));
     }

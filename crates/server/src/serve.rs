@@ -356,7 +356,7 @@ async fn count_missed_ticks(metrics: Arc<Metrics>) {
     }
 }
 
-/// Counts the threads that stand still. Who asks must be in time: where the whole process stood still, no thread did.
+/// Counts the threads that stand still. The caller skips late ticks: then the whole process may have stood still.
 fn count_stalled(metrics: &Metrics) {
     for (thread, _) in metrics.health.silent(STALLED) {
         let name = "moim_thread_stalled_ticks_total";

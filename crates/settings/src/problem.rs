@@ -55,14 +55,7 @@ pub(crate) const MAX_PROBLEMS: usize = 100;
 impl Problems {
     pub(crate) fn new(source: &str, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| (problem.line, problem.column));
-        // What is checked in several combinations is wrong once.
-        let mut once: Vec<Problem> = Vec::with_capacity(list.len());
-        for problem in list {
-            if !once.contains(&problem) {
-                once.push(problem);
-            }
-        }
-        Self { source: source.to_owned(), list: once }
+        Self { source: source.to_owned(), list }
     }
 
     /// Problems that concern the file as a whole.

@@ -17,7 +17,8 @@ pub(crate) struct Context {
 impl Context {
     pub fn push(&self, problem: Problem) {
         let mut problems = self.problems.borrow_mut();
-        if problems.len() < MAX_PROBLEMS {
+        // A decoder may check a part of the document more than once.
+        if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
         }
     }

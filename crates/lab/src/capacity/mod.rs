@@ -32,7 +32,7 @@ const PROOF: f64 = 1.25;
 /// What `moim capacity` is told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CapacityOptions {
-    /// The scenario file; none: a search goes on.
+    /// The scenario file; none: a search goes on, or is repeated.
     pub scenario: Option<PathBuf>,
     /// What is varied.
     pub vary: Vary,
@@ -50,7 +50,7 @@ pub struct CapacityOptions {
     pub runs_dir: PathBuf,
     /// The directory of a search that goes on.
     pub resume: Option<PathBuf>,
-    /// The directory of one that is made again, from the interval that it found.
+    /// The directory of a search to repeat, from the interval that it found.
     pub repeat: Option<PathBuf>,
     /// The binary whose `serve` is started; none: this one.
     pub server_exe: Option<PathBuf>,

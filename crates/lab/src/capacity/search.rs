@@ -90,10 +90,15 @@ pub fn next(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Option<u32> {
         }
     };
     // What is less than the least needs no trial, and after the last step there is nothing.
-    let wanted = belief.steps[wanted.min(belief.steps.len() - 1)].max(bounds.least);
+    let mut wanted = belief.steps[wanted.min(belief.steps.len() - 1)].max(bounds.least);
+    let held = held(trials);
+    if held > 0 && trials.iter().all(|(_, outcome)| *outcome != Outcome::Breaks) {
+        // A search that is made again may be of a server that carries far more than before.
+        wanted = wanted.min(belief.step(held.saturating_mul(GROWTH)));
+    }
     match limit(trials) {
         Some(limit) if wanted >= limit => {
-            let low = surely(&belief).min(held(trials));
+            let low = surely(&belief).min(held);
             let middle = (f64::from(low.max(1)) * f64::from(limit)).sqrt() as u32;
             Some(belief.step(middle.clamp(low + 1, limit - 1)).max(bounds.least))
         }
@@ -117,7 +122,8 @@ pub fn answer(bounds: &Bounds, trials: &[(u32, Outcome)]) -> Found {
         return Found { low: belief.steps[from], high, sure: inside, complete: true };
     }
     if let Some(limit) = limit(trials) {
-        let near = f64::from(limit) <= f64::from(low.max(1)) * NEAR_GENERATOR || limit <= low + 1;
+        let near = f64::from(limit) <= f64::from(low.max(1)) * NEAR_GENERATOR
+            || limit <= (low + 1).max(bounds.least);
         // What is above cannot be tried, so that nothing is said of it.
         if near {
             return Found { low, high: None, sure: SURE, complete: true };
@@ -225,14 +231,17 @@ mod tests {
 
     #[test]
     fn one_verdict_of_twenty_may_be_wrong() {
-        for capacity in [1, 3, 12, 47, 180, 640, 1350, 2600, 5000] {
+        let anew = [1, 3, 12, 47, 180, 640, 1350, 2600, 5000].map(|capacity| (capacity, None));
+        let again = [47, 640, 5000].map(|capacity| (capacity, Some((capacity, capacity + 2))));
+        for (capacity, before) in anew.into_iter().chain(again) {
+            let bounds = Bounds { before, ..BOUNDS };
             let right = (0..100u64).filter(|seed| {
                 let mut random = SplitMix(seed * 7919 + u64::from(capacity));
                 let mut carries = |value: u32| {
                     let lies = random.below(100) < 5;
                     if (value <= capacity) == lies { Outcome::Breaks } else { Outcome::Holds }
                 };
-                let (_, found) = play(&BOUNDS, &mut carries);
+                let (_, found) = play(&bounds, &mut carries);
                 holds(&found, capacity)
             });
             let right = right.count();
@@ -280,6 +289,14 @@ mod tests {
             }
         }
         assert!(again * 3 <= anew * 2, "{again} trials, and {anew} without");
+    }
+
+    #[test]
+    fn a_generator_that_is_the_limit_at_once_ends_the_search() {
+        let bounds = Bounds { least: 2, ..BOUNDS };
+        let (took, found) = play(&bounds, &mut |_| Outcome::Generator);
+        assert!(took <= 12 && found.complete, "{took} {found:?}");
+        assert_eq!((found.low, found.high), (0, None));
     }
 
     #[test]

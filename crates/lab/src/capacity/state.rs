@@ -76,7 +76,7 @@ impl Search {
         self.trials.first()?.plan(self.vary.unit(), self.vary.alike(), self.bounds.most)
     }
 
-    /// The last trial at the number from which on the generator is the limit.
+    /// The last trial at the generator's limit.
     pub fn limited(&self) -> Option<&Trial> {
         let limit = limit(&self.outcomes())?;
         self.trials.iter().rfind(|trial| trial.value == limit)

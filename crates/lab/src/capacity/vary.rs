@@ -92,7 +92,7 @@ impl Vary {
                     .into());
             }
             [] => return Err("the scenario has no rooms: vary connections or rate".into()),
-            _ => return Err("the scenario has several groups of rooms: write one".into()),
+            _ => return Err("the scenario has several groups of rooms, or `sizes: zipf`: write one, of rooms that are alike".into()),
         };
         let a_room = (room.bots + room.chromium).max(1);
         let mesh = room.audio == AudioTopology::Mesh || room.video == VideoTopology::Mesh;

@@ -379,6 +379,7 @@ moim_mix_ticks_total{thread=\"mix-0\"} 40
 moim_signaling_ticks_total 90
 moim_signaling_ticks_missed_total 4
 moim_mix_ticks_total{thread=\"mix-1\"} 2
+moim_thread_stalled_ticks_total{thread=\"media-1\"} 30
 moim_call_seconds_bucket{le=\"+Inf\"} 3
 nonsense
 ";
@@ -395,6 +396,7 @@ nonsense
         let mix = mix.map(|(of, ticks)| (format!("moim_mix_ticks_total{of}"), ticks));
         assert_eq!(counters.mix, BTreeMap::from(mix));
         assert_eq!(counters.signaling, Some((90.0, 4.0)));
+        assert_eq!(counters.stalled, BTreeMap::from([("media-1".into(), 30)]));
         assert_eq!(Counters::parse(""), Counters::default());
         assert_eq!(rate(Some(10.0), Some(40.0), 3.0), Some(10.0));
         assert_eq!(rate(Some(40.0), Some(10.0), 3.0), None, "a restart");

@@ -12,7 +12,7 @@ pub struct MachineRecord {
     pub server: Option<ServerUsage>,
     /// The generator.
     pub generator: GeneratorUsage,
-    /// Links of the lab's own that lost something or were half full or more, the worst first.
+    /// Links of the lab's own that lost something, were half full or more, or are long; the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub person_links: Vec<PersonLinkUsage>,
 }
@@ -81,6 +81,8 @@ const LINK_LOSS: f64 = 0.02;
 const LINK_PACKETS: u64 = 50;
 /// Share of a link's rate from which on it is full.
 pub const FULL_LINK: f64 = 0.9;
+/// [`PersonLinkUsage::level`] from which on a link counts as loaded.
+pub const LOADED_LINK: f64 = 0.5;
 
 impl PersonLinkUsage {
     /// How near the link is to its limit: from 1 on it is full, or loses too much.

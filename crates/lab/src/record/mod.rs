@@ -18,8 +18,8 @@ pub use fault::Fault;
 pub use heard::{MAX_EXAMPLES, MixWindows, Wrong};
 pub use lines::{EventRecord, Join, Level, MIX, SampleRecord, Span};
 pub use machine::{
-    FULL_LINK, GeneratorUsage, KernelUsage, LinkLimit, LinkUsage, MachineRecord, PersonLinkUsage,
-    QuotaUsage, ServerUsage, ThreadUsage, Way,
+    FULL_LINK, GeneratorUsage, KernelUsage, LOADED_LINK, LinkLimit, LinkUsage, MachineRecord,
+    PersonLinkUsage, QuotaUsage, ServerUsage, ThreadUsage, Way,
 };
 pub use meta::{CpuSets, MachineMeta, Meta, PersonKind, PersonMeta, SCHEMA, TargetMeta};
 pub use networks::{DirectionSummary, NetworkSummary};

@@ -36,6 +36,13 @@ pub(super) fn decode(matrix: &mut Section<'_>) -> Option<Matrix> {
     let transports = matrix.read("transport", list_of(one_of(&PROTOCOLS), 1..=2)).or(vec![]);
     let networks = matrix.read("network", list_of(text(1..=40), 1..=16)).or(vec![]);
     matrix.at_least_one(&["transport", "network"], "write `transport: [udp, tcp]`");
+    let mut twice = |key: &str, is: bool| {
+        if is {
+            matrix.fault(key, "one of them stands there twice", "write each once");
+        }
+    };
+    twice("transport", (1..transports.len()).any(|at| transports[..at].contains(&transports[at])));
+    twice("network", (1..networks.len()).any(|at| networks[..at].contains(&networks[at])));
     Some(Matrix { transports, networks })
 }
 

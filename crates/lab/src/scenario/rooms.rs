@@ -68,7 +68,7 @@ pub struct Role {
 }
 
 impl RoomGroup {
-    /// Groups of rooms that are alike in their size too.
+    /// Splits the group into groups whose rooms have equal sizes.
     pub fn by_size(&self) -> Vec<Self> {
         if !self.zipf {
             return vec![self.clone()];
@@ -160,6 +160,9 @@ pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
     let ahead = decode_ahead(room, named, bots + chromium);
     let zipf = room.read("sizes", one_of(&[("alike", false), ("zipf", true)])).or(false);
     let stay = matches!(executor, Executor::Constant | Executor::Churn { .. });
+    if zipf && stay && bots < 2 {
+        room.fault("sizes", "nobody is alone in a room of Zipf's law", "write `bot: 2` or more");
+    }
     if zipf && (chromium > 0 || !stay) {
         let cure = "leave `ramping`, `arrival` and `chromium` out, or `sizes`";
         room.fault(

@@ -86,6 +86,10 @@ fn rooms_have_sizes_by_zipfs_law() {
     assert!(Scenario::parse(&large, "x").is_ok());
     let browsers = text.replace("bot: 12 }", "bot: 12, chromium: 1 }");
     assert!(problems(&browsers)[0].contains("bots that stay"));
+    let alone = text.replace("bot: 12 }", "bot: 1 }");
+    assert!(problems(&alone)[0].contains("nobody is alone"));
+    let event = format!("{text}events: [{{ at: 1s, bot: 39, do: leave }}]\n");
+    assert!(problems(&event)[0].contains("1 to 38"), "{:?}", problems(&event));
     let ramping =
         text.replace("people: { bot: 12 }", "ramping: { stages: [{ duration: 2s, people: 9 }] }");
     assert!(problems(&ramping)[0].contains("leave `ramping`"));

@@ -3,7 +3,7 @@
 use super::model::{Counts, LinkSpec};
 use super::relay::{Leg, LegCounts, Relay, Shared};
 use super::sdp;
-use crate::record::{DirectionSummary, NetworkSummary, PersonLinkUsage, Span, Way};
+use crate::record::{DirectionSummary, LOADED_LINK, NetworkSummary, PersonLinkUsage, Span, Way};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 /// So many links are recorded of a window, the worst.
 const MAX_RECORDED: usize = 32;
-/// From this share of its limit on a link is recorded.
-const RECORDED: f64 = 0.5;
-/// And one that delays packets by so many ms.
+/// A link that delays packets by so many ms there and back is recorded, even if it is not loaded.
 const LONG_MS: f64 = 100.0;
 
 /// A network that some of the people are on.
@@ -209,32 +207,26 @@ impl Networks {
             let (up, down) = (after.0.since(&before.0), after.1.since(&before.1));
             let bytes = &mut together[kept.network];
             *bytes = (bytes.0 + up.bytes, bytes.1 + down.bytes);
-            for (way, did, spec) in [(Way::Up, up, spec.0), (Way::Down, down, spec.1)] {
-                let link = PersonLinkUsage {
-                    person: kept.person.clone(),
-                    network: self.names[kept.network].clone(),
-                    way,
-                    packets: did.offered,
-                    dropped: did.lost + did.queue_full,
-                    mbit_per_s: mbit_per_s(did.bytes),
-                    limit_mbit_per_s: spec.rate_kbps.map(|kbps| f64::from(kbps) / 1000.0),
-                    delay_ms: did.delay_ms(),
-                };
-                all.push((kept.network, link));
-            }
+            let ways = [(Way::Up, up, spec.0), (Way::Down, down, spec.1)];
+            let ways = ways.map(|(way, did, spec)| PersonLinkUsage {
+                person: kept.person.clone(),
+                network: self.names[kept.network].clone(),
+                way,
+                packets: did.offered,
+                dropped: did.lost + did.queue_full,
+                mbit_per_s: mbit_per_s(did.bytes),
+                limit_mbit_per_s: spec.rate_kbps.map(|kbps| f64::from(kbps) / 1000.0),
+                delay_ms: did.delay_ms(),
+            });
+            all.push((kept.network, ways));
         }
-        for (network, link) in &mut all {
+        for (network, [up, down]) in &mut all {
             if self.shared[*network].is_some() {
-                let (up, down) = together[*network];
-                link.mbit_per_s = mbit_per_s(if link.way == Way::Up { up } else { down });
+                up.mbit_per_s = mbit_per_s(together[*network].0);
+                down.mbit_per_s = mbit_per_s(together[*network].1);
             }
         }
-        let mut all: Vec<_> = all.into_iter().map(|(_, link)| link).collect();
-        let is_long = |link: &PersonLinkUsage| link.delay_ms.is_some_and(|ms| ms >= LONG_MS);
-        all.retain(|link| link.level() >= RECORDED || is_long(link));
-        all.sort_by(|a, b| b.level().total_cmp(&a.level()));
-        all.truncate(MAX_RECORDED);
-        all
+        recorded(all.into_iter().map(|(_, ways)| ways))
     }
 
     /// What they did so far.
@@ -259,6 +251,26 @@ impl Networks {
         };
         self.names.iter().enumerate().map(summary).collect()
     }
+}
+
+/// Of the links of people, up and down, those that are loaded, the worst first, then both ways of those that are long.
+fn recorded(all: impl Iterator<Item = [PersonLinkUsage; 2]>) -> Vec<PersonLinkUsage> {
+    let chosen = all.flat_map(|ways| {
+        let round_trip_ms: f64 = ways.iter().filter_map(|way| way.delay_ms).sum();
+        ways.into_iter().filter(move |way| {
+            let is_long = round_trip_ms >= LONG_MS && way.delay_ms.is_some();
+            way.level() >= LOADED_LINK || is_long
+        })
+    });
+    let mut chosen: Vec<PersonLinkUsage> = chosen.collect();
+    // The sort is stable: the two ways of a long link stay together.
+    let load = |link: &PersonLinkUsage| match link.level() {
+        level if level >= LOADED_LINK => level,
+        _ => 0.0,
+    };
+    chosen.sort_by(|a, b| load(b).total_cmp(&load(a)));
+    chosen.truncate(MAX_RECORDED);
+    chosen
 }
 
 #[cfg(test)]
@@ -295,6 +307,30 @@ mod tests {
     }
 
     #[test]
+    fn loaded_links_are_recorded_the_worst_first_and_both_ways_of_long_ones() {
+        let link = |person: &str, way, dropped, delay_ms| PersonLinkUsage {
+            person: person.into(),
+            network: "x".into(),
+            way,
+            packets: 1000,
+            dropped,
+            mbit_per_s: 0.1,
+            limit_mbit_per_s: Some(10.0),
+            delay_ms: Some(delay_ms),
+        };
+        let ways = |person, dropped: u64, ms| {
+            [link(person, Way::Up, dropped, ms), link(person, Way::Down, 0, ms)]
+        };
+        let all = [ways("near", 9, 10.0), ways("far", 0, 50.0), ways("lossy", 40, 10.0)];
+        let names = |found: Vec<PersonLinkUsage>| -> Vec<String> {
+            found.iter().map(|one| format!("{} {}", one.person, one.way.as_str())).collect()
+        };
+        assert_eq!(names(recorded(all.into_iter())), ["lossy up", "far up", "far down"]);
+        let many = (0..100).map(|_| ways("far", 0, 50.0));
+        assert_eq!(recorded(many).len(), MAX_RECORDED);
+    }
+
+    #[test]
     fn each_window_names_whose_link_drops_or_is_full() {
         use std::net::UdpSocket;
         let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -326,7 +362,7 @@ mod tests {
         assert_eq!((&*link.person, &*link.network, link.way), ("min", "slow", Way::Up));
         assert!(link.packets == 100 && (90..100).contains(&link.dropped), "{link:?}");
         assert_eq!(link.limit_mbit_per_s, Some(0.1));
-        assert_eq!(networks.used(), [], "the window's own");
+        assert!(networks.used().iter().all(|link| link.packets == 0), "the window's own");
     }
 
     /// Two people send as much at once as the queue of one holds.

@@ -13,7 +13,7 @@ pub use quality::{Break, Danger, Signs, first_break};
 pub use reading::{Candidate, Reading, readings};
 
 use crate::base::short;
-use crate::record::MachineRecord;
+use crate::record::{LOADED_LINK, MachineRecord, Way};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -168,7 +168,10 @@ impl<'a> Windows<'a> {
         let records = around.iter().rev().filter_map(|window| self.records.get(*window));
         let mut links = records.flat_map(|record| &record.person_links);
         let link = links.find(|link| {
-            broke.limited && broke.people.contains(&link.person) && link.limit_mbit_per_s.is_some()
+            broke.limited
+                && broke.people.contains(&link.person)
+                && link.limit_mbit_per_s.is_some()
+                && link.level() >= LOADED_LINK
         })?;
         let text = format!(
             "the server paused pictures to {}: the link {} ({}) carries {} Mbit/s, and carried {}",
@@ -186,13 +189,16 @@ impl<'a> Windows<'a> {
         let allowed_ms = broke.allowed_ms?;
         let around = self.around(broke.t_ms);
         let records = around.iter().filter_map(|window| self.records.get(*window));
-        let mut both_ways_ms: BTreeMap<(u64, &str, &str), f64> = BTreeMap::new();
-        for (t_ms, link) in records.flat_map(|one| one.person_links.iter().map(|l| (one.t_ms, l))) {
-            let one_way_ms = link.delay_ms.unwrap_or(0.0);
-            *both_ways_ms.entry((t_ms, &link.network, &link.person)).or_default() += one_way_ms;
+        let links = records.flat_map(|one| one.person_links.iter().map(|link| (one.t_ms, link)));
+        // A person may have several links of a kind in a window: they came again, or have tried several ways.
+        let mut ways_ms: BTreeMap<(u64, &str, &str), [f64; 2]> = BTreeMap::new();
+        for (t_ms, link) in links {
+            let ways = ways_ms.entry((t_ms, &link.network, &link.person)).or_default();
+            let way_ms = &mut ways[usize::from(link.way == Way::Down)];
+            *way_ms = way_ms.max(link.delay_ms.unwrap_or(0.0));
         }
-        let longest = both_ways_ms.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-        let ((_, network, person), ms) = longest?;
+        let round_trips = ways_ms.into_iter().map(|(of, [up, down])| (of, up + down));
+        let ((_, network, person), ms) = round_trips.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let text = format!(
             "the link {network} of {person} takes {} ms there and back, of {} that are allowed",
             short(ms),

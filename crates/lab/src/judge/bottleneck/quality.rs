@@ -26,7 +26,8 @@ pub struct Break {
     /// Pictures were paused or too small, for these people if it is known for whom: it may be that their paths do not carry
     /// more.
     pub limited: bool,
-    /// It took too long, and the way there and back is a part of that: how long a round trip may take, in ms.
+    /// It took too long, and the way there and back is a part of that: what a round trip could take at most if nothing else
+    /// took any time, in ms.
     pub allowed_ms: Option<f64>,
 }
 

@@ -91,8 +91,9 @@ impl Candidate {
             Cpu => matches!(effect, Thread | Stall | SocketBuffer | Signaling | MixerDeadline),
             Thread => matches!(effect, Stall | SocketBuffer | Signaling | MixerDeadline),
             Stall => matches!(effect, SocketBuffer | Signaling | MixerDeadline),
-            Softirq => matches!(effect, Cpu | SocketBuffer | Signaling | MixerDeadline),
-            Network | Fds | Memory => effect == Signaling,
+            Softirq => matches!(effect, Cpu | Stall | SocketBuffer | Signaling | MixerDeadline),
+            Memory => matches!(effect, Stall | Signaling),
+            Network | Fds => effect == Signaling,
             // Of the lab's own making: the server's resources are as they are.
             Link => false,
             SocketBuffer | Signaling | MixerDeadline => false,

@@ -51,6 +51,8 @@ fn what_cannot_be_is_told() {
             "networks: [{ name: home }]\nmatrix: { network: [free, mobile] }\n",
             "write free or one of home",
         ),
+        ("matrix: { transport: [udp, udp] }\n", "write each once"),
+        ("networks: [{ name: home }]\nmatrix: { transport: [tcp] }\n", "add udp to `transport`"),
         ("networks: [{ name: free }]\nmatrix: { network: [free] }\n", "another name"),
         (
             "events: [{ at: 5s, do: change_network, network: home, delay: 1ms }]\n\
