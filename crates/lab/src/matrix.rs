@@ -82,9 +82,8 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
         duration_s: begun.elapsed().as_secs_f64(),
         ..meta(scenario, dir, humantime::format_rfc3339_seconds(at).to_string())
     };
-    let mut summary = summary::of_study(&meta, &[], (rows, about));
-    (summary.exit_code, summary.people) = (code, people);
-    println!("report: {}", report::write(dir, &meta, &summary)?.display());
+    let path = report::write_tables(dir, &meta, (rows, about), (code, people))?;
+    println!("report: {}", path.display());
     Ok(code)
 }
 

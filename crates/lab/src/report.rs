@@ -3,9 +3,9 @@
 mod formats;
 mod rows;
 
-use crate::judge::summary::Summary;
+use crate::judge::summary::{self, Summary};
 use crate::judge::whole;
-use crate::record::{EventRecord, MachineRecord, Meta, write_json, write_summary};
+use crate::record::{About, EventRecord, MachineRecord, Meta, Row, write_json, write_summary};
 use data_encoding::BASE64;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -75,6 +75,22 @@ pub fn write(dir: &Path, meta: &Meta, summary: &Summary) -> io::Result<PathBuf> 
     write_json(dir, "meta.json", meta)?;
     write_summary(dir, summary)?;
     render(dir)
+}
+
+/// The same of tables that are no study's, whose making ended with an exit code; `people`: most of a run.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_tables(
+    dir: &Path,
+    meta: &Meta,
+    tables: (Vec<Row>, About),
+    (code, people): (u8, usize),
+) -> io::Result<PathBuf> {
+    let mut summary = summary::of_study(meta, &[], tables);
+    summary.end(code);
+    summary.people = people;
+    write(dir, meta, &summary)
 }
 
 /// Reads the record in a directory and writes its `report.html`; gives the path.

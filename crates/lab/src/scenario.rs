@@ -286,12 +286,13 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
         Some(matrix) => {
             matrix::check(root, matrix, &scenario.networks);
             let all = scenario.combinations().into_iter();
-            let each: Vec<Scenario> = all.filter_map(|(_, one)| one.ok()).collect();
-            if each.is_empty() {
-                let what = "none of its combinations can run: the lab's networks carry udp alone";
+            let (each, left_out): (Vec<_>, Vec<_>) =
+                all.map(|(_, one)| one).partition(Result::is_ok);
+            if let (true, Some(Err(why))) = (each.is_empty(), left_out.first()) {
+                let what = format!("none of its combinations can run: {why}");
                 root.fault("matrix", what, "add udp to `transport`, or free to `network`");
             }
-            each.iter().for_each(|one| check_whole(root, one));
+            each.iter().flatten().for_each(|one| check_whole(root, one));
         }
     }
     scenario.rooms = scenario.rooms.iter().flat_map(RoomGroup::by_size).collect();

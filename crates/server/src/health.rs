@@ -95,10 +95,11 @@ impl Health {
     pub(crate) fn silent(&self, at_least: Duration) -> Vec<(String, Duration)> {
         let now = self.begun.elapsed();
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let silent = threads.iter().map(|(name, at_ms)| {
-            (name.clone(), now.saturating_sub(Duration::from_millis(at_ms.load(Relaxed))))
+        let silent = threads.iter().filter_map(|(name, at_ms)| {
+            let silent = now.saturating_sub(Duration::from_millis(at_ms.load(Relaxed)));
+            (silent >= at_least).then(|| (name.clone(), silent))
         });
-        silent.filter(|(_, silent)| *silent >= at_least).collect()
+        silent.collect()
     }
 }
 

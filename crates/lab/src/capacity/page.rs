@@ -5,7 +5,6 @@ use super::search::{Found, Outcome};
 use super::state::Search;
 use super::trial::Trial;
 use crate::base::{mean, short};
-use crate::judge::summary;
 use crate::observe::proc;
 use crate::record::{About, Cell, Meta, Plot, Row, Table};
 use crate::report;
@@ -44,10 +43,9 @@ pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
         ..Meta::of_study(name, started_at, "as in the scenario", &search.scenario)
     };
     println!("{}", about.ours);
-    let mut summary = summary::of_study(&meta, &[], (rows, about));
-    summary.exit_code = code;
-    summary.people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
-    println!("report: {}", report::write(dir, &meta, &summary)?.display());
+    let people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
+    let path = report::write_tables(dir, &meta, (rows, about), (code, people))?;
+    println!("report: {}", path.display());
     Ok(())
 }
 

@@ -5,7 +5,6 @@ use super::group::Group;
 use super::metric::{Metric, SERVER_US, Whose};
 use super::pair::{Compared, Pair};
 use crate::base::{percentile, short, sorted};
-use crate::judge::summary::{self, Verdict, exit};
 use crate::observe::proc;
 use crate::record::{About, Cell, Meta, Plot, Row, Table};
 use crate::report;
@@ -57,12 +56,8 @@ impl Page<'_> {
             machine: proc::machine(),
             ..Meta::of_study("compare".into(), started_at, "as in the records", command)
         };
-        let mut summary = summary::of_study(&meta, &[], (rows, about));
-        summary.exit_code = code;
-        if code == exit::WORSE {
-            summary.verdict = Verdict::Fail;
-        }
-        println!("report: {}", report::write(dir, &meta, &summary)?.display());
+        let path = report::write_tables(dir, &meta, (rows, about), (code, 0))?;
+        println!("report: {}", path.display());
         Ok(())
     }
 

@@ -73,6 +73,18 @@ impl Verdict {
     }
 }
 
+impl Summary {
+    /// It ended with this exit code, and the verdict follows from that: of what is made from several runs.
+    pub fn end(&mut self, code: u8) {
+        self.exit_code = code;
+        self.verdict = match code {
+            exit::PASS => Verdict::Pass,
+            exit::FAIL | exit::WORSE => Verdict::Fail,
+            _ => Verdict::Inconclusive,
+        };
+    }
+}
+
 /// A built-in check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {

@@ -86,7 +86,7 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     let markdown = text::markdown(&about, &rows, &meta);
     let mut summary = summary::of_study(&meta, &faults, (rows, about));
     if sessions.interrupted() {
-        summary.exit_code = exit::INTERRUPTED;
+        summary.end(exit::INTERRUPTED);
     }
     summary.people = sessions.people();
     std::fs::write(writer.dir().join("study.md"), markdown)?;
