@@ -17,6 +17,7 @@ pub use vary::Vary;
 
 use crate::base;
 use crate::judge::summary::exit;
+use crate::observe::proc;
 use crate::record::Writer;
 use crate::run::{self, LoadOptions};
 use crate::scenario::Scenario;
@@ -223,13 +224,16 @@ impl Searching<'_> {
             ..LoadOptions::default()
         };
         let mut code = exit::FAIL;
+        let me = std::process::id();
+        let before = proc::rss_mib(me).filter(|_| self.search.trials.is_empty());
         for _ in 0..2 {
             let bots = run::bots_of_this_build(&load);
             let ran = run::run_scenario(varied, &load, bots, run::interrupted(), None).await;
             let ran = ran.map_err(|no_run| (no_run.code(), no_run.to_string()))?;
             let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if let Some(trial) = Trial::of(value, record, &ran.meta, &ran.summary) {
-                return Ok(Some(trial));
+                let took = proc::peak_rss_mib(me).zip(before).map(|(peak, before)| peak - before);
+                return Ok(Some(Trial { generator_mib: took, ..trial }));
             }
             code = ran.summary.exit_code;
             if code == exit::INTERRUPTED {

@@ -161,13 +161,20 @@ fn broke(search: &Search) -> String {
     format!("what breaks first is {first}{proof}")
 }
 
+/// The same in a word; the sentence above the tables says the rest.
+fn broke_word(search: &Search) -> String {
+    let Some(first) = search.first_break() else { return "not known".into() };
+    let proven = search.proof.as_ref().is_some_and(|proof| proof.outcome == Outcome::Holds);
+    format!("{first}, {}", if proven { "proven" } else { "suspected" })
+}
+
 fn answer(search: &Search, found: &Found) -> Row {
     let high = found.high.map(f64::from);
     Row::new("answer", search.vary.as_str())
         .cell("low", Cell::number(found.low.into()))
         .cell("high", Cell::or(high, "no limit of the server was found"))
         .cell("sure_pct", Cell::number(100.0 * found.sure))
-        .cell("broke", Cell::word(broke(search)))
+        .cell("broke", Cell::word(broke_word(search)))
         .cell("trials", Cell::number(search.trials.len() as f64))
         .cell("minutes", Cell::number(search.spent_s / 60.0))
 }

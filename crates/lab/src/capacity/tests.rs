@@ -14,6 +14,8 @@ fn trial(value: u32, outcome: Outcome) -> Trial {
         delivered_per_s: Some(f64::from(value) * 50.0),
         server_cores: Some(0.01 + 0.0005 * f64::from(value)),
         server_mib: Some(20.0 + 0.1 * f64::from(value)),
+        received_kbps: Some(420.0),
+        generator_mib: (value == 10).then_some(3.0),
         generator_cores: 0.001 * f64::from(value),
         generator_cpus: Some(1),
     }
@@ -43,8 +45,8 @@ fn the_first_trial_says_what_one_costs_and_what_the_generator_carries() {
     assert_eq!(
         first.plan("rooms", true, 5000).as_deref(),
         Some(
-            "with 10 rooms each costs 1.00 mCPU of the generator and 1.50 mCPU of the server: its 1 CPU(s) carry about \
-             850 here; 5000 would take about 6 such machines"
+            "with 10 rooms each costs 1.00 mCPU and 307 KiB of the generator and 1.50 mCPU of the server; a person receives \
+             420 kbit/s: its 1 CPU(s) carry about 850 here; 5000 would take about 6 such machines"
         )
     );
     let plan = searched(700).plan().expect("measured");

@@ -29,6 +29,12 @@ pub struct Trial {
     pub server_cores: Option<f64>,
     /// Its memory in MiB; likewise.
     pub server_mib: Option<f64>,
+    /// Payload that a person receives, in kbit/s: the median.
+    #[serde(default)]
+    pub received_kbps: Option<f64>,
+    /// Memory that the generator took for it, in MiB; none: it had some of trials before.
+    #[serde(default)]
+    pub generator_mib: Option<f64>,
     /// Cores of the generator.
     pub generator_cores: f64,
     /// CPUs that the generator has; none: not known.
@@ -53,6 +59,7 @@ impl Trial {
             summary.sockets.iter().map(|group| group.steady.as_ref().unwrap_or(&group.whole));
         let answers: f64 = phases.filter_map(Phase::answered_per_s).sum();
         let packets = summary.delivery.as_ref().map(|delivery| delivery.packets_per_s);
+        let received = summary.metrics.get("received_kbps").and_then(Option::as_ref);
         let failures = match outcome {
             Outcome::Generator => summary.generator.reasons.clone(),
             _ => summary.failures.clone(),
@@ -68,6 +75,8 @@ impl Trial {
             delivered_per_s: packets.or((answers > 0.0).then_some(answers)),
             server_cores: server.and_then(|server| server.cpu_cores),
             server_mib: server.and_then(|server| server.rss_mib),
+            received_kbps: received.map(|kbps| kbps.p50),
+            generator_mib: None,
             generator_cores: summary.generator.cpu_cores,
             generator_cpus: meta.cpus.as_ref().map(|sets| sets.generator.len()),
         })
@@ -79,14 +88,20 @@ impl Trial {
         let each = self.generator_cores / f64::from(self.value);
         let cpus = self.generator_cpus.filter(|_| each > 0.0)?;
         let carries = (USABLE * cpus as f64 / each).floor().max(1.0);
-        let mcpu = |cores: f64| short(1000.0 * cores / f64::from(self.value));
-        let server =
-            self.server_cores.map(|cores| format!(" and {} mCPU of the server", mcpu(cores)));
+        let of_each = |all: f64| short(all / f64::from(self.value));
+        let memory = self.generator_mib.map(|mib| format!(" and {} KiB", of_each(1024.0 * mib)));
+        let server = self
+            .server_cores
+            .map(|cores| format!(" and {} mCPU of the server", of_each(1000.0 * cores)));
+        let received =
+            self.received_kbps.map(|kbps| format!("; a person receives {} kbit/s", short(kbps)));
         let costs = format!(
-            "with {} {what} each costs {} mCPU of the generator{}",
+            "with {} {what} each costs {} mCPU{} of the generator{}{}",
             self.value,
-            mcpu(self.generator_cores),
-            server.unwrap_or_default()
+            of_each(1000.0 * self.generator_cores),
+            memory.unwrap_or_default(),
+            server.unwrap_or_default(),
+            received.unwrap_or_default()
         );
         if !alike {
             return Some(format!("{costs}; each costs more as they become more"));
