@@ -63,7 +63,10 @@ study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-v
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%) $(STUDY_ARGUMENTS)
 
-study-sockets: STUDY_ARGUMENTS = --socketcluster scripts/socketcluster.mjs
+study-sockets: STUDY_ARGUMENTS = --beside socketcluster=scripts/socketcluster.mjs
+# Those that are on this machine.
+study-sfu study-audio-room: STUDY_ARGUMENTS = $(if $(shell command -v janus),--beside janus)
+study-sfu: STUDY_ARGUMENTS += $(if $(shell command -v livekit-server),--beside livekit)
 
 evidence-truth: build ## delay, loss and jitter as read against what the lab's link did
 	@scripts/evidence-truth.sh

@@ -17,6 +17,7 @@ need script bsdutils
 need strip binutils
 need nft nftables
 need prometheus prometheus
+need janus janus
 for tool in cargo node npm; do
   command -v "$tool" >/dev/null 2>&1 || {
     echo "$tool is missing: install Rust 1.95 or newer (rustup) and Node.js 20.19 or newer" >&2

@@ -1,4 +1,4 @@
-// The npm SocketCluster server, for `moim study sockets --socketcluster scripts/socketcluster.mjs`: one process with the
+// The npm SocketCluster server, for `moim study sockets --beside socketcluster=scripts/socketcluster.mjs`: one process with the
 // package's own settings (engine ws, no batching of what it sends, no compression), which answers `ping` as moim does.
 // Argument: the port on 127.0.0.1. `GET /healthz` tells the versions.
 

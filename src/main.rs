@@ -109,10 +109,11 @@ enum Command {
         /// Where the record goes, in a directory of its own.
         #[arg(long, value_name = "DIR", default_value = "runs")]
         out: PathBuf,
-        /// sockets: also measure the npm SocketCluster server that this script runs, such as
-        /// scripts/socketcluster.mjs. Needs node.
-        #[arg(long, value_name = "FILE")]
-        socketcluster: Option<PathBuf>,
+        /// Puts another server beside moim, on the same CPUs and in turn: janus (sfu, audio-room), livekit (sfu) or
+        /// socketcluster (sockets); may be given again. The lab starts it: FILE is its binary, if it is not on PATH, or
+        /// the script of a SocketCluster server (scripts/socketcluster.mjs; needs node). Janus needs root.
+        #[arg(long, value_name = "SERVER[=FILE]", value_parser = lab::study::Beside::parse)]
+        beside: Vec<lab::study::Beside>,
     },
     /// Find how much a server carries: run a scenario again and again with another number.
     ///
@@ -262,13 +263,13 @@ fn main() -> ExitCode {
             let options = LoadOptions { scenario, runs_dir, server_exe: None, prove, plain, fault };
             lab::load(&options).into()
         }
-        Command::Study { name, quick, like_the_study, profile, out, socketcluster } => {
+        Command::Study { name, quick, like_the_study, profile, out, beside } => {
             let options = StudyOptions {
                 name,
                 quick,
                 like_the_study,
                 profile,
-                socketcluster,
+                beside,
                 runs_dir: out,
                 server_exe: None,
             };

@@ -14,14 +14,14 @@ mod watch;
 pub(crate) use lead::{Leader, Seen};
 pub use options::LoadOptions;
 pub(crate) use options::NoRun;
-pub(crate) use serve::{OwnServer, free_port};
+pub(crate) use serve::{OwnServer, Ready, free_port};
 
 use crate::base::{Url, busy::keep_busy};
 use crate::clients::bot::driver;
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::link::networks::Networks;
 use crate::clients::seat::Adapter;
-use crate::clients::{self, canary};
+use crate::clients::{self, Server, canary};
 use crate::judge::checks;
 use crate::judge::summary::{self, Input, Summary, exit};
 use crate::judge::threshold::socket_moments;
@@ -91,7 +91,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
     }
     if let Target::Running(url) = &scenario.target {
         let audio = scenario.rooms.first().map(|room| room.audio).unwrap_or_default();
-        reach(scenario.adapter, url, audio).await?;
+        reach(&scenario.server(url), audio).await?;
     }
     let started_at = SystemTime::now();
     let writer = Writer::create(&options.runs_dir, &scenario.name, started_at, &scenario.text)?;
@@ -115,13 +115,13 @@ pub(crate) async fn run_scenario<D: BotDriver>(
 }
 
 /// Checks that the target speaks its adapter's protocol. The error says what is wrong and what helps.
-async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), NoRun> {
-    let error = match timeout(REACH_TIMEOUT, clients::reach(adapter, url, audio)).await {
+async fn reach(server: &Server, audio: AudioTopology) -> Result<(), NoRun> {
+    let error = match timeout(REACH_TIMEOUT, clients::reach(server, audio)).await {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
-    let cure = match adapter {
+    let cure = match server.adapter {
         Adapter::Moim => {
             "start it with `moim serve`, check `target.url` in the scenario, or write `serve: {}` \
              instead of `target`"
@@ -135,11 +135,16 @@ async fn reach(adapter: Adapter, url: &Url, audio: AudioTopology) -> Result<(), 
             "start LiveKit (`livekit-server --dev` for a try) and check that `target.url` is its \
              port for signaling (7880 by default)"
         }
+        Adapter::Whip => {
+            "start a server that takes streams by WHIP and gives them by WHEP, such as MediaMTX, and \
+             check that `target.url` is its address for them (port 8889 by default)"
+        }
         Adapter::SocketCluster => {
             "start a SocketCluster server of protocol 2 whose path is /socketcluster/, such as \
              `node scripts/socketcluster.mjs PORT`, and check that `target.url` is its address"
         }
     };
+    let url = &server.url;
     let text = format!("the target {url} does not answer ({error}); {cure}");
     Err(NoRun::new(exit::TARGET_UNREACHABLE, text))
 }
@@ -172,9 +177,9 @@ async fn act<D: BotDriver>(
     .with_link_limit(scenario.link_limit)
     .with_floor(house.server.as_ref().and_then(OwnServer::floor));
     let networks = Networks::start(&scenario.networks)?;
-    let stage = Stage::new(house.url.clone(), writer, meta.people.clone());
+    let stage = Stage::new(scenario.server(&house.url), writer, meta.people.clone());
     let login = house.server.as_ref().and_then(|server| server.login.clone());
-    let stage = stage.with_networks(networks).with_adapter(scenario.adapter).with_login(login);
+    let stage = stage.with_networks(networks).with_login(login);
     let stage = Arc::new(stage);
     if let Some(Err(cause)) = &house.bots {
         stage.fault(None, format!("no bots: {cause}"));
@@ -328,7 +333,7 @@ fn by_hand<D: BotDriver>(
         return None;
     }
     Some(tokio::spawn(async move {
-        let seen = sockets::ping_by_hand(&stage, &browser, &stage.target, pages).await;
+        let seen = sockets::ping_by_hand(&stage, &browser, &stage.server.url, pages).await;
         seen.map_err(|cause| stage.event(Level::Error, None, cause)).ok()
     }))
 }

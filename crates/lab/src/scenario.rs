@@ -8,11 +8,14 @@ mod executors;
 mod matrix;
 mod networks;
 mod rooms;
+mod target;
 
 use crate::base::Url;
+use crate::clients::Server;
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
 use crate::clients::link::networks::Network;
 use crate::clients::seat::Adapter;
+use crate::clients::whip::Paths;
 use crate::judge::threshold::{self, Threshold};
 use crate::observe::metrics::NAMES;
 use crate::observe::sockets;
@@ -26,11 +29,12 @@ pub use rooms::{Ahead, MAX_MESH, Role, RoomGroup};
 use rtp::Protocol;
 use serde_json::{Value, json};
 use settings::{
-    Problems, Section, boolean, duration, either, list_of, map_of, mapped, number, one_of,
-    one_or_many, parsed, section, text,
+    Problems, Section, duration, either, list_of, map_of, mapped, number, one_of, parsed, section,
 };
 use std::path::Path;
 use std::time::Duration;
+use target::TargetSection;
+pub use target::{Cpus, ServeOptions, Target};
 use wire::room::{AudioTopology, VideoTopology};
 
 /// A checked scenario.
@@ -42,6 +46,8 @@ pub struct Scenario {
     pub target: Target,
     /// What the target speaks.
     pub adapter: Adapter,
+    /// Where the target takes and gives streams, if it speaks WHIP.
+    pub paths: Paths,
     /// What the target's link bears, as far as it was said: the lab cannot see it from outside.
     pub link_limit: LinkLimit,
     /// How long, from the first join.
@@ -72,56 +78,6 @@ pub struct Scenario {
 
 /// A combination of a [`Matrix`]: its name, and its scenario, or why there is none.
 pub type Combination = (String, Result<Scenario, &'static str>);
-
-/// What is tested.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Target {
-    /// A server that runs already.
-    Running(Url),
-    /// A server of our own, started for the run.
-    Serve(ServeOptions),
-}
-
-/// How a server of our own is started.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServeOptions {
-    /// Media threads.
-    pub shards: u16,
-    /// So many people of a room share a shard; none: the server's default.
-    pub keep_together: Option<u16>,
-    /// Which CPUs it runs on.
-    pub cpus: Cpus,
-    /// Its CPU quota in cores; none: all of its CPUs.
-    pub quota_cores: Option<f64>,
-    /// Whether it is measured what a fixed piece of work costs on its CPUs, for [`crate::compare`]; with a quota it always is.
-    pub floor: bool,
-    /// What it does wrong on purpose, as `moim serve --fault` takes it.
-    pub fault: Option<String>,
-}
-
-impl Default for ServeOptions {
-    fn default() -> Self {
-        Self {
-            shards: 1,
-            keep_together: None,
-            cpus: Cpus::Auto,
-            quota_cores: None,
-            floor: false,
-            fault: None,
-        }
-    }
-}
-
-/// How the CPUs are divided between a server of our own and the generator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cpus {
-    /// Half for each; shared where there is one CPU only, or browsers, which need all.
-    Auto,
-    /// Both run on all.
-    Shared,
-    /// These for the server, the rest for the generator.
-    Server(Vec<usize>),
-}
 
 /// Some clients of the sockets, without a room.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -205,6 +161,11 @@ impl Scenario {
         self.rooms.iter().map(|room| room.count * room.bots).sum()
     }
 
+    /// The server as people enter it, at an address.
+    pub fn server(&self, url: &Url) -> Server {
+        Server { adapter: self.adapter, url: url.clone(), paths: self.paths.clone() }
+    }
+
     /// Browsers in all rooms.
     pub fn chromium(&self) -> u32 {
         self.rooms.iter().map(|room| room.count * room.chromium).sum()
@@ -213,10 +174,7 @@ impl Scenario {
 
 fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let name = root.read("name", name()).required();
-    let (target, adapter, link_limit) = match decode_target(root) {
-        Some((target, adapter, limit)) => (Some(target), Some(adapter), Some(limit)),
-        None => (None, None, None),
-    };
+    let target = target::decode(root);
     let seconds = |s| Duration::from_secs(s);
     let length = root.read("duration", duration(seconds(1)..=seconds(24 * 3600))).required();
     let sockets = root.read("sockets", list_of(section(decode_sockets), 1..=8)).or(vec![]);
@@ -247,11 +205,13 @@ fn decode(root: &mut Section<'_>) -> Option<Scenario> {
     let events = root.read("events", list_of(section(events::decode), 0..=1000)).or(vec![]);
     let matrix = root.read("matrix", section(matrix::decode)).optional();
 
+    let TargetSection { target, adapter, paths, link_limit } = target?;
     let mut scenario = Scenario {
         name: name?,
-        target: target?,
-        adapter: adapter?,
-        link_limit: link_limit?,
+        target,
+        adapter,
+        paths,
+        link_limit,
         duration: length?,
         rooms: rooms?,
         sockets,
@@ -326,60 +286,6 @@ fn name() -> impl settings::Shape<Value = String> {
         Ok(text.to_owned())
     })
     .like(json!({ "type": ["string", "number"], "pattern": "^[a-z0-9_-][a-z0-9._-]{0,39}$" }))
-}
-
-fn decode_target(root: &mut Section<'_>) -> Option<(Target, Adapter, LinkLimit)> {
-    let running = root.read(
-        "target",
-        section(|target| {
-            let adapter = target.read("adapter", one_of(&Adapter::ALL)).or(Adapter::Moim);
-            let url = target
-                .read("url", parsed(Url::EXPECTED, Url::parse).pattern("^(http|ws)://[^/?#@ ]+/?$"))
-                .required();
-            let limit = target.section("limit", |limit| LinkLimit {
-                mbit_per_s: limit.read("mbit_per_s", number(0.001..=1e6)).optional(),
-                packets_per_s: limit.read("packets_per_s", number(1.0..=1e9)).optional(),
-            });
-            Some((url?, adapter, limit))
-        }),
-    );
-    let running = running.optional();
-    let serve = root.section("serve", |serve| ServeOptions {
-        shards: serve.read("shards", number(1..=64)).or(1),
-        keep_together: serve.read("keep_together", number(1..=10_000)).optional(),
-        cpus: decode_cpus(serve),
-        quota_cores: serve.read("quota_cores", number(0.01..=1024.0)).optional(),
-        floor: serve.read("floor", boolean()).or(false),
-        fault: serve.read("fault", text(1..=100)).optional(),
-    });
-    let cure = "write `target: { adapter: moim, url: \"http://127.0.0.1:7880\" }` for a server that \
-                runs, or `serve: {}` to have one started";
-    match (root.exactly_one(&["target", "serve"], cure), root.has("serve")) {
-        (false, _) => None,
-        (true, false) => {
-            running.map(|(url, adapter, limit)| (Target::Running(url), adapter, limit))
-        }
-        (true, true) => Some((Target::Serve(serve), Adapter::Moim, LinkLimit::default())),
-    }
-}
-
-fn decode_cpus(serve: &mut Section<'_>) -> Cpus {
-    let expected = "`shared`, or the server's CPUs, such as [0]";
-    let word = parsed(expected, |text: &str| match text {
-        "shared" => Ok(None),
-        _ => match text.parse::<usize>() {
-            Ok(cpu) if cpu < 1024 => Ok(Some(cpu)),
-            _ => Err(format!("{text:?} is no CPU")),
-        },
-    });
-    let cpu = json!({ "type": "integer", "minimum": 0, "maximum": 1023 });
-    let word = word.like(json!({ "anyOf": [{ "const": "shared" }, cpu] }));
-    let words: Vec<Option<usize>> = serve.read("cpus", one_or_many(word, 1024)).or(vec![]);
-    match words.iter().copied().collect::<Option<Vec<usize>>>() {
-        None => Cpus::Shared,
-        Some(list) if list.is_empty() => Cpus::Auto,
-        Some(list) => Cpus::Server(list),
-    }
 }
 
 fn decode_sockets(group: &mut Section<'_>) -> Option<SocketGroup> {

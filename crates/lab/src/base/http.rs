@@ -6,6 +6,26 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The status, such as `200`.
+    pub status: String,
+    /// The lines before the body.
+    head: String,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    /// A header's value; `name` in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let (_, value) = headers.find(|(key, _)| key.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
+    }
+}
+
 /// An answer may be so long.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -30,42 +50,50 @@ pub async fn get_with(
     let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
     let (what, headers) = (format!("GET {path}"), bearer.unwrap_or_default());
     match ask(url, &what, &headers, "", timeout).await? {
-        (status, body) if status == "200" => Ok(body),
-        (status, _) => Err(io::Error::other(format!("status {status}"))),
+        Answer { status, body, .. } if status == "200" => Ok(body),
+        Answer { status, .. } => Err(io::Error::other(format!("status {status}"))),
     }
 }
 
-/// Gets a page with a status of any kind; status and body of the answer.
+/// Gets a page with a status of any kind.
 ///
 /// # Errors
 /// No connection, no answer in time, or no text.
-pub async fn answer(url: &Url, path: &str, timeout: Duration) -> io::Result<(String, String)> {
+pub async fn answer(url: &Url, path: &str, timeout: Duration) -> io::Result<Answer> {
     ask(url, &format!("GET {path}"), "", "", timeout).await
 }
 
-/// Posts JSON; status and body of the answer.
+/// Posts something: its type, and itself.
 ///
 /// # Errors
 /// No connection, no answer in time, or no text.
 pub async fn post(
     url: &Url,
     path: &str,
-    json: &str,
+    (kind, body): (&str, &str),
     timeout: Duration,
-) -> io::Result<(String, String)> {
-    let length = json.len();
-    let headers = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n");
-    ask(url, &format!("POST {path}"), &headers, json, timeout).await
+) -> io::Result<Answer> {
+    let length = body.len();
+    let headers = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\n");
+    ask(url, &format!("POST {path}"), &headers, body, timeout).await
 }
 
-/// Asks for something by method and path; status and body of the answer.
+/// Deletes something.
+///
+/// # Errors
+/// No connection, no answer in time, or no text.
+pub async fn delete(url: &Url, path: &str, timeout: Duration) -> io::Result<Answer> {
+    ask(url, &format!("DELETE {path}"), "", "", timeout).await
+}
+
+/// Asks for something by method and path.
 async fn ask(
     url: &Url,
     what: &str,
     headers: &str,
     body: &str,
     timeout: Duration,
-) -> io::Result<(String, String)> {
+) -> io::Result<Answer> {
     let request = async {
         let mut stream = TcpStream::connect(url.authority()).await?;
         let host = url.authority();
@@ -82,7 +110,8 @@ async fn ask(
     let (head, body) =
         text.split_once("\r\n\r\n").ok_or_else(|| io::Error::other("the answer is not HTTP"))?;
     let status = head.lines().next().and_then(|line| line.split_whitespace().nth(1));
-    Ok((status.unwrap_or("unknown").to_owned(), body.to_owned()))
+    let status = status.unwrap_or("unknown").to_owned();
+    Ok(Answer { status, head: head.to_owned(), body: body.to_owned() })
 }
 
 #[cfg(test)]
@@ -97,7 +126,8 @@ mod tests {
         let url = Url { host: "127.0.0.1".into(), port };
         tokio::spawn(async move {
             let mut held = Vec::new();
-            for answer in ["HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello\n", "HTTP/1.1 404 No\r\n\r\n", "x"]
+            for answer in
+                ["HTTP/1.1 200 OK\r\nA: b\r\n\r\nhello\n", "HTTP/1.1 404 No\r\nA: b\r\n\r\n", "x"]
             {
                 let (mut stream, _) = listener.accept().await.expect("accept");
                 let mut buffer = [0u8; 512];
@@ -111,8 +141,8 @@ mod tests {
         });
         let long = Duration::from_secs(10);
         assert_eq!(get(&url, "/metrics", long).await.expect("200"), "hello\n");
-        let error = get(&url, "/metrics", long).await.expect_err("404");
-        assert_eq!(error.to_string(), "status 404");
+        let absent = answer(&url, "/metrics", long).await.expect("404");
+        assert_eq!((absent.status.as_str(), absent.header("a")), ("404", Some("b")));
         assert!(get(&url, "/metrics", long).await.is_err(), "not HTTP");
         let error = get(&url, "/metrics", Duration::from_millis(50)).await.expect_err("silence");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

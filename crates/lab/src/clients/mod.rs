@@ -8,6 +8,7 @@ mod livekit;
 pub(crate) mod login;
 pub(crate) mod seat;
 pub mod signaling;
+pub mod whip;
 
 use crate::base::Url;
 use seat::{Adapter, Incoming, Seat, SignalingError};
@@ -15,24 +16,38 @@ use signaling::Signaling;
 use tokio::sync::mpsc;
 use wire::room::AudioTopology;
 
+pub(crate) use livekit::keys as livekit_keys;
+
+/// A server as people enter it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// What it speaks.
+    pub adapter: Adapter,
+    /// Where it answers.
+    pub url: Url,
+    /// Where it takes and gives streams, if it speaks WHIP.
+    pub paths: whip::Paths,
+}
+
 /// Connects to a server, for a room that does with sound what `audio` says; `linked`: for somebody before whom a link
 /// stands. The receiver gives what comes without being asked for; when it ends, the connection is gone.
 ///
 /// # Errors
 /// No connection, or the server does not speak as its adapter says.
 pub(crate) async fn take_seat(
-    adapter: Adapter,
-    target: &Url,
+    server: &Server,
     audio: AudioTopology,
     linked: bool,
 ) -> Result<(Box<dyn Seat>, mpsc::Receiver<Incoming>), SignalingError> {
-    Ok(match adapter {
+    let target = &server.url;
+    Ok(match server.adapter {
         Adapter::Moim | Adapter::SocketCluster => {
             let (signaling, incoming) = Signaling::connect(&target.socket()).await?;
             (Box::new(signaling), incoming)
         }
         Adapter::Janus => janus::take_seat(target, audio).await?,
         Adapter::LiveKit => livekit::take_seat(target, linked),
+        Adapter::Whip => whip::take_seat(target, &server.paths, linked),
     })
 }
 
@@ -40,13 +55,10 @@ pub(crate) async fn take_seat(
 ///
 /// # Errors
 /// As of [`take_seat`].
-pub(crate) async fn reach(
-    adapter: Adapter,
-    target: &Url,
-    audio: AudioTopology,
-) -> Result<(), SignalingError> {
-    match adapter {
-        Adapter::LiveKit => livekit::reach(target).await,
-        _ => take_seat(adapter, target, audio, false).await.map(drop),
+pub(crate) async fn reach(server: &Server, audio: AudioTopology) -> Result<(), SignalingError> {
+    match server.adapter {
+        Adapter::LiveKit => livekit::reach(&server.url).await,
+        Adapter::Whip => whip::reach(&server.url).await,
+        _ => take_seat(server, audio, false).await.map(drop),
     }
 }

@@ -25,16 +25,19 @@ pub enum Adapter {
     Janus,
     /// LiveKit's signal protocol.
     LiveKit,
+    /// Streams by WHIP and WHEP.
+    Whip,
     /// SocketCluster, whose protocol ours is: sockets, and no rooms.
     SocketCluster,
 }
 
 impl Adapter {
     /// All of them, by their words.
-    pub const ALL: [(&str, Self); 4] = [
+    pub const ALL: [(&str, Self); 5] = [
         ("moim", Self::Moim),
         ("janus", Self::Janus),
         ("livekit", Self::LiveKit),
+        ("whip", Self::Whip),
         ("socketcluster", Self::SocketCluster),
     ];
 
@@ -44,6 +47,7 @@ impl Adapter {
             Self::Moim => "moim",
             Self::Janus => "janus",
             Self::LiveKit => "livekit",
+            Self::Whip => "whip",
             Self::SocketCluster => "socketcluster",
         }
     }
@@ -56,6 +60,7 @@ impl Adapter {
             }
             (Self::Janus, _) => Receiving::Each,
             (Self::LiveKit, _) => Receiving::Offered,
+            (Self::Whip, _) => Receiving::Called,
         }
     }
 
@@ -74,6 +79,8 @@ pub enum Receiving {
     Each,
     /// On one connection, [`OFFERED`], which the server offers, and offers again as tracks come and go.
     Offered,
+    /// On a connection for each publisher, which the bot offers when it is told to by [`Incoming::Call`].
+    Called,
 }
 
 /// Whom a connection of [`Receiving::Offered`] is with.
@@ -121,6 +128,8 @@ impl std::error::Error for SignalingError {}
 pub enum Incoming {
     /// An event of a room: its channel and the event.
     Event(String, EventEnvelope),
+    /// Somebody sends, and is to be offered a connection ([`Receiving::Called`]): who.
+    Call(String),
     /// The connection is gone: the cause. Nothing comes after it.
     Closed(String),
 }
@@ -150,7 +159,7 @@ pub trait Seat: Send + Sync {
     fn announce<'a>(&'a self, _: &'a Announce) -> Asked<'a, Announced> {
         Box::pin(async { Err(no_mesh()) })
     }
-    /// Offers a connection to another member of a mesh.
+    /// Offers a connection to another member of a mesh, or for what a publisher sends.
     fn peer_offer<'a>(&'a self, _: &'a PeerDescription) -> Asked<'a, ()> {
         Box::pin(async { Err(no_mesh()) })
     }

@@ -1,10 +1,9 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
-use crate::base::Url;
+use crate::clients::Server;
 use crate::clients::bot::spec::BotCommand;
 use crate::clients::link::networks::{Change, Network, Networks};
 use crate::clients::login::Login;
-use crate::clients::seat::Adapter;
 use crate::judge::expected::{Expected, Listener};
 use crate::judge::roster::Roster;
 use crate::record::{EventRecord, Join, Level, PersonKind, PersonMeta, SampleRecord, Writer};
@@ -21,9 +20,7 @@ use wire::{EventEnvelope, QualitySample};
 #[derive(Debug)]
 pub struct Stage {
     /// What is tested.
-    pub target: Url,
-    /// What it speaks.
-    pub adapter: Adapter,
+    pub server: Server,
     /// The record on disk.
     pub writer: Writer,
     /// The links before people.
@@ -109,23 +106,12 @@ pub struct Outcome {
 
 impl Stage {
     /// A run that begins now.
-    pub fn new(target: Url, writer: Writer, people: Vec<PersonMeta>) -> Self {
+    pub fn new(server: Server, writer: Writer, people: Vec<PersonMeta>) -> Self {
         let kept = Kept { people, ..Kept::default() };
         let (started, end) = (Instant::now(), watch::Sender::new(false));
-        let (adapter, networks) = (Adapter::Moim, None);
         let crowd = watch::Sender::default();
         let login = None;
-        Self {
-            target,
-            adapter,
-            writer,
-            networks,
-            login,
-            started,
-            end,
-            crowd,
-            kept: Mutex::new(kept),
-        }
+        Self { server, writer, networks: None, login, started, end, crowd, kept: Mutex::new(kept) }
     }
 
     /// The same with links before people.
@@ -136,11 +122,6 @@ impl Stage {
     /// The same at a server where users log in.
     pub(crate) fn with_login(self, login: Option<Arc<Login>>) -> Self {
         Self { login, ..self }
-    }
-
-    /// The same at a server that speaks something else.
-    pub fn with_adapter(self, adapter: Adapter) -> Self {
-        Self { adapter, ..self }
     }
 
     /// Changes networks when it is time; dropping the tasks ends that.

@@ -2,6 +2,7 @@
 
 use super::options::NoRun;
 use super::plan::Planned;
+use crate::base::http::Answer;
 use crate::base::{Url, http};
 use crate::judge::summary::exit;
 use serde_json::{Value, json};
@@ -26,10 +27,11 @@ pub(super) async fn make_rooms(url: &Url, plan: &[Planned]) -> Result<(), NoRun>
         if let Some(most) = ahead.max_participants {
             wanted["limits"]["max_participants"] = json!(most);
         }
-        let answer = http::post(url, "/v1/rooms", &wanted.to_string(), TIMEOUT).await;
+        let body = ("application/json", &*wanted.to_string());
+        let answer = http::post(url, "/v1/rooms", body, TIMEOUT).await;
         let refused = match answer {
-            Ok((status, _)) if status == "201" => continue,
-            Ok((status, body)) => {
+            Ok(Answer { status, .. }) if status == "201" => continue,
+            Ok(Answer { status, body, .. }) => {
                 let body: Value = serde_json::from_str(&body).unwrap_or_default();
                 let detail = body["detail"].as_str().unwrap_or("it does not say why").to_owned();
                 format!("status {status}: {detail}")

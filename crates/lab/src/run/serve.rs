@@ -13,12 +13,25 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 /// How long the server may take to answer after its start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long it may take to end after being asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// An attempt to see whether it is ready may take so long.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What says that a server is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// It answers `/healthz`.
+    Healthy,
+    /// It takes connections.
+    Listens,
+}
 
 /// The server's limits, as wide as the load needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +107,9 @@ impl OwnServer {
         if let Some(fault) = &options.fault {
             command.args(["--for-tests", "--fault", fault]);
         }
-        let mut server = Self::run(command, http_port, cpus, &dir.join("server.log")).await?;
+        let url = Url { host: "127.0.0.1".into(), port: http_port };
+        let log = dir.join("server.log");
+        let mut server = Self::run(command, (url, Ready::Healthy), cpus, &log).await?;
         let quota =
             options.quota_cores.map(|cores| Quota::new(cores, AS_A_SLOW_CPU)).transpose()?;
         if let Some(quota) = &quota {
@@ -109,13 +124,13 @@ impl OwnServer {
         Ok(Self { login, ..server })
     }
 
-    /// Runs any server that answers `/healthz` on a port of 127.0.0.1, and waits until it does.
+    /// Runs any server that answers at an address of this machine, and waits until it is ready.
     ///
     /// # Errors
     /// As [`OwnServer::start`].
     pub(crate) async fn run(
         mut command: Command,
-        port: u16,
+        (url, ready): (Url, Ready),
         cpus: &[usize],
         log_path: &Path,
     ) -> io::Result<Self> {
@@ -133,10 +148,9 @@ impl OwnServer {
             .map_err(|error| io::Error::other(format!("{}: {error}", exe.display())))?;
         let pid = child.id().ok_or_else(|| io::Error::other("the server ended at once"))?;
         guard.watch(pid)?;
-        let url = Url { host: "127.0.0.1".into(), port };
         let (floor, login) = (None, None);
         let mut server = Self { child, pid, _guard: guard, floor, login, url };
-        match server.wait_ready().await {
+        match server.wait_ready(ready).await {
             Ok(()) => Ok(server),
             Err(error) => {
                 server.stop().await;
@@ -158,13 +172,21 @@ impl OwnServer {
         self.floor.as_ref().map(FloorWatch::reading)
     }
 
-    async fn wait_ready(&mut self) -> io::Result<()> {
+    async fn wait_ready(&mut self, ready: Ready) -> io::Result<()> {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("the server ended at its start ({status})")));
             }
-            if http::get(&self.url, "/healthz", Duration::from_secs(1)).await.is_ok() {
+            let is_ready = match ready {
+                Ready::Healthy => http::get(&self.url, "/healthz", READY_TIMEOUT).await.is_ok(),
+                Ready::Listens => {
+                    let connected =
+                        timeout(READY_TIMEOUT, TcpStream::connect(self.url.authority()));
+                    connected.await.is_ok_and(|connected| connected.is_ok())
+                }
+            };
+            if is_ready {
                 return Ok(());
             }
             if begin.elapsed() > START_TIMEOUT {
@@ -185,7 +207,7 @@ impl OwnServer {
         if let Some(group) = group {
             let _ = kill_process_group(group, Signal::INT);
         }
-        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
+        if timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
         // Children of its own that ignored SIGINT, as what a shell runs with `&` does.

@@ -30,6 +30,10 @@ pub(super) fn check(root: &mut Section<'_>, adapter: Adapter, scenario: Asked<'_
             check_livekit(root, scenario);
             check_common(root, scenario, "LiveKit");
         }
+        Adapter::Whip => {
+            check_whip(root, scenario);
+            check_common(root, scenario, "a server of streams");
+        }
         // A server of sockets alone.
         Adapter::SocketCluster if !scenario.rooms.is_empty() => {
             let cure = "write `sockets` alone, or another adapter";
@@ -84,10 +88,22 @@ fn check_janus(root: &mut Section<'_>, scenario: Asked<'_>) {
     }
 }
 
+fn forwards(room: &RoomGroup) -> bool {
+    room.audio == AudioTopology::Sfu && room.video != VideoTopology::Mesh
+}
+
+fn check_whip(root: &mut Section<'_>, scenario: Asked<'_>) {
+    if !scenario.rooms.iter().all(forwards) {
+        let what = "streams are forwarded, and neither mixed nor a mesh";
+        root.fault("rooms", what, "write `audio: sfu`, and sfu or none for `video`");
+    }
+    if scenario.media.video == VideoSource::Simulcast {
+        root.fault("media", "nobody chooses layers of a stream by WHEP", "write 480p");
+    }
+}
+
 fn check_livekit(root: &mut Section<'_>, scenario: Asked<'_>) {
-    let has =
-        |room: &RoomGroup| room.audio == AudioTopology::Sfu && room.video != VideoTopology::Mesh;
-    if !scenario.rooms.iter().all(has) {
+    if !scenario.rooms.iter().all(forwards) {
         let what = "a room of LiveKit forwards sound and pictures, and neither mixes nor is a mesh";
         root.fault("rooms", what, "write `audio: sfu`, and sfu or none for `video`");
     }

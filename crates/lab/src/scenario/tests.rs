@@ -272,6 +272,33 @@ fn livekit_is_another_target_for_rooms_that_forward() {
 }
 
 #[test]
+fn streams_by_whip_have_paths_and_are_forwarded() {
+    let whip = "name: x\ntarget: { adapter: whip, url: \"http://127.0.0.1:8889\" }\nduration: 9s\n";
+    let sfu = "rooms: [{ audio: sfu, video: sfu, people: { bot: 3 } }]\n";
+    let networks = "networks: [{ name: far, share_pct: 50, delay: 50ms }]\n";
+    let scenario = Scenario::parse(&format!("{whip}{sfu}{networks}"), "x.yaml").expect("valid");
+    assert_eq!((scenario.adapter, scenario.paths.play.as_str()), (Adapter::Whip, "/{stream}/whep"));
+    let own = whip.replace(" }", ", play: \"/rtc/v1/whep/?app=live&stream={stream}\" }");
+    let scenario = Scenario::parse(&format!("{own}{sfu}"), "x.yaml").expect("valid");
+    assert_eq!(scenario.paths.play, "/rtc/v1/whep/?app=live&stream={stream}");
+    assert_eq!(scenario.paths.publish, "/{stream}/whip");
+    let lost = whip.replace(" }", ", play: \"/whep\" }");
+    for (head, rest, want) in [
+        (
+            whip,
+            "rooms: [{ audio: mcu, video: none, people: { bot: 3 } }]",
+            "neither mixed nor a mesh",
+        ),
+        (whip, &format!("{sfu}media: {{ video: simulcast }}"), "nobody chooses layers"),
+        (&lost, sfu, "a path with {stream} in it"),
+        (&own.replace("whip,", "janus,"), sfu, "only `adapter: whip` has paths"),
+    ] {
+        let problems = problems(&format!("{head}{rest}\n"));
+        assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");
+    }
+}
+
+#[test]
 fn socketcluster_is_a_target_for_sockets_alone() {
     let head = "name: x\ntarget: { adapter: socketcluster, url: \"http://127.0.0.1:8000\" }\nduration: 9s\n";
     let sockets = "sockets: [{ connections: 3 }]\n";

@@ -8,18 +8,19 @@ mod health;
 mod living;
 mod loops;
 mod mos;
+mod others;
 mod room;
 mod timeline;
 mod trials;
 
+use super::columns::MOUTH_TO_EAR;
 use super::session::Sessions;
 use crate::base::{AS_A_SLOW_CPU, Quota};
-use crate::record::{About, Cell, MachineRecord, Row, SampleRecord, Table};
+use crate::record::{About, Cell, MachineRecord, Row, Table};
 use fields::field_rows;
 use health::Health;
 use living::{Living, Pace};
 use room::scenario;
-use std::sync::Arc;
 use timeline::Timeline;
 
 /// More people are not tried: about here two CPUs are full with people, whatever the server does.
@@ -58,7 +59,7 @@ impl Tables {
             ("people", "people", 0),
             ("verdict", "verdict", 0),
             ("mos_lq_median", "median MOS-LQ", 2),
-            ("mouth_to_ear_ms", "mouth to ear ms (95 %)", 0),
+            MOUTH_TO_EAR,
             ("ticks_late_pct", "ticks over 20 ms late %", 2),
             ("bottleneck", "bottleneck", 0),
         ];
@@ -135,6 +136,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     rows.extend(mos::rows(best, &tables.mos));
     rows.extend(field_rows(best, browser.as_ref()));
     rows.extend(loops::rows(sessions, &tables.loops).await);
+    rows.extend(others::run(sessions, about).await);
     about.not_shown.push(
         "Pods of browsers: browsers are measured for their cost and come and go, the large room is of \
          native bots."
@@ -190,24 +192,14 @@ async fn late(sessions: &mut Sessions, fault: bool, table: &Table) -> Row {
         Ok(session) => session,
         Err(reason) => return row.rest(table, &reason),
     };
-    let from_ms = u64::from(seconds) * 1000 / 3;
-    let later = session.samples.iter().filter(|record| record.t_ms >= from_ms);
-    let samples: Vec<Arc<SampleRecord>> = later.cloned().map(Arc::new).collect();
-    let machine: Vec<_> =
-        session.machine.iter().filter(|one| one.t_ms >= from_ms).cloned().collect();
-    let health = Health::of(&samples, &machine, session.summary.people == bots as usize);
-    let lacks = health.lacks();
-    let row = row
-        .cell("verdict", Cell::word(if lacks.is_empty() { "healthy" } else { "not healthy" }))
+    let health = Health::of_session(&session, bots);
+    health
+        .worded(row)
         .measured("mos_lq_median", health.mos_lq_median)
         .measured("mouth_to_ear_ms", health.mouth_to_ear_ms)
         .measured("ticks_late_pct", health.ticks_late_pct)
         .cell(
             "bottleneck",
             Cell::word(session.summary.bottleneck.first.as_deref().unwrap_or("not judged")),
-        );
-    match lacks.is_empty() {
-        true => row,
-        false => row.note(lacks.join(", ")),
-    }
+        )
 }

@@ -7,6 +7,10 @@ pub(super) const PEOPLE: Declared = ("people", "people", 0);
 pub(super) const LOSS: Declared = ("loss_pct", "loss %", 3);
 pub(super) const GENERATOR_CPU: Declared = ("generator_cpu_cores", "generator CPU cores", 2);
 pub(super) const US_PER_PACKET_OUT: Declared = ("us_per_packet_out", "server µs a packet out", 2);
+/// Of any server: who gets them counts the packets.
+pub(super) const US_PER_PACKET_CAME: Declared =
+    ("us_per_packet_came", "server µs a packet that came", 2);
+pub(super) const MOUTH_TO_EAR: Declared = ("mouth_to_ear_ms", "mouth to ear ms (95 %)", 0);
 pub(super) const SERVER_CPU: Declared = ("server_cpu_pct", "server CPU %", 1);
 pub(super) const SERVER_CPU_OF_SET: Declared = ("server_cpu_pct", "server CPU % of its set", 1);
 pub(super) const MEAN_RATE: Declared = ("mean_rate_mbit", "mean rate Mbit/s", 1);

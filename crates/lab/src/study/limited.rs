@@ -165,7 +165,7 @@ impl Drop for Limited {
 }
 
 /// The first of [`NETS`] that no interface here has an address in.
-fn free_net() -> Result<&'static str, String> {
+pub(super) fn free_net() -> Result<&'static str, String> {
     let shown = Command::new("ip").args(["-4", "-o", "address"]).output();
     let shown = shown.map_err(|error| format!("ip: {error}"))?;
     let taken = String::from_utf8_lossy(&shown.stdout);
@@ -174,12 +174,12 @@ fn free_net() -> Result<&'static str, String> {
 }
 
 /// Runs a command line, which must succeed.
-fn must(line: &[String]) -> Result<(), String> {
+pub(super) fn must(line: &[String]) -> Result<(), String> {
     let output = Command::new(&line[0]).args(&line[1..]).output();
     let output = output.map_err(|error| format!("{}: {error}", line[0]))?;
     if output.status.success() {
         return Ok(());
     }
     let why = String::from_utf8_lossy(&output.stderr);
-    Err(format!("`{}` failed: {} (limited links need root)", line.join(" "), why.trim()))
+    Err(format!("`{}` failed: {} (links need root)", line.join(" "), why.trim()))
 }

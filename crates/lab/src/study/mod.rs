@@ -5,18 +5,24 @@
 //! rows made from them.
 
 mod audio_room;
+mod beside;
 mod columns;
 mod labs;
 mod limited;
 mod mesh_vs_sfu;
+mod name;
 mod options;
+mod others;
+mod repeated;
 mod session;
 mod sfu;
 mod sockets;
 mod text;
 
 pub use crate::record::{About, Cell, Column, Line, Plot, Row, Table};
-pub use options::{Name, StudyOptions};
+pub use beside::Beside;
+pub use name::Name;
+pub use options::StudyOptions;
 pub use session::{Session, Sessions};
 
 use crate::base;

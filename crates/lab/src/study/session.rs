@@ -1,7 +1,9 @@
 //! Sessions of a study: a scenario run, with its record read back.
 
+use super::beside::{Beside, Running};
 use super::limited::{Limited, Limits};
-use super::options::{Name, StudyOptions};
+use super::name::Name;
+use super::options::StudyOptions;
 use crate::base::mean;
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
@@ -203,11 +205,6 @@ impl Sessions {
         self.options.server_exe.clone().map_or_else(std::env::current_exe, Ok)
     }
 
-    /// Notes the version of what takes part beside the lab's own.
-    pub(super) fn took_part(&mut self, name: &str, version: &str) {
-        self.versions.insert(name.into(), version.into());
-    }
-
     /// Notes what the study lacks.
     pub(super) fn lacks(&mut self, what: String) {
         self.missing.push(what);
@@ -270,6 +267,46 @@ impl Sessions {
         let result = self.try_run(name, text, None).await;
         self.miss(name, &result);
         result
+    }
+
+    /// Starts a server that is to stand beside moim, once, to see that it can be; its name, with its version.
+    ///
+    /// # Errors
+    /// Why it cannot. It counts as missing.
+    pub(super) async fn meet(&mut self, beside: &Beside) -> Result<String, String> {
+        let server = self.start(beside).await?;
+        self.versions.insert(server.program(), server.version.clone());
+        let name = server.name();
+        server.stop().await;
+        Ok(name)
+    }
+
+    /// Runs a scenario once at a server beside moim, which is started for it; `text`: all but name and target.
+    ///
+    /// # Errors
+    /// As [`Sessions::run`], and where the server cannot be started. Who could not come in is not missing: that says
+    /// something of the server.
+    pub(super) async fn run_beside(
+        &mut self,
+        beside: &Beside,
+        name: &str,
+        text: &str,
+    ) -> Result<Session, String> {
+        let server = self.start(beside).await?;
+        let missing = self.missing.len();
+        let result = self.try_run(name, &format!("{}{text}", server.target()), None).await;
+        server.stop().await;
+        self.missing.truncate(missing);
+        self.miss(name, &result);
+        result
+    }
+
+    async fn start(&mut self, beside: &Beside) -> Result<Running, String> {
+        if self.interrupted {
+            return Err("the study was interrupted before".into());
+        }
+        let started = beside.start(&Self::server_cpus(), self.dir()).await;
+        started.inspect_err(|reason| self.missing.push(reason.clone()))
     }
 
     /// Runs a scenario against a server behind a link of its own; with `prove` once more, to prove what broke first.

@@ -4,6 +4,7 @@
 mod canary;
 mod congestion;
 mod figures;
+mod others;
 mod profile;
 mod repeats;
 mod room;
@@ -67,6 +68,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     rows.extend(change(&rows, &of("change")));
     rows.extend(repeats::run(sessions, &of("repeats")).await);
     rows.push(congestion::over_tcp(sessions, &of("later")).await);
+    rows.extend(others::run(sessions, about).await);
     let tables = [&of("later"), &of("tcp"), &of("verdicts")];
     let (limited, plots) = congestion::limited(sessions, tables).await;
     rows.extend(limited);

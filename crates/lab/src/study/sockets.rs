@@ -1,7 +1,6 @@
 //! Study B: realtime sockets. Clients join one a second, each with its full rate; then the rate grows until answers fall
 //! behind, for moim and for the npm SocketCluster server; then many clients that ping now and then, and a real browser.
 
-mod beside;
 mod concurrency;
 mod figures;
 mod knee;

@@ -75,26 +75,24 @@ fn names() {
 }
 
 #[test]
-fn a_socketcluster_script_must_be_there_and_is_for_the_sockets() {
-    let options = |name, script: &str| StudyOptions {
+fn an_option_is_for_the_study_that_has_it() {
+    let options = |name, beside: &[&str]| StudyOptions {
         name,
         quick: true,
         like_the_study: false,
         profile: false,
         runs_dir: "runs".into(),
-        socketcluster: Some(script.into()),
+        beside: beside.iter().map(|text| Beside::parse(text).expect("a server")).collect(),
         server_exe: None,
     };
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/socketcluster.mjs");
-    assert_eq!(options(Name::Sockets, here).fault(), None);
-    let missing = options(Name::Sockets, "/nowhere/x.mjs").fault().expect("missing");
-    assert!(missing.contains("/nowhere/x.mjs") && missing.contains("scripts/"), "{missing}");
-    let other = options(Name::Sfu, here).fault().expect("another study");
-    assert!(other.contains("moim study sockets"), "{other}");
-    assert_eq!(
-        options(Name::Sockets, "x.mjs").command(),
-        "moim study sockets --quick --socketcluster x.mjs"
-    );
-    let long = StudyOptions { like_the_study: true, ..options(Name::Sockets, here) };
+    let file = std::env::current_exe().expect("a file").display().to_string();
+    let both = [format!("janus={file}"), format!("livekit={file}")];
+    let both = both.each_ref().map(String::as_str);
+    assert_eq!(options(Name::Sfu, &both).fault(), None);
+    let command = format!("moim study sfu --quick --beside {} --beside {}", both[0], both[1]);
+    assert_eq!(options(Name::Sfu, &both).command(), command);
+    let other = options(Name::AudioRoom, &both).fault().expect("LiveKit does not mix");
+    assert!(other.contains("moim study sfu"), "{other}");
+    let long = StudyOptions { like_the_study: true, ..options(Name::Sockets, &[]) };
     assert!(long.fault().is_some_and(|why| why.contains("moim study audio-room")));
 }

@@ -31,13 +31,15 @@ impl Default for SlotPool {
     }
 }
 
-/// A connection of a mesh: straight to another member, both ways on each line.
+/// A connection of a mesh: straight to another member, both ways on each line unless it only receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// The other member's participant id.
     pub other: String,
     /// Kinds that go by the mesh; a line each.
     pub kinds: Vec<MediaKind>,
+    /// Whether it only receives: a server's connection for what a publisher sends.
+    pub receives_only: bool,
     /// The own tracks, as announced.
     pub own: Vec<(MediaKind, String)>,
     /// When its person asked to join: times to first audio and frame count from here.

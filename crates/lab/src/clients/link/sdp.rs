@@ -1,4 +1,4 @@
-//! Candidates in an SDP, rewritten so that media goes by the link.
+//! Candidates in an SDP, rewritten or left out so that media goes by the link.
 
 use std::net::SocketAddr;
 
@@ -19,6 +19,14 @@ pub fn rewrite(sdp: &str, mut through: impl FnMut(SocketAddr) -> Option<SocketAd
         }
     }
     out
+}
+
+/// The SDP without its candidates: a server that is told none finds the address that checks come from.
+pub fn without_candidates(sdp: &str) -> String {
+    let kept = sdp.split_inclusive('\n').filter(|line| {
+        !line.starts_with("a=candidate:") && !line.starts_with("a=end-of-candidates")
+    });
+    kept.collect()
 }
 
 /// foundation component transport priority address port … (RFC 8839 §5.1).

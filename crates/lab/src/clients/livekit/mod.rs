@@ -7,7 +7,8 @@ mod sdp;
 mod session;
 mod token;
 
-use crate::base::{Url, http};
+use crate::base::Url;
+use crate::base::http::{self, Answer};
 use crate::clients::seat::{CONNECT_TIMEOUT, Incoming, Seat, SignalingError};
 use room::Room;
 use token::ApiKey;
@@ -20,6 +21,11 @@ pub fn take_seat(target: &Url, linked: bool) -> (Box<dyn Seat>, mpsc::Receiver<I
     (Box::new(room), incoming)
 }
 
+/// The keys of a LiveKit server that takes the lab's tokens, as its settings have them.
+pub fn keys() -> String {
+    ApiKey::from_env().as_settings()
+}
+
 /// Checks that a LiveKit server answers, and that it takes the key's tokens.
 ///
 /// # Errors
@@ -30,8 +36,8 @@ pub async fn reach(target: &Url) -> Result<(), SignalingError> {
     let path = format!("/rtc/validate?access_token={token}");
     let answer = http::answer(target, &path, CONNECT_TIMEOUT).await;
     match answer.map_err(|error| SignalingError::Connect(error.to_string()))? {
-        (status, _) if status == "200" => Ok(()),
-        (status, body) => Err(key.refused(status.parse().unwrap_or(0), &body, &token)),
+        Answer { status, .. } if status == "200" => Ok(()),
+        Answer { status, body, .. } => Err(key.refused(status.parse().unwrap_or(0), &body, &token)),
     }
 }
 

@@ -11,6 +11,7 @@ use super::sdp;
 use super::session::{Notice, Session};
 use super::token::ApiKey;
 use crate::base::Url;
+use crate::clients::link::without_candidates;
 use crate::clients::seat::{Asked, Incoming, OFFERED, Seat, SignalingError, joined};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ impl Room {
     /// An own SDP as the server gets it.
     fn told(&self, sdp: &str) -> String {
         match self.linked {
-            true => sdp::without_candidates(sdp),
+            true => without_candidates(sdp),
             false => sdp.to_owned(),
         }
     }

@@ -1,4 +1,4 @@
-//! What an SDP says of tracks, and one without addresses.
+//! What an SDP says of tracks.
 
 /// A line of an SDP with a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +28,4 @@ pub(super) fn lines(sdp: &str) -> Vec<(String, Option<Line>)> {
 /// The participant of a stream that LiveKit names `PA_…|…`.
 pub(super) fn participant(stream: &str) -> &str {
     stream.split('|').next().unwrap_or(stream)
-}
-
-/// The SDP without its candidates.
-pub(super) fn without_candidates(sdp: &str) -> String {
-    let kept = sdp.split_inclusive('\n').filter(|line| {
-        !line.starts_with("a=candidate:") && !line.starts_with("a=end-of-candidates")
-    });
-    kept.collect()
 }

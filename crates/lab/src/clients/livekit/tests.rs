@@ -258,7 +258,7 @@ async fn a_server_that_is_not_behind_a_link_is_told_addresses_and_lines_may_beco
     let (_, heard) = played.await.expect("played");
     let Request::Answer(told) = &heard[0] else { panic!("{heard:?}") };
     assert!(told.sdp.ends_with("127.1.0.1 4000 typ host\r\n"));
-    assert!(!sdp::without_candidates(&told.sdp).contains("127.1.0.1"));
+    assert!(!crate::clients::link::without_candidates(&told.sdp).contains("127.1.0.1"));
     assert!(sdp::lines(&mine).iter().all(|(_, line)| line.is_some()));
 }
 

@@ -55,6 +55,11 @@ impl ApiKey {
         Self { name: told(KEY, DEV.0), secret: told(SECRET, DEV.1) }
     }
 
+    /// As a server's settings have it: a line of YAML.
+    pub(super) fn as_settings(&self) -> String {
+        format!("{{ {:?}: {:?} }}", self.name, self.secret)
+    }
+
     /// A token with which somebody enters a room.
     pub(super) fn token(&self, room: &str, name: &str) -> Result<String, SignalingError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

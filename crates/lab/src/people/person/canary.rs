@@ -38,7 +38,7 @@ fn page_address(stage: &Stage, name: &str, place: &Place, told: &Canary) -> Stri
     format!(
         "{}/room/{}?name={name}&join=1&show={show}&audio={audio}&video={video}&codec={codec}\
          &mic=1&camera={camera}",
-        stage.target, place.room
+        stage.server.url, place.room
     )
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Mesh<D: BotDriver> {
     spec: BotSpec,
     joined: Instant,
     kinds: Vec<MediaKind>,
+    /// Whether its connections only receive.
+    receives_only: bool,
     /// What it sends, as announced.
     own: Vec<(MediaKind, String)>,
     links: BTreeMap<String, Arc<D::Handle>>,
@@ -82,21 +84,45 @@ impl<D: BotDriver> Mesh<D> {
         }
         let spec = BotSpec { media, ..spec.clone() };
         let links = BTreeMap::new();
-        Ok(Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) })
+        Ok(Self {
+            driver,
+            spec,
+            joined,
+            kinds,
+            receives_only: false,
+            own,
+            links,
+            sampled: joined,
+            told: (false, false),
+        })
     }
 
-    /// For a server that offers what others send, on a connection for each of them or on one for all: the bot only
-    /// receives on these.
-    pub(super) fn of_server(driver: Arc<D>, spec: &BotSpec, joined: Instant) -> Self {
-        let spec = BotSpec { media: only(spec.media, &[]), ..spec.clone() };
-        let (kinds, own, links) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { driver, spec, joined, kinds, own, links, sampled: joined, told: (false, false) }
+    /// For a server that gives what others send on a connection for each of them, or on one for all: the bot only
+    /// receives on these. `kinds`: what it asks for, if it makes the offers.
+    pub(super) fn of_server(
+        driver: Arc<D>,
+        spec: &BotSpec,
+        kinds: Vec<MediaKind>,
+        joined: Instant,
+    ) -> Self {
+        Self {
+            driver,
+            spec: BotSpec { media: only(spec.media, &[]), ..spec.clone() },
+            joined,
+            kinds,
+            receives_only: true,
+            own: Vec::new(),
+            links: BTreeMap::new(),
+            sampled: joined,
+            told: (false, false),
+        }
     }
 
     fn link(&self, other: &str) -> Result<Arc<D::Handle>, String> {
         let link = Link {
             other: other.to_owned(),
             kinds: self.kinds.clone(),
+            receives_only: self.receives_only,
             own: self.own.clone(),
             joined: self.joined,
         };

@@ -1,5 +1,6 @@
 use super::visit::Until;
 use super::*;
+use crate::clients::Server;
 use crate::clients::bot::driver::{Driver, Options};
 use crate::clients::bot::marks::Turn;
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotSpec, SlotPool};
@@ -42,7 +43,9 @@ impl Theatre {
             network: None,
             participant: None,
         };
-        let stage = Stage::new(url, writer, names.iter().map(meta).collect());
+        let (adapter, paths) = Default::default();
+        let target = Server { adapter, url, paths };
+        let stage = Stage::new(target, writer, names.iter().map(meta).collect());
         Self { stage: Arc::new(stage), server, _dir: dir }
     }
 

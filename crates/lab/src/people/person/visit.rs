@@ -3,10 +3,9 @@
 use super::mesh::{self, Connecting, Mesh};
 use super::place::{Failure, Place, ended, sampling};
 use super::way::Way;
-use crate::base::Url;
-use crate::clients;
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotHandle, BotSpec, SlotPool};
-use crate::clients::seat::{Adapter, Incoming, OFFERED, Receiving, Seat, SignalingError};
+use crate::clients::seat::{Incoming, OFFERED, Receiving, Seat, SignalingError};
+use crate::clients::{self, Server};
 use crate::observe::mos;
 use crate::people::stage::Stage;
 use crate::record::{Level, MixWindows, PersonKind};
@@ -99,10 +98,10 @@ impl<D: BotDriver> Visit<D> {
         let by_mesh = mesh::kinds(&self.place.group);
         let server = self.server_handle()?;
         let of_call = |error: &SignalingError| Failure::of_call("", error);
-        let adapter = self.stage.adapter;
-        let audio = self.place.group.audio;
-        let (target, linked) = (&self.stage.target, self.place.network.is_some());
-        let taken = clients::take_seat(adapter, target, audio, linked).await;
+        let (target, audio) = (&self.stage.server, self.place.group.audio);
+        let receiving = target.adapter.receiving(audio);
+        let linked = self.place.network.is_some();
+        let taken = clients::take_seat(target, audio, linked).await;
         let (signaling, incoming) = taken.map_err(|e| of_call(&e))?;
         let joined = signaling.join(&self.join()).await.map_err(|e| of_call(&e))?;
         self.stage.joined(&self.spec.name, &joined.participant);
@@ -138,19 +137,20 @@ impl<D: BotDriver> Visit<D> {
             return Ok((bot, incoming));
         }
         let others = bot.joined.participants.iter().map(|other| other.id.clone());
-        match adapter.receiving(audio) {
+        match receiving {
             Receiving::Slots => return Ok((bot, incoming)),
-            Receiving::Each => bot.awaited.extend(others),
+            Receiving::Each | Receiving::Called => bot.awaited.extend(others),
             Receiving::Offered => bot.awaited.extend([OFFERED.to_owned()]),
         }
-        bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, asked));
+        let kinds = if receiving == Receiving::Called { bot.place.kinds() } else { Vec::new() };
+        bot.mesh = Some(Mesh::of_server(self.driver, &self.spec, kinds, asked));
         Ok((bot, incoming))
     }
 
     /// The connection with the server, if there is something to send or receive by it.
     fn server_handle(&mut self) -> Result<Option<Arc<D::Handle>>, Failure> {
         let kinds = self.place.kinds();
-        let (adapter, audio) = (self.stage.adapter, self.place.group.audio);
+        let (adapter, audio) = (self.stage.server.adapter, self.place.group.audio);
         let sends_alone = adapter.receiving(audio) != Receiving::Slots;
         let media = mesh::only(self.spec.media, &kinds);
         if kinds.is_empty() || (sends_alone && media == mesh::only(media, &[])) {
@@ -335,6 +335,9 @@ impl<D: BotDriver> Bot<D> {
                 Turn::Incoming(Some(Incoming::Event(_, event))) => {
                     self.event(event).await.map_err(lost)?;
                 }
+                Turn::Incoming(Some(Incoming::Call(who))) => {
+                    self.call(&who).await.map_err(lost)?;
+                }
                 Turn::Incoming(gone) => {
                     self.socket_lost(gone);
                     incoming = None;
@@ -433,6 +436,14 @@ impl<D: BotDriver> Bot<D> {
         }
     }
 
+    /// Offers a connection to somebody who sends.
+    async fn call(&mut self, who: &str) -> Result<(), String> {
+        if let (Some(mesh), Some(signaling)) = (&mut self.mesh, &self.signaling) {
+            self.connecting.extend(mesh.call(who, &**signaling).await?);
+        }
+        Ok(())
+    }
+
     async fn event(&mut self, envelope: EventEnvelope) -> Result<(), String> {
         self.stage.room_event(&self.place.room, &envelope);
         self.seen = self.seen.max(envelope.epoch);
@@ -473,6 +484,7 @@ impl<D: BotDriver> Bot<D> {
             }
             Event::PeerAnswer { from, sdp, tracks } => {
                 if let Some(mesh) = &self.mesh {
+                    let sdp = self.way.through(&self.stage, &self.place, &sdp);
                     mesh.answered(&from, Answer { sdp, tracks }).await?;
                 }
             }
@@ -539,8 +551,7 @@ impl<D: BotDriver> Bot<D> {
 
     /// Connects again, with growing pauses, and resumes the seat.
     fn resume(&self) -> Resuming {
-        let (adapter, target) = (self.stage.adapter, self.stage.target.clone());
-        let audio = self.place.group.audio;
+        let (server, audio) = (self.stage.server.clone(), self.place.group.audio);
         let resume = Resume {
             room: self.place.room.clone(),
             participant: self.joined.participant.clone(),
@@ -552,7 +563,7 @@ impl<D: BotDriver> Bot<D> {
             let mut pause = Duration::from_millis(200);
             loop {
                 sleep(pause).await;
-                let cause = match try_resume(adapter, &target, audio, &resume).await {
+                let cause = match try_resume(&server, audio, &resume).await {
                     Ok(reconnected) => return Ok(reconnected),
                     Err(SignalingError::Refused(RoomError {
                         code: ErrorCode::Gone,
@@ -573,13 +584,12 @@ impl<D: BotDriver> Bot<D> {
 }
 
 async fn try_resume(
-    adapter: Adapter,
-    target: &Url,
+    server: &Server,
     audio: AudioTopology,
     resume: &Resume,
 ) -> Result<Reconnected, SignalingError> {
     // No server that asks whether there is a link keeps a seat.
-    let (signaling, incoming) = clients::take_seat(adapter, target, audio, false).await?;
+    let (signaling, incoming) = clients::take_seat(server, audio, false).await?;
     let missed = signaling.resume(resume).await?;
     Ok((signaling, incoming, missed))
 }

@@ -1,7 +1,8 @@
 //! Whether a room is healthy once all have come.
 
 use crate::base::percentile_of;
-use crate::record::{MIX, MachineRecord, SampleRecord};
+use crate::record::{Cell, MIX, MachineRecord, Row, SampleRecord};
+use crate::study::session::Session;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,6 +81,25 @@ impl Health {
             mouth_to_ear_ms: percentile_of(ways, 95.0),
             gap_ms: percentile_of(gaps, 95.0),
             all_there,
+        }
+    }
+
+    /// Of a session of so many people, after its first third.
+    pub(super) fn of_session(session: &Session, people: u32) -> Self {
+        let from_ms = (session.summary.duration_s * 1000.0 / 3.0) as u64;
+        let later = session.samples.iter().filter(|record| record.t_ms >= from_ms);
+        let samples: Vec<_> = later.cloned().map(Arc::new).collect();
+        let machine = session.machine.iter().filter(|one| one.t_ms >= from_ms);
+        let machine: Vec<_> = machine.cloned().collect();
+        Self::of(&samples, &machine, session.summary.people == people as usize)
+    }
+
+    /// A row with the word for it, and with what is not as it should be.
+    pub(super) fn worded(&self, row: Row) -> Row {
+        let lacks = self.lacks();
+        match lacks.is_empty() {
+            true => row.cell("verdict", Cell::word("healthy")),
+            false => row.cell("verdict", Cell::word("not healthy")).note(lacks.join(", ")),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The trials of the living room as rows and pictures, and the edges that they found.
 
-use super::super::columns::{GENERATOR_CPU, LOSS, SERVER_CPU};
+use super::super::columns::{GENERATOR_CPU, LOSS, MOUTH_TO_EAR, SERVER_CPU};
 use super::living::{Living, Moment, Trial};
 use super::timeline::{Part, Verdict};
 use crate::base::mean;
@@ -33,7 +33,7 @@ pub(super) fn tables() -> [Table; 2] {
         ("ticks_late_pct", "ticks over 20 ms late %", 2),
         LOSS,
         ("mix_packets_per_s", "packets of the mix/s, worst person", 1),
-        ("mouth_to_ear_ms", "mouth to ear ms (95 %)", 0),
+        MOUTH_TO_EAR,
         ("gap_ms", "longest gap ms (95 % of people)", 0),
         ("mos_lq_median", "median MOS-LQ", 2),
         GENERATOR_CPU,

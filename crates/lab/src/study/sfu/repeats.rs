@@ -2,9 +2,9 @@
 
 use super::figures::from_session;
 use super::room::scenario;
-use crate::base::{percentile, sorted};
-use crate::record::{Cell, Row, Table};
+use crate::record::{Row, Table};
 use crate::study::columns::{MEAN_RATE, SERVER_CPU_OF_SET};
+use crate::study::repeated::{median, spread};
 use crate::study::session::Sessions;
 
 /// The study's sessions of 30 people.
@@ -45,42 +45,7 @@ pub(super) async fn run(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
             Ok(session) => from_session(row, table, &session),
         });
     }
-    let [median, spread] = over(table, &rows);
-    rows.extend([median, spread]);
+    let ends = [median(table, "median", &rows), spread(table, "least to most", &rows)];
+    rows.extend(ends);
     rows
-}
-
-/// The median of each column, and its least and most.
-fn over(table: &Table, rows: &[Row]) -> [Row; 2] {
-    let mut median = Row::new("repeats", "median");
-    let mut spread = Row::new("repeats", "least to most");
-    for column in &table.columns {
-        let values = rows.iter().filter_map(|row| row.cells.get(&column.key)?.value);
-        let values = sorted(values);
-        median = median.measured(&column.key, percentile(&values, 50.0));
-        let digits = usize::from(column.digits);
-        let ends = values.first().zip(values.last());
-        let cell =
-            ends.map(|(least, most)| Cell::word(format!("{least:.digits$}–{most:.digits$}")));
-        spread =
-            spread.cell(&column.key, cell.unwrap_or_else(|| Cell::none("no run gave a figure")));
-    }
-    [median, spread]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn median_and_spread_are_of_the_runs_that_were() {
-        let table = table();
-        let run = |cpu| Row::new("repeats", "run").cell("server_cpu_pct", Cell::number(cpu));
-        let rows = [44.0, 46.5, 40.25].map(run);
-        let failed = Row::new("repeats", "run").rest(&table, "no server");
-        let [median, spread] = over(&table, &[&rows[..], &[failed]].concat());
-        assert_eq!(median.cells["server_cpu_pct"].value, Some(44.0));
-        assert_eq!(spread.cells["server_cpu_pct"].word.as_deref(), Some("40.2–46.5"));
-        assert!(spread.cells["jitter_ms"].reason.is_some(), "no run gave it");
-    }
 }

@@ -1,11 +1,10 @@
 //! Growth until answers fall behind: for moim, and on the same CPUs for the npm SocketCluster server.
 
-use super::beside::SocketCluster;
 use super::figures::{BATCHED, CLIENTS, COLUMNS, measured, scenario};
 use crate::record::{About, Cell, Plot, Row, Table};
+use crate::study::beside::Beside;
 use crate::study::session::{Session, Sessions};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// Below this share of answers (percent, while pings go on) a rate does not hold.
 const HOLDS_PCT: f64 = 99.0;
@@ -66,8 +65,8 @@ struct Contender {
     name: String,
     /// A word for the names of its sessions.
     word: &'static str,
-    /// The script that runs it; none: moim's own server.
-    script: Option<PathBuf>,
+    /// What it is; none: moim's own server.
+    beside: Option<Beside>,
 }
 
 /// What came of a rate.
@@ -97,7 +96,7 @@ pub(super) async fn run(
     rows: &mut Vec<Row>,
     about: &mut About,
 ) -> String {
-    let moim = Contender { name: "moim".into(), word: "moim", script: None };
+    let moim = Contender { name: "moim".into(), word: "moim", beside: None };
     let ours = climb(sessions, ladder, &moim, tables[0], rows).await;
     let mut limits = vec![limit_row(&moim.name, &ours, tables[1])];
     let mut all = vec![(moim.name, ours)];
@@ -118,30 +117,15 @@ pub(super) async fn run(
     in_words(&all)
 }
 
-/// The SocketCluster server, or why there is none. It is started to see that it can be, and what it is.
+/// The SocketCluster server, or why there is none.
 async fn beside(sessions: &mut Sessions) -> Result<Contender, String> {
-    let Some(script) = sessions.asked.socketcluster.clone() else {
-        let cure = "`moim study sockets --socketcluster scripts/socketcluster.mjs` measures it too";
+    let Some(beside) = sessions.asked.beside.first().cloned() else {
+        let cure =
+            "`moim study sockets --beside socketcluster=scripts/socketcluster.mjs` measures it too";
         return Err(format!("no SocketCluster server was given; {cure}"));
     };
-    if sessions.interrupted() {
-        return Err("the study was interrupted before".into());
-    }
-    let server = start(sessions, &script).await?;
-    sessions.took_part("socketcluster-server", &server.version);
-    let version = server.version.split(',').next().unwrap_or_default();
-    let name = format!("SocketCluster {version}");
-    server.stop().await;
-    Ok(Contender { name, word: "socketcluster", script: Some(script) })
-}
-
-async fn start(sessions: &mut Sessions, script: &Path) -> Result<SocketCluster, String> {
-    let started = SocketCluster::start(script, &Sessions::server_cpus(), sessions.dir()).await;
-    started.map_err(|error| {
-        let reason = format!("the SocketCluster server could not be started: {error}");
-        sessions.lacks(reason.clone());
-        reason
-    })
+    let name = sessions.meet(&beside).await?;
+    Ok(Contender { name, word: "socketcluster", beside: Some(beside) })
 }
 
 /// Offers a rate to a server that has just been started: nothing is left of what was offered before.
@@ -151,17 +135,12 @@ async fn offer(
     who: &Contender,
     rate: f64,
 ) -> Result<Session, String> {
-    let server = match &who.script {
-        Some(script) => Some(start(sessions, script).await?),
-        None => None,
-    };
-    let target = server.as_ref().map_or_else(|| sessions.serve(1), SocketCluster::target);
-    let text = scenario(&target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
-    let ran = sessions.run_once(&format!("{}-{rate}", who.word), &text).await;
-    if let Some(server) = server {
-        server.stop().await;
+    let name = format!("{}-{rate}", who.word);
+    let text = |target: &str| scenario(target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
+    match &who.beside {
+        Some(beside) => sessions.run_beside(beside, &name, &text("")).await,
+        None => sessions.run_once(&name, &text(&sessions.serve(1))).await,
     }
-    ran
 }
 
 /// Raises the rate until it does not hold, then looks in between.

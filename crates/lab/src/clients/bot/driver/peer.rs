@@ -152,10 +152,16 @@ impl Peer {
 
     pub(super) fn offer(&mut self) -> Result<BotOffer, BotError> {
         self.alive()?;
+        let slot = |kind| OfferLine { kind, send: false, layers: &[] };
         if let Some(link) = &self.spec.link {
             let kinds: Vec<Kind> = link.kinds.iter().map(|kind| rtp_kind(*kind)).collect();
             let ice = self.ice.as_mut().ok_or_else(|| BotError::new(NO_TRANSPORT))?;
-            let offer = ice.offer_both_ways(&kinds).map_err(|e| BotError::new(e.to_string()))?;
+            let received = kinds.iter().map(|kind| slot(*kind)).collect::<Vec<_>>();
+            let offer = match link.receives_only {
+                true => ice.offer(&received, false),
+                false => ice.offer_both_ways(&kinds),
+            };
+            let offer = offer.map_err(|e| BotError::new(e.to_string()))?;
             self.ice_at = None;
             let lines = kinds.iter().copied().zip(offer.mids);
             self.tracks = self.own_tracks(lines);
@@ -164,7 +170,6 @@ impl Peer {
         let mut lines = if self.negotiated { Vec::new() } else { own_lines(self.spec.media) };
         let own = lines.len();
         let more = |wanted: u32, have: u32| wanted.saturating_sub(have) as usize;
-        let slot = |kind| OfferLine { kind, send: false, layers: &[] };
         let both_ways = self.spec.one_line && own > 0;
         if !both_ways {
             let audio = more(self.wanted.audio, self.pool.audio);
