@@ -59,7 +59,7 @@ studies: build ## all four in full, and docs/studies.md from them (under 90 min)
 	@for name in sfu sockets mesh-vs-sfu audio-room; do $(MAKE) --no-print-directory study-$$name || exit; done
 	@scripts/studies-doc.sh runs "All four ran on commit $$(git rev-parse --short HEAD)$$(git diff --quiet HEAD || echo ' and what was not committed')."
 
-study-sfu: ## study A in full, up to 20 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
+study-sfu: ## study A in full, up to 30 minutes; likewise study-sockets, -mesh-vs-sfu, -audio-room
 study-sfu study-sockets study-mesh-vs-sfu study-audio-room: build
 	@scripts/in-namespace.sh $(BIN) study $(@:study-%=%) $(STUDY_ARGUMENTS)
 
@@ -89,7 +89,7 @@ evidence-capacity: build ## do searches for a capacity agree, and name what ends
 evidence-situations: build ## is nobody accused wrongly and nothing bad praised? 48 situations, three runs each (60 min, goes on where it stopped)
 	@scripts/evidence-situations.sh
 
-evidence-beside: build ## one scenario on moim, Janus and LiveKit (livekit-server on the PATH): is every metric there? (11 min)
+evidence-beside: build ## one scenario on moim, Janus, LiveKit (livekit-server on the PATH) and, if it is there, MediaMTX: is every metric there? (14 min)
 	@scripts/evidence-beside.sh
 
 evidence-reports: build ## does a report open at once and can it be used, of 10, 300 and 5000 people, and of the studies? (10 min)

@@ -224,15 +224,18 @@ impl Searching<'_> {
             ..LoadOptions::default()
         };
         let mut code = exit::FAIL;
-        let me = std::process::id();
-        let before = proc::rss_mib(me).filter(|_| self.search.trials.is_empty());
         for _ in 0..2 {
+            // Later trials use memory that the first ones took.
+            let before_mib = proc::rss_mib(std::process::id());
+            let before_mib = before_mib
+                .filter(|_| self.search.trials.is_empty() && self.search.vary.takes_memory());
             let bots = run::bots_of_this_build(&load);
             let ran = run::run_scenario(varied, &load, bots, run::interrupted(), None).await;
             let ran = ran.map_err(|no_run| (no_run.code(), no_run.to_string()))?;
             let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if let Some(trial) = Trial::of(value, record, &ran.meta, &ran.summary) {
-                let took = proc::peak_rss_mib(me).zip(before).map(|(peak, before)| peak - before);
+                let most_mib = ran.summary.generator.rss_mib;
+                let took = most_mib.zip(before_mib).map(|(most, before)| most - before);
                 return Ok(Some(Trial { generator_mib: took, ..trial }));
             }
             code = ran.summary.exit_code;

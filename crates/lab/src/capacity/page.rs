@@ -164,8 +164,12 @@ fn broke(search: &Search) -> String {
 /// The same in a word; the sentence above the tables says the rest.
 fn broke_word(search: &Search) -> String {
     let Some(first) = search.first_break() else { return "not known".into() };
-    let proven = search.proof.as_ref().is_some_and(|proof| proof.outcome == Outcome::Holds);
-    format!("{first}, {}", if proven { "proven" } else { "suspected" })
+    let how = match search.proof.as_ref().map(|proof| proof.outcome) {
+        None => "suspected",
+        Some(Outcome::Holds) => "proven",
+        Some(_) => "not proven",
+    };
+    format!("{first}, {how}")
 }
 
 fn answer(search: &Search, found: &Found) -> Row {

@@ -110,6 +110,8 @@ fn the_page_says_the_answer_what_broke_and_what_one_more_costs() {
     assert!(summary.contains("what breaks first is cpu_quota, proven"), "{summary}");
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     let rows = summary["study"].as_array().unwrap();
+    let answer = rows.iter().find(|row| row["table"] == "answer").unwrap();
+    assert_eq!(answer["cells"]["broke"]["word"], "cpu_quota, proven");
     let cost = rows.iter().find(|row| row["table"] == "costs").unwrap();
     let mcpu = cost["cells"]["server_mcpu"]["value"].as_f64().unwrap();
     assert!((mcpu - 0.5).abs() < 1e-9, "{mcpu}");

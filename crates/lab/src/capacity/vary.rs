@@ -72,6 +72,11 @@ impl Vary {
         matches!(self, Self::Rooms | Self::Connections | Self::Rate)
     }
 
+    /// Whether each of them takes memory of its own: a ping does not.
+    pub fn takes_memory(self) -> bool {
+        self != Self::Rate
+    }
+
     /// The smallest and the largest number that the scenario may have.
     ///
     /// # Errors

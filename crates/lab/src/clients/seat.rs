@@ -130,6 +130,8 @@ pub enum Incoming {
     Event(String, EventEnvelope),
     /// Somebody sends, and is to be offered a connection ([`Receiving::Called`]): who.
     Call(String),
+    /// No connection came of such an offer: with whom, and why.
+    Refused(String, SignalingError),
     /// The connection is gone: the cause. Nothing comes after it.
     Closed(String),
 }

@@ -326,6 +326,7 @@ impl Monitor {
         let mut usage = GeneratorUsage {
             timer_lag_ms_p99: self.timer.take_window_p99_ms(),
             input_lag_ms_p99: self.inputs.take_window_p99_ms(),
+            rss_mib: proc::rss_mib(std::process::id()),
             ..GeneratorUsage::default()
         };
         if let Some((used, kernel)) = self.own.read() {

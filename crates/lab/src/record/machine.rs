@@ -171,6 +171,9 @@ pub struct GeneratorUsage {
     /// percentile, in milliseconds.
     #[serde(default)]
     pub input_lag_ms_p99: f64,
+    /// Memory of the lab itself, in MiB; null if it was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_mib: Option<f64>,
     /// Datagrams a second that its bots sent; null if there are none.
     #[serde(default)]
     pub packets_out_per_s: Option<f64>,

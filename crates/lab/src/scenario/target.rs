@@ -107,17 +107,20 @@ pub(super) fn decode(root: &mut Section<'_>) -> Option<TargetSection> {
 
 /// Where streams are sent and asked for.
 fn decode_paths(target: &mut Section<'_>, adapter: Adapter) -> Paths {
-    let path = || {
-        let path = parsed("a path with {stream} in it, such as /{stream}/whip", |text: &str| {
-            let known = text.starts_with('/') && !text.contains([' ', '#']);
-            let told = known && text.contains(NAME);
+    let path = |expected| {
+        let path = parsed(expected, |text: &str| {
+            // It stands in the first line of a request.
+            let odd = |c: char| c.is_whitespace() || c.is_control() || c == '#';
+            let told = text.starts_with('/') && !text.contains(odd) && text.contains(NAME);
             told.then(|| text.to_owned()).ok_or(format!("{text:?} is no such path"))
         });
-        path.pattern("^/[^ #]*\\{stream\\}[^ #]*$")
+        path.pattern("^/[^\\s#]*\\{stream\\}[^\\s#]*$")
     };
     let own = Paths::default();
-    let publish = target.read("publish", path()).or(own.publish);
-    let play = target.read("play", path()).or(own.play);
+    let publish = path("a path with {stream} in it, such as /{stream}/whip");
+    let publish = target.read("publish", publish).or(own.publish);
+    let play = path("a path with {stream} in it, such as /{stream}/whep");
+    let play = target.read("play", play).or(own.play);
     for key in ["publish", "play"] {
         if adapter != Adapter::Whip && target.has(key) {
             target.fault(key, "only `adapter: whip` has paths", "leave it out");

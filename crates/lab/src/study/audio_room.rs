@@ -14,6 +14,7 @@ mod timeline;
 mod trials;
 
 use super::columns::MOUTH_TO_EAR;
+use super::others::Others;
 use super::session::Sessions;
 use crate::base::{AS_A_SLOW_CPU, Quota};
 use crate::record::{About, Cell, MachineRecord, Row, Table};
@@ -119,7 +120,7 @@ pub(super) fn about() -> About {
 }
 
 pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
-    let tables = Tables::new();
+    let (tables, beside) = (Tables::new(), Others::meet(sessions).await);
     let (mut rows, browser) = cost::costs(sessions, &tables.cost, &tables.sizing).await;
     let (living, machine) = live(sessions, about).await;
     let (machine, reason) = match machine {
@@ -136,7 +137,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     rows.extend(mos::rows(best, &tables.mos));
     rows.extend(field_rows(best, browser.as_ref()));
     rows.extend(loops::rows(sessions, &tables.loops).await);
-    rows.extend(others::run(sessions, about).await);
+    rows.extend(others::run(sessions, &beside, about).await);
     about.not_shown.push(
         "Pods of browsers: browsers are measured for their cost and come and go, the large room is of \
          native bots."
@@ -192,7 +193,7 @@ async fn late(sessions: &mut Sessions, fault: bool, table: &Table) -> Row {
         Ok(session) => session,
         Err(reason) => return row.rest(table, &reason),
     };
-    let health = Health::of_session(&session, bots);
+    let health = Health::of_session(&session, bots as usize);
     health
         .worded(row)
         .measured("mos_lq_median", health.mos_lq_median)

@@ -1,8 +1,9 @@
 //! Servers of others that a study puts beside moim: each is started for a session, on the CPUs that moim's own has.
 
-use super::limited::{free_net, must};
 use super::name::Name;
+use super::pair::Pair;
 use crate::base::{Url, http};
+use crate::clients::seat::Adapter;
 use crate::clients::{canary, livekit_keys};
 use crate::run::{OwnServer, Ready, free_port};
 use std::fmt;
@@ -12,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
+use tokio::time::timeout;
+
+/// A binary has so long to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Plugins and transports of Janus that a study has no use for.
 const UNUSED_PLUGINS: [&str; 10] = [
@@ -39,13 +44,17 @@ enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Janus, Self::LiveKit, Self::SocketCluster];
 
-    /// The word of the command line, which is also that of its adapter.
-    fn word(self) -> &'static str {
+    fn adapter(self) -> Adapter {
         match self {
-            Self::Janus => "janus",
-            Self::LiveKit => "livekit",
-            Self::SocketCluster => "socketcluster",
+            Self::Janus => Adapter::Janus,
+            Self::LiveKit => Adapter::LiveKit,
+            Self::SocketCluster => Adapter::SocketCluster,
         }
+    }
+
+    /// The word of the command line: that of its adapter.
+    fn word(self) -> &'static str {
+        self.adapter().name()
     }
 
     /// As tables call it.
@@ -136,7 +145,8 @@ impl Beside {
         let cure = self.kind.cure();
         if let Some(file) = &self.file {
             let none = || format!("--beside {self}: there is no such file; {cure}");
-            return if file.is_file() { Ok(file.clone()) } else { Err(none()) };
+            let file = std::path::absolute(file).ok().filter(|file| file.is_file());
+            return file.ok_or_else(none);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = self.kind.binary().and_then(|name| canary::find(name, &path));
@@ -165,8 +175,9 @@ impl Beside {
         match self.kind {
             Kind::Janus => {
                 version = said_by(&program).await?;
-                let own = OwnAddress::new().map_err(io::Error::other)?;
-                url.host.clone_from(&own.address);
+                // Janus gathers no candidate of a loopback.
+                let own = Pair::new().await.map_err(io::Error::other)?;
+                url.host = own.near_address();
                 let settings = janus_settings(&url, dir)?;
                 command.arg("-F").arg(settings);
                 address = Some(own);
@@ -200,7 +211,7 @@ pub(super) struct Running {
     kind: Kind,
     /// What it says of itself: its version and what runs it.
     pub version: String,
-    _address: Option<OwnAddress>,
+    _address: Option<Pair>,
 }
 
 impl Running {
@@ -230,11 +241,14 @@ impl Running {
 
 /// The first line that a binary says of its version.
 async fn said_by(program: &Path) -> io::Result<String> {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().await;
-    let output = output
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
+    let mut command = Command::new(program);
+    let asked = command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
+    let told = |error: io::Error| io::Error::other(format!("{}: {error}", program.display()));
+    let no_version = || told(io::Error::other("it says no version by --version"));
+    let output = timeout(VERSION_TIMEOUT, asked).await.map_err(|_| no_version())?.map_err(told)?;
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().next().unwrap_or_default().to_owned())
+    let line = said.lines().next().filter(|line| line.contains('.'));
+    line.map(str::to_owned).ok_or_else(no_version)
 }
 
 /// Settings of a Janus with a WebSocket, VideoRoom, AudioBridge and nothing else; the directory they are in.
@@ -275,43 +289,6 @@ fn livekit_settings(port: u16) -> io::Result<String> {
         free_port()?,
         free_port()?
     ))
-}
-
-/// An address of this machine that is not of the loopback, where Janus gathers no candidate: of a pair of links with
-/// nobody behind. Dropping it removes them.
-#[derive(Debug)]
-struct OwnAddress {
-    link: String,
-    address: String,
-}
-
-impl OwnAddress {
-    /// # Errors
-    /// Who is not root may not add a link.
-    fn new() -> Result<Self, String> {
-        let (link, far) =
-            (format!("moim-p{}", std::process::id()), format!("moim-q{}", std::process::id()));
-        let address = format!("{}.1", free_net()?);
-        let this = Self { link, address };
-        let (link, with_length) = (this.link.as_str(), format!("{}/30", this.address));
-        let lines: [&[&str]; 4] = [
-            &["ip", "link", "add", link, "type", "veth", "peer", "name", &far],
-            &["ip", "address", "add", &with_length, "dev", link],
-            &["ip", "link", "set", link, "up"],
-            &["ip", "link", "set", &far, "up"],
-        ];
-        for line in lines {
-            must(&line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())?;
-        }
-        Ok(this)
-    }
-}
-
-impl Drop for OwnAddress {
-    fn drop(&mut self) {
-        let line = ["link", "delete", self.link.as_str()];
-        let _ = std::process::Command::new("ip").args(line).stderr(Stdio::null()).status();
-    }
 }
 
 #[cfg(test)]

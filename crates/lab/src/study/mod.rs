@@ -13,6 +13,7 @@ mod mesh_vs_sfu;
 mod name;
 mod options;
 mod others;
+mod pair;
 mod repeated;
 mod session;
 mod sfu;

@@ -47,6 +47,11 @@ impl StudyOptions {
             let (of, name) = (of.as_str(), self.name.as_str());
             return Some(format!("{option} is for `moim study {of}`, not for {name}"));
         }
-        self.beside.iter().find_map(|one| one.fault(self.name))
+        let twice = |(at, one): (usize, &Beside)| {
+            let same = self.beside[..at].iter().any(|other| other.word() == one.word());
+            same.then(|| format!("--beside {}: give it once", one.word()))
+        };
+        let twice = self.beside.iter().enumerate().find_map(twice);
+        twice.or_else(|| self.beside.iter().find_map(|one| one.fault(self.name)))
     }
 }

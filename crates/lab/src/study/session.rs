@@ -61,6 +61,22 @@ impl Session {
         self.summary.server.as_ref()?.cpu_cores
     }
 
+    /// What the server spends on a packet of media that comes to somebody, in µs, in the second half: of any server, since
+    /// who gets the packets counts them.
+    pub fn us_per_packet_came(&self) -> Option<f64> {
+        let half_s = self.summary.duration_s / 2.0;
+        let cores = self.mean_from(half_s, |record| record.server.as_ref()?.cpu_cores)?;
+        let mut people = BTreeMap::<&str, (u64, u64)>::new();
+        for record in self.samples.iter().filter(|one| one.t_ms as f64 / 1000.0 >= half_s) {
+            let (packets, ms) = people.entry(&record.person).or_default();
+            *packets += record.sample.received.iter().map(|row| row.packets_received).sum::<u64>();
+            *ms += record.sample.interval_ms;
+        }
+        let per_s = |(packets, ms): (u64, u64)| 1000.0 * packets as f64 / ms.max(1) as f64;
+        let per_s: f64 = people.into_values().map(per_s).sum();
+        (per_s > 0.0).then(|| 1e6 * cores / per_s)
+    }
+
     /// How often the server's signaling loop was over 5 ms late, and how late at worst, in ms; none where it does
     /// not tell.
     pub fn signaling_delay(&self) -> Option<(u64, f64)> {
@@ -281,17 +297,22 @@ impl Sessions {
         Ok(name)
     }
 
-    /// Runs a scenario once at a server beside moim, which is started for it; `text`: all but name and target.
+    /// Runs a scenario once at a server of our own, or at one beside it, which is started for it; `text`: all but name
+    /// and target.
     ///
     /// # Errors
-    /// As [`Sessions::run`], and where the server cannot be started. Who could not come in is not missing: that says
-    /// something of the server.
-    pub(super) async fn run_beside(
+    /// As [`Sessions::run`], and where the server cannot be started. Who could not come in at a server of others is not
+    /// missing: that says something of the server.
+    pub(super) async fn run_at(
         &mut self,
-        beside: &Beside,
+        beside: Option<&Beside>,
         name: &str,
         text: &str,
     ) -> Result<Session, String> {
+        let Some(beside) = beside else {
+            let text = self.serve(1) + text;
+            return self.run_once(name, &text).await;
+        };
         let server = self.start(beside).await?;
         let missing = self.missing.len();
         let result = self.try_run(name, &format!("{}{text}", server.target()), None).await;

@@ -11,6 +11,7 @@ mod room;
 mod shape;
 mod verdict;
 
+use super::others::Others;
 use super::session::{Session, Sessions};
 use crate::record::{About, Cell, Plot, Row, Table};
 use figures::session_row;
@@ -60,6 +61,8 @@ fn found(rows: &[Row]) -> String {
 pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
     let tables = about.tables.clone();
     let of = |id: &str| tables.iter().find(|table| table.id == id).cloned().unwrap_or_default();
+    // First: whoever is missing is known before the long sessions.
+    let beside = Others::meet(sessions).await;
     let mut rows = Vec::new();
     let mut points = Vec::new();
     for plan in &PLANS {
@@ -68,7 +71,7 @@ pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> 
     rows.extend(change(&rows, &of("change")));
     rows.extend(repeats::run(sessions, &of("repeats")).await);
     rows.push(congestion::over_tcp(sessions, &of("later")).await);
-    rows.extend(others::run(sessions, about).await);
+    rows.extend(others::run(sessions, &beside, about).await);
     let tables = [&of("later"), &of("tcp"), &of("verdicts")];
     let (limited, plots) = congestion::limited(sessions, tables).await;
     rows.extend(limited);

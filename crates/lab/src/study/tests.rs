@@ -93,6 +93,8 @@ fn an_option_is_for_the_study_that_has_it() {
     assert_eq!(options(Name::Sfu, &both).command(), command);
     let other = options(Name::AudioRoom, &both).fault().expect("LiveKit does not mix");
     assert!(other.contains("moim study sfu"), "{other}");
+    let twice = options(Name::Sfu, &[both[0], both[0]]).fault().expect("twice");
+    assert!(twice.contains("give it once"), "{twice}");
     let long = StudyOptions { like_the_study: true, ..options(Name::Sockets, &[]) };
     assert!(long.fault().is_some_and(|why| why.contains("moim study audio-room")));
 }

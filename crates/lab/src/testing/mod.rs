@@ -2,6 +2,7 @@
 
 pub mod bots;
 pub mod server;
+pub mod streams;
 
 use crate::record::{MachineMeta, Meta, PersonKind, PersonMeta, SCHEMA, SampleRecord, TargetMeta};
 use wire::QualitySample;

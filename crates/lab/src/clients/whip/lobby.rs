@@ -2,6 +2,7 @@
 
 use crate::clients::seat::Incoming;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use wire::event::{Event, EventEnvelope, LeaveReason};
@@ -39,10 +40,14 @@ pub(super) fn track_id(stream: &str, kind: MediaKind) -> String {
     }
 }
 
+/// Streams that were named so far: who comes again sends another one.
+static STREAMS: AtomicU64 = AtomicU64::new(0);
+
 /// The name of a stream in a URL's path.
-pub(super) fn stream_name(room: &str, person: &str) -> String {
+fn stream_name(room: &str, person: &str) -> String {
     let known = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    format!("{room}-{person}").chars().map(known).collect()
+    let number = STREAMS.fetch_add(1, Relaxed);
+    format!("{room}-{person}-{number}").chars().map(known).collect()
 }
 
 impl Presence {
@@ -57,7 +62,7 @@ impl Presence {
         let mut rooms = rooms();
         let members = rooms.entry(room_key.clone()).or_default();
         let senders = members.iter().filter_map(|(stream, member)| info(stream, member));
-        let senders = senders.filter(|info| info.id != own).collect();
+        let senders = senders.collect();
         members.insert(own.clone(), Member { name: person.to_owned(), incoming, sends: None });
         (Self { room: room_key, own }, senders)
     }

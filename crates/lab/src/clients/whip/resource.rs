@@ -4,6 +4,7 @@ use super::paths::{NAME, Paths};
 use crate::base::{Url, http};
 use crate::clients::link::without_candidates;
 use crate::clients::seat::{CALL_TIMEOUT, SignalingError};
+use futures_util::future::join_all;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -88,24 +89,29 @@ impl Resources {
             404 => return Err(Refused::Absent(SignalingError::Foreign { code, text })),
             _ => return Err(Refused::Other(SignalingError::Foreign { code, text })),
         }
-        let made = answer.header("location").map(|location| self.path_of(location));
+        let made = answer.header("location").map(|location| resolved(path, location));
         self.made.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
         Ok(answer.body)
-    }
-
-    /// A resource's path, of a path or of a whole URL.
-    fn path_of(&self, location: &str) -> String {
-        let after = location.split_once("://").map_or(location, |(_, after)| after);
-        let at = if location.starts_with('/') { Some(0) } else { after.find('/') };
-        at.map_or_else(|| format!("/{after}"), |at| after[at..].to_owned())
     }
 
     /// Ends all connections.
     pub(super) async fn end(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
-        for path in made {
-            // The server ends what nobody sends checks for, too.
-            let _ = http::delete(&self.target, &path, CALL_TIMEOUT).await;
-        }
+        let ended = made.iter().map(|path| http::delete(&self.target, path, CALL_TIMEOUT));
+        // The server ends what nobody sends checks for, too.
+        let _ = join_all(ended).await;
     }
+}
+
+/// The path of a resource by its `Location` (RFC 3986, section 5): a whole URL, a path, or one relative to what was asked for.
+pub(super) fn resolved(asked: &str, location: &str) -> String {
+    if location.starts_with('/') {
+        return location.to_owned();
+    }
+    if let Some((_, after)) = location.split_once("://") {
+        return after.find('/').map_or_else(|| "/".into(), |at| after[at..].to_owned());
+    }
+    let asked = asked.split('?').next().unwrap_or(asked);
+    let folder = asked.rfind('/').map_or("/", |at| &asked[..=at]);
+    format!("{folder}{location}")
 }

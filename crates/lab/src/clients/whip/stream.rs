@@ -3,8 +3,9 @@
 use super::lobby::{Presence, track_id};
 use super::resource::Resources;
 use crate::clients::seat::{Asked, Incoming, Seat, SignalingError, joined};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use wire::event::{Event, EventEnvelope};
 use wire::room::{Answer, AnsweredTrack, Join, Joined, MediaKind, Offer, PeerDescription};
 
@@ -15,6 +16,8 @@ const MAX_EVENTS: usize = 4096;
 pub(super) struct Stream {
     resources: Arc<Resources>,
     presence: OnceLock<Arc<Presence>>,
+    /// Streams that are being asked for.
+    asking: Mutex<JoinSet<()>>,
     incoming: mpsc::Sender<Incoming>,
 }
 
@@ -22,7 +25,7 @@ impl Stream {
     pub(super) fn new(resources: Resources) -> (Self, mpsc::Receiver<Incoming>) {
         let (incoming, to_user) = mpsc::channel(MAX_EVENTS);
         let (resources, presence) = (Arc::new(resources), OnceLock::new());
-        (Self { resources, presence, incoming }, to_user)
+        (Self { resources, presence, asking: Mutex::default(), incoming }, to_user)
     }
 
     fn presence(&self) -> Result<&Arc<Presence>, SignalingError> {
@@ -58,13 +61,16 @@ impl Stream {
         let presence = Arc::clone(self.presence()?);
         let (resources, incoming) = (Arc::clone(&self.resources), self.incoming.clone());
         let PeerDescription { to: from, sdp: offer, .. } = offer.clone();
-        tokio::spawn(async move {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that are done.
+        while asking.try_join_next().is_some() {}
+        asking.spawn(async move {
             let sdp = match resources.play(&from, &offer, || presence.has(&from)).await {
                 Ok(sdp) => sdp,
                 // Who left meanwhile is asked for nothing.
                 Err(_) if !presence.has(&from) => return,
                 Err(error) => {
-                    let _ = incoming.try_send(Incoming::Closed(format!("no stream: {error}")));
+                    let _ = incoming.try_send(Incoming::Refused(from, error));
                     return;
                 }
             };
@@ -77,6 +83,25 @@ impl Stream {
             let _ = incoming.try_send(Incoming::Event(String::new(), event));
         });
         Ok(())
+    }
+}
+
+impl Stream {
+    /// Leaves the room at once; what ends the connections is to be awaited.
+    fn end(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.presence.get().into_iter().for_each(|presence| presence.leave());
+        let resources = Arc::clone(&self.resources);
+        async move { resources.end().await }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let end = self.end();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(end);
+        }
     }
 }
 
@@ -96,8 +121,7 @@ impl Seat for Stream {
     }
     fn leave(&self) -> Asked<'_, ()> {
         Box::pin(async {
-            self.presence.get().into_iter().for_each(|presence| presence.leave());
-            self.resources.end().await;
+            self.end().await;
             Ok(())
         })
     }

@@ -37,6 +37,9 @@ pub struct GeneratorSummary {
     pub timer_lag_ms_p99: f64,
     /// Mean CPU cores by thread name.
     pub threads: BTreeMap<String, f64>,
+    /// Memory of the lab itself at its most, in MiB; null if it was not read.
+    #[serde(default)]
+    pub rss_mib: Option<f64>,
     /// Datagrams a second that its bots sent and received; null if it has no bots.
     #[serde(default)]
     pub packets_per_s: Option<f64>,
@@ -126,6 +129,7 @@ pub(super) fn generator(input: &Input<'_>, health: &GeneratorHealth) -> Generato
         cpu_cores: mean(windows.iter().map(|record| record.generator.cpu_cores)).unwrap_or(0.0),
         timer_lag_ms_p99: input.timer_lag_ms_p99,
         threads,
+        rss_mib: windows.iter().filter_map(|record| record.generator.rss_mib).reduce(f64::max),
         reasons: health.reasons.clone(),
     }
 }

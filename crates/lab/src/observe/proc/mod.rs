@@ -12,7 +12,7 @@ pub use cpus::affinity;
 pub use listener::listener;
 pub use network::{Qdisc, qdiscs, tc};
 pub use usage::{
-    ThreadTimes, Usage, child_with_thread, children_pss_mib, family_time, machine, peak_rss_mib,
-    rss_mib, thread_times, threads, threads_named, usage,
+    ThreadTimes, Usage, child_with_thread, children_pss_mib, family_time, machine, rss_mib,
+    thread_times, threads, threads_named, usage,
 };
 pub use watch::{Watch, fd_limits};

@@ -140,17 +140,8 @@ pub fn threads_named(pid: u32, prefix: &str) -> Vec<i32> {
 
 /// Resident memory of a process, in MiB.
 pub fn rss_mib(pid: u32) -> Option<f64> {
-    status_mib(pid, "VmRSS:")
-}
-
-/// The most that it ever was, in MiB.
-pub fn peak_rss_mib(pid: u32) -> Option<f64> {
-    status_mib(pid, "VmHWM:")
-}
-
-fn status_mib(pid: u32, key: &str) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib / 1024.0)
 }

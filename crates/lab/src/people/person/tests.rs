@@ -6,12 +6,14 @@ use crate::clients::bot::marks::Turn;
 use crate::clients::bot::spec::{BotCommand, BotDriver, BotSpec, SlotPool};
 use crate::clients::bot::tones::ToneRole;
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
+use crate::clients::seat::Adapter;
 use crate::judge::checks;
 use crate::people::stage::{Outcome, Stage};
 use crate::record::{PersonKind, PersonMeta, Writer};
 use crate::scenario::{Arrival, Crowd, RoomGroup, Scenario, Stay};
 use crate::testing::bots::FakeDriver;
 use crate::testing::server::FakeServer;
+use crate::testing::streams::FakeStreams;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -140,6 +142,31 @@ async fn bots_in_a_mesh_see_and_hear_each_other() {
         assert_eq!((calls("room.peer_offer"), calls("room.peer_answer")), (3, 3));
         assert_eq!((calls("room.offer"), calls("room.announce")), (0, 3), "no media to the server");
     });
+}
+
+/// At a server of streams a bot offers a connection to each who sends; one that is refused ends its visit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bots_call_who_sends_a_stream_and_say_why_they_get_none() {
+    let (streams, url) = FakeStreams::start().await;
+    *streams.refuses.lock().expect("refuses") = true;
+    let mut theatre = Theatre::open(&["bot-1", "bot-2"]).await;
+    let stage = Arc::get_mut(&mut theatre.stage).expect("nobody is there yet");
+    stage.server = Server { adapter: Adapter::Whip, url, paths: Default::default() };
+    let driver = Arc::new(FakeDriver::default());
+    let place = place(AudioTopology::Sfu, VideoTopology::Sfu, 2);
+    for index in 1..=2 {
+        let guest = theatre.guest(&driver, spec(index, BOTH), &place);
+        tokio::spawn(bot(guest, Instant::now(), always()));
+    }
+    theatre.until("a fault", |stage| stage.standing().1 > 0).await;
+    let outcome = theatre.end();
+    let fault = outcome.faults.first().expect("a fault");
+    assert!(
+        fault.contains("no connection with r-bot-") && fault.contains("not for you (403)"),
+        "{fault}"
+    );
+    let asked = streams.asked();
+    assert!(asked.iter().any(|asked| asked.ends_with("/whip")), "{asked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

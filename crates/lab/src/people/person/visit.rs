@@ -338,6 +338,9 @@ impl<D: BotDriver> Bot<D> {
                 Turn::Incoming(Some(Incoming::Call(who))) => {
                     self.call(&who).await.map_err(lost)?;
                 }
+                Turn::Incoming(Some(Incoming::Refused(who, error))) => {
+                    return Err(Failure::of_call(&format!("no connection with {who}: "), &error));
+                }
                 Turn::Incoming(gone) => {
                     self.socket_lost(gone);
                     incoming = None;

@@ -84,14 +84,14 @@ impl Health {
         }
     }
 
-    /// Of a session of so many people, after its first third.
-    pub(super) fn of_session(session: &Session, people: u32) -> Self {
+    /// Of a session that so many people were to come to, after its first third.
+    pub(super) fn of_session(session: &Session, people: usize) -> Self {
         let from_ms = (session.summary.duration_s * 1000.0 / 3.0) as u64;
         let later = session.samples.iter().filter(|record| record.t_ms >= from_ms);
         let samples: Vec<_> = later.cloned().map(Arc::new).collect();
         let machine = session.machine.iter().filter(|one| one.t_ms >= from_ms);
         let machine: Vec<_> = machine.cloned().collect();
-        Self::of(&samples, &machine, session.summary.people == people as usize)
+        Self::of(&samples, &machine, session.summary.people == people)
     }
 
     /// A row with the word for it, and with what is not as it should be.

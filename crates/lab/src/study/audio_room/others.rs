@@ -1,20 +1,21 @@
-//! The study's room at other servers that mix.
+//! Mixed rooms at moim and at other servers.
 
 use super::health::Health;
 use crate::record::{About, Cell, Row, Table};
 use crate::study::columns::{LOSS, MOUTH_TO_EAR, PEOPLE, SERVER_CPU, US_PER_PACKET_CAME};
-use crate::study::others::{self, Others, Plan};
+use crate::study::others::{Others, Rooms};
 use crate::study::session::{Session, Sessions, limits};
 
-/// Of so many people, however many there are, somebody speaks at any time.
+/// So many speak at any time, however many people there are.
 const SPEAK_AT_ONCE: u32 = 5;
 
 fn table() -> Table {
     Table::new(
         "others",
-        "The same room at other servers",
-        "A mixed room at moim and at each of the others in turn, started anew each time on the same CPU without a quota. Everybody \
-         sends sound all the time, and five speak at any time. Healthy as above; another server tells no ticks of its mixer.",
+        "A mixed room at other servers",
+        "A mixed room at moim and at each of the others in turn, started anew each time on the same CPUs, without a quota. \
+         Everybody sends sound all the time, and five at most speak at any time. Healthy as above; another server tells no \
+         ticks of its mixer.",
         &[
             PEOPLE,
             ("verdict", "verdict", 0),
@@ -44,35 +45,23 @@ fn scenario(people: u32, seconds: u32) -> String {
     )
 }
 
-/// The room at moim and beside it, where somebody is asked to stand there.
-pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
-    let Some(others) = Others::meet(sessions).await else { return Vec::new() };
+/// The rooms at moim and beside it, where somebody is asked to stand there.
+pub(super) async fn run(sessions: &mut Sessions, others: &Others, about: &mut About) -> Vec<Row> {
     let (sizes, seconds): (&[u32], _) =
         if sessions.quick { (&[4], 12) } else { (&[50, 100, 250], 40) };
-    let table = table();
-    let mut rows = Vec::new();
-    for people in sizes {
-        let name = format!("{people} people");
-        let text = scenario(*people, seconds);
-        let plan = Plan { name: name.clone(), text, rounds: 1, spread: "us_per_packet_came" };
-        let figures = |row, session: &Session| figures(row, session, *people);
-        rows.extend(others.run(sessions, &table, &plan, figures).await);
-        let column = ("us_per_packet_came", "µs of the server's CPU a packet", 0);
-        about.shown.extend(others::in_words(&rows, &name, column));
-    }
-    about.tables.push(table);
-    rows
+    let text = |people| scenario(people, seconds);
+    let rooms = Rooms { sizes, rounds: 1, text: &text, figures: &figures };
+    others.run(sessions, about, table(), &rooms).await
 }
 
-fn figures(row: Row, session: &Session, people: u32) -> Row {
-    let health = Health::of_session(session, people);
+fn figures(row: Row, session: &Session) -> Row {
+    let health = Health::of_session(session, session.meta.people.len());
     let server = session.summary.server.as_ref();
     let first = session.summary.bottleneck.first.as_deref().unwrap_or("not judged");
     let row = health
         .worded(row)
         .cell("people", Cell::number(session.summary.people as f64))
         .measured("server_cpu_pct", session.server_cores().map(|cores| 100.0 * cores))
-        .measured("us_per_packet_came", others::us_per_packet(session))
         .measured("rss_mib", server.and_then(|server| server.rss_mib))
         .measured("loss_pct", health.loss_pct)
         .measured("mix_packets_per_s", health.worst_mix_per_s)

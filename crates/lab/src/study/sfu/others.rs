@@ -2,11 +2,12 @@
 
 use super::figures::from_session;
 use super::room;
-use crate::record::{About, Cell, Row, Table};
+use crate::observe::metrics::Reduced;
+use crate::record::{About, Row, Table};
 use crate::study::columns::{
     GENERATOR_CPU, LOSS, MEAN_RATE, MOUTH_TO_EAR, PEOPLE, SERVER_CPU_OF_SET, US_PER_PACKET_CAME,
 };
-use crate::study::others::{self, Others, Plan};
+use crate::study::others::{Others, Rooms};
 use crate::study::session::{Session, Sessions};
 
 /// How often each room is made at each server.
@@ -17,8 +18,8 @@ fn table() -> Table {
         "others",
         "The same rooms at other servers",
         "moim and each of the others in turn, started anew each time on the same CPUs, with the same people: everybody sends \
-         1080p and speech and gets everybody's. The figures are medians of the runs. A packet that came is counted by who got \
-         it, so that all servers are measured alike.",
+         1080p and speech and gets everybody's. The figures are medians of the runs. A packet that came is one of media, counted \
+         by who got it.",
         &[
             PEOPLE,
             SERVER_CPU_OF_SET,
@@ -39,33 +40,21 @@ fn table() -> Table {
 }
 
 /// The rooms at moim and beside it, where somebody is asked to stand there.
-pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {
-    let Some(others) = Others::meet(sessions).await else { return Vec::new() };
+pub(super) async fn run(sessions: &mut Sessions, others: &Others, about: &mut About) -> Vec<Row> {
     let (sizes, rounds, seconds): (&[u32], _, _) =
         if sessions.quick { (&[4], 1, 8) } else { (&[10, 30], ROUNDS, 25) };
     let table = table();
-    let mut rows = Vec::new();
-    for people in sizes {
-        let name = format!("{people} people");
-        let text = room::scenario("", seconds, *people, "video: 1080p");
-        let plan = Plan { name: name.clone(), text, rounds, spread: "us_per_packet_came" };
-        let figures = |row, session: &Session| figures(row, &table, session);
-        rows.extend(others.run(sessions, &table, &plan, figures).await);
-        let column = ("us_per_packet_came", "µs of the server's CPU a packet", 1);
-        about.shown.extend(others::in_words(&rows, &name, column));
-    }
-    about.tables.push(table);
-    rows
+    let columns = table.clone();
+    let text = |people| room::scenario("", seconds, people, "video: 1080p");
+    let figures = |row, session: &Session| figures(row, &columns, session);
+    let rooms = Rooms { sizes, rounds, text: &text, figures: &figures };
+    others.run(sessions, about, table, &rooms).await
 }
 
 fn figures(row: Row, table: &Table, session: &Session) -> Row {
-    let first_frame = session.metric("join_to_first_frame_ms").map(|metric| metric.p50);
+    let metric = |name: &str, pick: fn(&Reduced) -> f64| session.metric(name).map(pick);
     let row = row
-        .cell(
-            "us_per_packet_came",
-            Cell::or(others::us_per_packet(session), "the server's CPU could not be read"),
-        )
-        .measured("mouth_to_ear_ms", session.metric("mouth_to_ear_ms").map(|metric| metric.p95))
-        .measured("first_frame_ms", first_frame);
+        .measured("mouth_to_ear_ms", metric("mouth_to_ear_ms", |metric| metric.p95))
+        .measured("first_frame_ms", metric("join_to_first_frame_ms", |metric| metric.p50));
     from_session(row, table, session)
 }

@@ -2,7 +2,7 @@
 
 use super::figures::{BATCHED, CLIENTS, COLUMNS, measured, scenario};
 use crate::record::{About, Cell, Plot, Row, Table};
-use crate::study::beside::Beside;
+use crate::study::others::{Others, Server};
 use crate::study::session::{Session, Sessions};
 use std::collections::BTreeMap;
 
@@ -59,16 +59,6 @@ pub(super) fn table_of_limits() -> Table {
     Table::new("limits", "The knee", hint, &columns)
 }
 
-/// A server that is tried.
-struct Contender {
-    /// As rows and plots call it.
-    name: String,
-    /// A word for the names of its sessions.
-    word: &'static str,
-    /// What it is; none: moim's own server.
-    beside: Option<Beside>,
-}
-
 /// What came of a rate.
 #[derive(Clone, Copy)]
 struct Point {
@@ -96,58 +86,44 @@ pub(super) async fn run(
     rows: &mut Vec<Row>,
     about: &mut About,
 ) -> String {
-    let moim = Contender { name: "moim".into(), word: "moim", beside: None };
-    let ours = climb(sessions, ladder, &moim, tables[0], rows).await;
-    let mut limits = vec![limit_row(&moim.name, &ours, tables[1])];
-    let mut all = vec![(moim.name, ours)];
-    match beside(sessions).await {
-        Ok(theirs) => {
-            let found = climb(sessions, ladder, &theirs, tables[0], rows).await;
-            limits.push(limit_row(&theirs.name, &found, tables[1]));
-            all.push((theirs.name, found));
-        }
-        Err(reason) => {
-            rows.push(Row::new("knee", "SocketCluster").rest(tables[0], &reason));
-            limits.push(Row::new("limits", "SocketCluster").rest(tables[1], &reason));
-            about.not_shown.push(format!("SocketCluster on the same CPUs: {reason}."));
-        }
+    let others = Others::meet(sessions).await;
+    let (mut limits, mut all) = (Vec::new(), Vec::new());
+    for server in &others.servers {
+        let found = climb(sessions, ladder, server, tables[0], rows).await;
+        limits.push(limit_row(&server.name, &found, tables[1]));
+        all.push((server.name.clone(), found));
+    }
+    if others.servers.len() == 1 {
+        let cure =
+            "`moim study sockets --beside socketcluster=scripts/socketcluster.mjs` measures it too";
+        let none = || format!("no SocketCluster server was given; {cure}");
+        let reason = others.failed.first().map_or_else(none, |(_, reason)| reason.clone());
+        rows.push(Row::new("knee", "SocketCluster").rest(tables[0], &reason));
+        limits.push(Row::new("limits", "SocketCluster").rest(tables[1], &reason));
+        about.not_shown.push(format!("SocketCluster on the same CPUs: {reason}."));
     }
     rows.append(&mut limits);
     plots(&all, about);
     in_words(&all)
 }
 
-/// The SocketCluster server, or why there is none.
-async fn beside(sessions: &mut Sessions) -> Result<Contender, String> {
-    let Some(beside) = sessions.asked.beside.first().cloned() else {
-        let cure =
-            "`moim study sockets --beside socketcluster=scripts/socketcluster.mjs` measures it too";
-        return Err(format!("no SocketCluster server was given; {cure}"));
-    };
-    let name = sessions.meet(&beside).await?;
-    Ok(Contender { name, word: "socketcluster", beside: Some(beside) })
-}
-
 /// Offers a rate to a server that has just been started: nothing is left of what was offered before.
 async fn offer(
     sessions: &mut Sessions,
     ladder: &Ladder,
-    who: &Contender,
+    who: &Server,
     rate: f64,
 ) -> Result<Session, String> {
     let name = format!("{}-{rate}", who.word);
-    let text = |target: &str| scenario(target, ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
-    match &who.beside {
-        Some(beside) => sessions.run_beside(beside, &name, &text("")).await,
-        None => sessions.run_once(&name, &text(&sessions.serve(1))).await,
-    }
+    let text = scenario("", ladder.stage_s + 4.0, CLIENTS, 100.0, rate, 0);
+    sessions.run_at(who.beside.as_ref(), &name, &text).await
 }
 
 /// Raises the rate until it does not hold, then looks in between.
 async fn climb(
     sessions: &mut Sessions,
     ladder: &Ladder,
-    who: &Contender,
+    who: &Server,
     table: &Table,
     rows: &mut Vec<Row>,
 ) -> Found {
@@ -181,7 +157,7 @@ fn middle(holds: f64, breaks: f64) -> f64 {
 async fn try_rate(
     sessions: &mut Sessions,
     ladder: &Ladder,
-    who: &Contender,
+    who: &Server,
     rate: f64,
     table: &Table,
     rows: &mut Vec<Row>,
