@@ -6,6 +6,7 @@ mod janus;
 pub mod link;
 mod livekit;
 pub(crate) mod login;
+mod sdp;
 pub(crate) mod seat;
 pub mod signaling;
 pub mod whip;

@@ -11,7 +11,8 @@ use crate::judge::summary::{Summary, exit};
 use crate::judge::whole::{self, Record};
 use crate::observe::metrics::Reduced;
 use crate::record::{
-    CpuSets, Level, LinkUsage, MachineRecord, Meta, Row, SampleRecord, SocketsSummary, ThreadUsage,
+    CpuSets, Level, LinkUsage, MachineRecord, Meta, PersonKind, Row, SampleRecord, SocketsSummary,
+    ThreadUsage,
 };
 use crate::run::{self, Leader, LoadOptions};
 use crate::scenario::{Executor, Scenario};
@@ -62,19 +63,29 @@ impl Session {
     }
 
     /// What the server spends on a packet of media that comes to somebody, in µs, in the second half: of any server, since
-    /// who gets the packets counts them.
+    /// the bots who get the packets count them.
     pub fn us_per_packet_came(&self) -> Option<f64> {
         let half_s = self.summary.duration_s / 2.0;
         let cores = self.mean_from(half_s, |record| record.server.as_ref()?.cpu_cores)?;
-        let mut people = BTreeMap::<&str, (u64, u64)>::new();
-        for record in self.samples.iter().filter(|one| one.t_ms as f64 / 1000.0 >= half_s) {
-            let (packets, ms) = people.entry(&record.person).or_default();
-            *packets += record.sample.received.iter().map(|row| row.packets_received).sum::<u64>();
-            *ms += record.sample.interval_ms;
-        }
-        let per_s = |(packets, ms): (u64, u64)| 1000.0 * packets as f64 / ms.max(1) as f64;
-        let per_s: f64 = people.into_values().map(per_s).sum();
+        let per_s = self.bots_together(half_s, |record| {
+            let rows = record.sample.received.iter();
+            let packets: u64 = rows.map(|row| row.packets_received).sum();
+            1000.0 * packets as f64 / record.sample.interval_ms.max(1) as f64
+        });
         (per_s > 0.0).then(|| 1e6 * cores / per_s)
+    }
+
+    /// What all bots together have in the mean over windows that end at `from_s` or later, `pick` of each sample counted by
+    /// its length. For bursts, of which a median knows nothing.
+    pub fn bots_together(&self, from_s: f64, pick: impl Fn(&SampleRecord) -> f64) -> f64 {
+        let mut people = BTreeMap::<&str, (f64, f64)>::new();
+        let bots = self.samples.iter().filter(|record| record.kind == PersonKind::Bot);
+        for record in bots.filter(|record| record.t_ms as f64 / 1000.0 >= from_s) {
+            let ms = record.sample.interval_ms as f64;
+            let (sum, all_ms) = people.entry(&record.person).or_default();
+            (*sum, *all_ms) = (*sum + pick(record) * ms, *all_ms + ms);
+        }
+        people.into_values().map(|(sum, ms)| sum / ms.max(1.0)).sum()
     }
 
     /// How often the server's signaling loop was over 5 ms late, and how late at worst, in ms; none where it does

@@ -12,4 +12,4 @@ pub mod sdp;
 pub use model::{Counts, Fate, LinkSpec, Loss, Path, Queue};
 pub use networks::{Network, Networks};
 pub use relay::{Leg, Relay};
-pub use sdp::without_candidates;
+pub use sdp::told;

@@ -21,12 +21,12 @@ pub fn rewrite(sdp: &str, mut through: impl FnMut(SocketAddr) -> Option<SocketAd
     out
 }
 
-/// The SDP without its candidates: a server that is told none finds the address that checks come from.
-pub fn without_candidates(sdp: &str) -> String {
-    let kept = sdp.split_inclusive('\n').filter(|line| {
-        !line.starts_with("a=candidate:") && !line.starts_with("a=end-of-candidates")
-    });
-    kept.collect()
+/// An own SDP as a server gets it. Where a link stands before its person (`linked`), it has no candidates: the server would
+/// send its checks there, past the link, and finds the address that checks come from.
+pub fn told(sdp: &str, linked: bool) -> String {
+    let candidate =
+        |line: &str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
+    sdp.split_inclusive('\n').filter(|line| !(linked && candidate(line))).collect()
 }
 
 /// foundation component transport priority address port … (RFC 8839 §5.1).

@@ -3,7 +3,6 @@
 
 mod messages;
 mod room;
-mod sdp;
 mod session;
 mod token;
 

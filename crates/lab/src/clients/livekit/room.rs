@@ -7,11 +7,11 @@ use super::messages::{
     AddTrackRequest, Participant, SignalTarget, StreamStateInfo, TrackSource, TrackType,
     TrickleRequest, VideoLayer,
 };
-use super::sdp;
 use super::session::{Notice, Session};
 use super::token::ApiKey;
 use crate::base::Url;
-use crate::clients::link::without_candidates;
+use crate::clients::link::told;
+use crate::clients::sdp::{self, Line};
 use crate::clients::seat::{Asked, Incoming, OFFERED, Seat, SignalingError, joined};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -53,14 +53,6 @@ impl Room {
         (Self { target: target.clone(), key, linked, session, incoming, offered }, to_user)
     }
 
-    /// An own SDP as the server gets it.
-    fn told(&self, sdp: &str) -> String {
-        match self.linked {
-            true => without_candidates(sdp),
-            false => sdp.to_owned(),
-        }
-    }
-
     fn session(&self) -> Result<&Session, SignalingError> {
         let none = || SignalingError::Closed("nobody has entered a room of LiveKit".into());
         self.session.get().ok_or_else(none)
@@ -90,20 +82,20 @@ impl Room {
         let lines = sdp::lines(&offer.sdp);
         let mut tracks = Vec::new();
         for track in &offer.tracks {
-            let line =
-                lines.iter().find_map(|(mid, line)| line.as_ref().filter(|_| *mid == track.mid));
+            let msid =
+                lines.iter().find(|line| line.mid == track.mid).and_then(|line| line.msid.clone());
             let missing = || SignalingError::Malformed(format!("no a=msid of line {}", track.mid));
-            let cid = line.ok_or_else(missing)?.track.clone();
+            let (_, cid) = msid.ok_or_else(missing)?;
             let published = session.publish(add_track(track, cid)).await?;
             tracks.push(AnsweredTrack { mid: track.mid.clone(), id: published.sid });
         }
-        let sdp = session.offer(self.told(&offer.sdp)).await?;
+        let sdp = session.offer(told(&offer.sdp, self.linked)).await?;
         Ok(Answer { sdp, tracks })
     }
 
     async fn start(&self, answer: &PeerDescription) -> Result<(), SignalingError> {
         let id = self.offered.load(Ordering::Relaxed);
-        self.session()?.answer(self.told(&answer.sdp), id).await
+        self.session()?.answer(told(&answer.sdp, self.linked), id).await
     }
 
     async fn end(&self) -> Result<(), SignalingError> {
@@ -173,8 +165,8 @@ impl Listener {
     /// What an offer changes in its lines.
     fn changes(&mut self, offer: &str) -> Vec<SlotChange> {
         let mut changes = Vec::new();
-        for (mid, line) in sdp::lines(offer) {
-            let now = line.map(|line| (sdp::participant(&line.stream).to_owned(), line.track));
+        for Line { mid, msid, .. } in sdp::lines(offer) {
+            let now = msid.map(|(stream, track)| (participant(&stream).to_owned(), track));
             if self.lines.get(&mid) == now.as_ref() {
                 continue;
             }
@@ -203,6 +195,11 @@ fn candidate_event(trickle: &TrickleRequest) -> Option<Event> {
         SignalTarget::Subscriber => OFFERED,
     };
     Some(Event::PeerCandidate { from: from.to_owned(), candidate: init.candidate, mid: None })
+}
+
+/// The participant of a stream that LiveKit names `PA_…|…`.
+fn participant(stream: &str) -> &str {
+    stream.split('|').next().unwrap_or(stream)
 }
 
 fn change(mid: &str, content: Option<&(String, String)>) -> SlotChange {

@@ -2,7 +2,7 @@
 
 use super::paths::{NAME, Paths};
 use crate::base::{Url, http};
-use crate::clients::link::without_candidates;
+use crate::clients::link::told;
 use crate::clients::seat::{CALL_TIMEOUT, SignalingError};
 use futures_util::future::join_all;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Resources {
     pub(super) target: Url,
     paths: Paths,
-    /// Whether the server is told no address of theirs: it would send checks there, past the link.
+    /// Whether a link stands before them.
     linked: bool,
     /// Paths of the connections that were made.
     made: Mutex<Vec<String>>,
@@ -71,10 +71,7 @@ impl Resources {
     }
 
     async fn post(&self, what: &str, path: &str, offer: &str) -> Result<String, Refused> {
-        let offer = match self.linked {
-            true => without_candidates(offer),
-            false => offer.to_owned(),
-        };
+        let offer = told(offer, self.linked);
         let answer =
             http::post(&self.target, path, ("application/sdp", &offer), CALL_TIMEOUT).await;
         let failed = |error: std::io::Error| match error.kind() {

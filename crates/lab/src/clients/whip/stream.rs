@@ -2,12 +2,13 @@
 
 use super::lobby::{Presence, track_id};
 use super::resource::Resources;
+use crate::clients::sdp::{self, Line};
 use crate::clients::seat::{Asked, Incoming, Seat, SignalingError, joined};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::event::{Event, EventEnvelope};
-use wire::room::{Answer, AnsweredTrack, Join, Joined, MediaKind, Offer, PeerDescription};
+use wire::room::{Answer, AnsweredTrack, Join, Joined, Offer, PeerDescription};
 
 /// Events that wait to be taken.
 const MAX_EVENTS: usize = 4096;
@@ -74,10 +75,10 @@ impl Stream {
                     return;
                 }
             };
-            let tracks = sent_lines(&sdp).into_iter();
-            let tracks = tracks
-                .map(|(mid, kind)| AnsweredTrack { mid, id: track_id(&from, kind) })
-                .collect();
+            let sent = sdp::lines(&sdp).into_iter().filter(|line| line.sends);
+            let track =
+                |line: Line| Some(AnsweredTrack { id: track_id(&from, line.kind?), mid: line.mid });
+            let tracks = sent.filter_map(track).collect();
             let event = Event::PeerAnswer { from, sdp, tracks };
             let event = EventEnvelope { epoch: 0, event };
             let _ = incoming.try_send(Incoming::Event(String::new(), event));
@@ -125,21 +126,4 @@ impl Seat for Stream {
             Ok(())
         })
     }
-}
-
-/// The lines by which an answer sends: mid and kind.
-pub(super) fn sent_lines(sdp: &str) -> Vec<(String, MediaKind)> {
-    let line = |section: &str| {
-        let has = |wanted: &str| section.lines().any(|line| line.trim_end() == wanted);
-        let (kind, rest) = section.split_once(' ')?;
-        let refused = rest.starts_with("0 ") || has("a=inactive") || has("a=recvonly");
-        let kind = match kind {
-            "audio" => MediaKind::Audio,
-            "video" => MediaKind::Video,
-            _ => return None,
-        };
-        let mid = section.lines().find_map(|line| line.trim_end().strip_prefix("a=mid:"))?;
-        (!refused).then(|| (mid.to_owned(), kind))
-    };
-    sdp.split("\nm=").skip(1).filter_map(line).collect()
 }

@@ -1,5 +1,4 @@
 use super::resource::resolved;
-use super::stream::sent_lines;
 use super::*;
 use crate::testing::streams::{ANSWER, FakeStreams};
 use std::time::Duration;
@@ -153,13 +152,4 @@ fn a_resource_is_where_its_location_says() {
     ] {
         assert_eq!(resolved(asked, location), want, "{location}");
     }
-}
-
-#[test]
-fn an_answer_tells_what_it_sends() {
-    assert_eq!(sent_lines(ANSWER), [("0".to_owned(), MediaKind::Audio)]);
-    let refused = ANSWER.replace("m=audio 9", "m=audio 0");
-    assert_eq!(sent_lines(&refused), []);
-    let both = ANSWER.replace("a=inactive", "a=sendrecv");
-    assert_eq!(sent_lines(&both).len(), 2);
 }

@@ -123,19 +123,6 @@ fn sum_of_medians(
     medians.sum::<Option<f64>>().filter(|sum| *sum > 0.0)
 }
 
-/// What all of a kind's people together have in the mean over windows that end at `from_ms` or later, `pick` of each
-/// sample counted by its length. For bursts, of which a median knows nothing.
-fn mean_of_all(session: &Session, from_ms: u64, pick: impl Fn(&SampleRecord) -> f64) -> f64 {
-    let mut people = BTreeMap::<&str, (f64, f64)>::new();
-    let late = samples_of(session, PersonKind::Bot).filter(|record| record.t_ms >= from_ms);
-    for record in late {
-        let ms = record.sample.interval_ms as f64;
-        let (sum, all_ms) = people.entry(&record.person).or_default();
-        (*sum, *all_ms) = (*sum + pick(record) * ms, *all_ms + ms);
-    }
-    people.into_values().map(|(sum, ms)| sum / ms.max(1.0)).sum()
-}
-
 /// Payload that all bots receive together in windows that end at `from_ms` or later, in Mbit/s.
 fn received_mbit(session: &Session, from_ms: u64) -> Option<f64> {
     let kbps = |record: &SampleRecord| {
@@ -218,13 +205,12 @@ impl Filling {
             let limited = links.iter().filter(|link| link.limit_mbit_per_s.is_some());
             limited.map(|link: &LinkUsage| link.mbit_per_s).reduce(f64::max)
         })?;
-        let half_ms = (half_s * 1000.0) as u64;
         let of = |kind: MediaKind, share: fn(&ReceivedTrack) -> f64| {
             let kbps = |record: &SampleRecord| {
                 let rows = record.sample.received.iter().filter(|row| row.kind == kind);
                 rows.map(|row| row.bitrate_kbps * share(row)).sum::<f64>()
             };
-            mean_of_all(session, half_ms, kbps) / 1000.0
+            session.bots_together(half_s, kbps) / 1000.0
         };
         let again = |row: &ReceivedTrack| {
             let again = row.retransmitted_packets_received.unwrap_or_default() as f64;
