@@ -69,6 +69,7 @@ fn lines() -> Negotiated {
         layers: Vec::new(),
         nack: false,
         transport_cc: false,
+        reduced_size: true,
     };
     let sent = [("a", Codec::Opus), ("v", Codec::Vp8)]
         .map(|(mid, codec)| line(mid.into(), codec, Direction::Receive));

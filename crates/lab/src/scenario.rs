@@ -316,7 +316,6 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         rooms: &scenario.rooms,
         media: scenario.media,
         protocol: scenario.protocol,
-        networks: !scenario.networks.is_empty(),
         sockets: !scenario.sockets.is_empty(),
     };
     adapters::check(root, scenario.adapter, asked);

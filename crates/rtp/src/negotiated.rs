@@ -143,6 +143,8 @@ pub struct Line {
     pub nack: bool,
     /// Whether transport-wide feedback was negotiated.
     pub transport_cc: bool,
+    /// Whether both sides take RTCP in reduced size (RFC 5506): feedback without a report before it.
+    pub reduced_size: bool,
 }
 
 /// All usable lines of a session, in the order of the SDP; rejected ones are left out.

@@ -126,6 +126,7 @@ impl Fixed {
                 layers,
                 nack: video,
                 transport_cc: self.feedback,
+                reduced_size: true,
             });
         };
         if self.send_audio {

@@ -322,6 +322,7 @@ impl IceDtls {
             .guarded(|rtc| rtc.sdp_api().accept_offer(parsed))?
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
         let answer = sdp::as_preferred(offer, answer.to_sdp_string());
+        let answer = sdp::with_reduced_size(&answer, Some(offer));
         let negotiated = sdp::negotiated(offer, &answer, true);
         Ok((answer, negotiated))
     }
@@ -373,6 +374,7 @@ impl IceDtls {
         let (offer, pending) =
             api.apply().ok_or_else(|| TransportError::Sdp("nothing to offer".into()))?;
         let sdp = sdp::codecs_first(&offer.to_sdp_string());
+        let sdp = sdp::with_reduced_size(&sdp, None);
         self.pending = Some((pending, sdp.clone()));
         Ok(Offer { sdp, mids })
     }

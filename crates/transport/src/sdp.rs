@@ -117,6 +117,26 @@ pub(crate) fn codecs_first(offer: &str) -> String {
     })
 }
 
+/// The SDP with RTCP taken in reduced size (RFC 5506): on all lines of an offer, in an answer on those of `offered` that take it.
+/// Its feedback is sent so.
+pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
+    let offered = offered.map(sections);
+    let takes = |index: usize| match &offered {
+        None => true,
+        Some(lines) => lines.get(index).is_some_and(|line| reduced_size(line)),
+    };
+    let mut lines = 0;
+    let mut changed = String::with_capacity(sdp.len());
+    for line in sdp.split_inclusive('\n') {
+        changed.push_str(line);
+        lines += usize::from(line.starts_with("m="));
+        if line.trim_end() == "a=rtcp-mux" && lines > 0 && takes(lines - 1) {
+            changed.push_str("a=rtcp-rsize\r\n");
+        }
+    }
+    changed
+}
+
 /// An SDP whose m-lines name a payload type first: `first` tells which, by the number of the line. One that is not on the
 /// line changes nothing.
 fn with_first(sdp: &str, first: impl Fn(usize) -> Option<String>) -> String {
@@ -216,6 +236,11 @@ fn turned(direction: Direction) -> Direction {
     }
 }
 
+/// Whether a line takes RTCP in reduced size (RFC 5506, section 5).
+fn reduced_size(section: &[&str]) -> bool {
+    section.contains(&"a=rtcp-rsize")
+}
+
 /// Reads what `answer` accepts of `offer`, as seen by the answering side or by the offering one.
 pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
     let offered = sections(offer);
@@ -259,6 +284,7 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
             layers,
             nack: feedback("nack"),
             transport_cc: feedback("transport-cc"),
+            reduced_size: reduced_size(section) && sender.is_some_and(reduced_size),
         });
     }
     result
@@ -267,6 +293,30 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rtcp_is_of_reduced_size_where_both_say_so() {
+        let line = |kind: &str, mid: u8| {
+            let codec = if kind == "audio" { "opus/48000/2" } else { "VP8/90000" };
+            format!(
+                "m={kind} 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:{mid}\r\na=rtcp-mux\r\na=rtpmap:96 {codec}\r\n"
+            )
+        };
+        let plain = format!("v=0\r\n{}{}", line("audio", 0), line("video", 1));
+        let offer = with_reduced_size(&plain, None);
+        assert_eq!(offer.matches("a=rtcp-mux\r\na=rtcp-rsize\r\n").count(), 2);
+        assert_eq!(with_reduced_size(&plain, Some(&plain)), plain);
+        let (head, video) = offer.split_once("m=video").unwrap();
+        let video_alone = format!("{}m=video{video}", head.replace("a=rtcp-rsize\r\n", ""));
+        let answer = with_reduced_size(&plain, Some(&video_alone));
+        assert_eq!(answer, video_alone);
+        let agreed = |offer: &str, answer: &str| {
+            let lines = negotiated(offer, answer, true).lines;
+            lines.iter().map(|line| line.reduced_size).collect::<Vec<_>>()
+        };
+        assert_eq!(agreed(&offer, &answer), [false, true]);
+        assert_eq!(agreed(&plain, &offer), [false, false]);
+    }
 
     #[test]
     fn layers_are_those_that_the_answer_takes_and_only_own_ssrcs_are_told() {

@@ -40,6 +40,7 @@ fn line(mid: String, codec: Codec, direction: Direction) -> Line {
         layers: Vec::new(),
         nack: false,
         transport_cc: false,
+        reduced_size: true,
     }
 }
 

@@ -197,6 +197,7 @@ pub(super) fn voice_line() -> Line {
         layers: Vec::new(),
         nack: false,
         transport_cc: false,
+        reduced_size: true,
     }
 }
 

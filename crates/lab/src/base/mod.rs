@@ -1,5 +1,6 @@
 //! What all floors of the lab share, and what imports nothing of it: addresses, HTTP, seeded numbers, figures.
 
+mod address;
 mod belief;
 pub(crate) mod busy;
 pub mod figures;
@@ -13,6 +14,7 @@ pub(crate) mod random;
 pub(crate) mod runtime;
 pub mod url;
 
+pub(crate) use address::local_ip;
 pub(crate) use belief::Belief;
 pub use figures::{mean, percentile, percentile_of, short, sorted, spread};
 pub(crate) use floor::{FloorReading, FloorWatch};

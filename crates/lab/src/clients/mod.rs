@@ -46,7 +46,7 @@ pub(crate) async fn take_seat(
             let (signaling, incoming) = Signaling::connect(&target.socket()).await?;
             (Box::new(signaling), incoming)
         }
-        Adapter::Janus => janus::take_seat(target, audio).await?,
+        Adapter::Janus => janus::take_seat(target, audio, linked).await?,
         Adapter::LiveKit => livekit::take_seat(target, linked),
         Adapter::Whip => whip::take_seat(target, &server.paths, linked),
     })

@@ -13,9 +13,7 @@ pub(super) struct Asked<'a> {
     pub(super) rooms: &'a [RoomGroup],
     pub(super) media: Media,
     pub(super) protocol: Protocol,
-    /// Whether people are on networks…
-    pub(super) networks: bool,
-    /// …and whether there are sockets without rooms.
+    /// Whether there are sockets without rooms.
     pub(super) sockets: bool,
 }
 
@@ -79,9 +77,6 @@ fn check_janus(root: &mut Section<'_>, scenario: Asked<'_>) {
         let what =
             "an AudioBridge of Janus mixes everybody, and of tones only the loudest may be heard";
         refuse("media", what, "write speech");
-    }
-    if scenario.networks {
-        refuse("networks", "the link does not stand before Janus", "leave them out for Janus");
     }
     if scenario.media.video == VideoSource::Simulcast {
         refuse("media", "nobody chooses layers of a VideoRoom of Janus", "write 480p");

@@ -231,15 +231,13 @@ fn janus_is_another_target_for_the_same_scenario_and_what_it_has_not_is_refused(
     assert_eq!(scenario.target, Target::Running(url));
     let mcu = "rooms: [{ audio: mcu, video: none, people: { bot: 3 } }]\n";
     Scenario::parse(&format!("{janus}{mcu}"), "x.yaml").expect("a room that mixes");
+    let networks = "networks: [{ name: far, share_pct: 50, delay: 50ms }]\n";
+    Scenario::parse(&format!("{janus}{sfu}{networks}"), "x.yaml").expect("a link before it");
     for (rest, want) in [
         ("rooms: [{ audio: mcu, video: sfu, people: { bot: 3 } }]", "or mixes sound"),
         ("rooms: [{ audio: mesh, video: none, people: { bot: 3 } }]", "or mixes sound"),
         (&format!("{mcu}media: {{ audio: tone, video: none }}"), "mixes everybody"),
         ("rooms: [{ audio: sfu, people: { bot: 1, chromium: 1 } }]", "browsers enter moim's"),
-        (
-            &format!("{sfu}networks: [{{ name: far, share_pct: 50, delay: 50ms }}]"),
-            "does not stand",
-        ),
         (&format!("{sfu}sockets: [{{ connections: 3 }}]"), "no realtime sockets"),
         (&format!("{sfu}media: {{ transport: tcp }}"), "by udp alone"),
         (&format!("{sfu}media: {{ video: simulcast }}"), "nobody chooses layers"),

@@ -218,6 +218,7 @@ fn publish(rooms: &Rooms, socket: &Arc<Socket>) -> String {
         layers: Vec::new(),
         nack: false,
         transport_cc: false,
+        reduced_size: true,
     };
     let key = TrackKey(rooms.key());
     let published = Published {

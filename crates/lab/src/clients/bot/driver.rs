@@ -11,6 +11,7 @@ mod worker;
 use super::fixtures::Fixtures;
 use super::marks::SaidMarks;
 use super::media::Clock;
+use crate::base::local_ip;
 use crate::clients::bot::spec::{
     BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool,
 };
@@ -21,7 +22,7 @@ pub use shared::Health;
 use shared::{Command, Common, Reply, Says, lock};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -104,19 +105,6 @@ pub struct Handle {
     line: Line,
     /// A message that could not be given to the thread: the bot is not what it should be.
     failed: Mutex<Option<BotError>>,
-}
-
-/// The own address that reaches `target`.
-fn local_ip(target: Option<SocketAddr>) -> io::Result<IpAddr> {
-    let any: IpAddr = match target {
-        None => return Ok(Ipv4Addr::LOCALHOST.into()),
-        Some(address) if address.ip().is_loopback() => return Ok(address.ip()),
-        Some(SocketAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
-        Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let probe = UdpSocket::bind((any, 0))?;
-    probe.connect(target.unwrap_or_else(|| SocketAddr::from((any, 9))))?;
-    Ok(probe.local_addr()?.ip())
 }
 
 impl Driver {

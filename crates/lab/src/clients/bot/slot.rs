@@ -439,6 +439,16 @@ impl Slot {
         self.stats.as_mut()?.report_block(now)
     }
 
+    /// The block for a report that goes before feedback on what the slot receives.
+    pub(super) fn block_of_feedback(&mut self, now: Instant) -> Option<ReportBlock> {
+        self.stats.as_mut()?.report_block(now)
+    }
+
+    /// Whether feedback may go without a report.
+    pub(super) fn takes_reduced_size(&self) -> bool {
+        self.line.reduced_size
+    }
+
     /// The rows of the interval that ends here, those of tracks that left first.
     pub(super) fn sample(&mut self, begin: Instant, now: Instant, out: &mut Vec<ReceivedTrack>) {
         let ended = self.stats.as_mut().map(ReceiveStream::interval).unwrap_or_default();

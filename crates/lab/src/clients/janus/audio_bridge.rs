@@ -48,8 +48,9 @@ impl AudioBridge {
     /// No connection, or Janus has no AudioBridge.
     pub(super) async fn connect(
         target: &Url,
+        linked: bool,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), SignalingError> {
-        let (entrance, notices, to_user) = Entrance::open(target, PLUGIN).await?;
+        let (entrance, notices, to_user) = Entrance::open(target, PLUGIN, linked).await?;
         let (incoming, others) = (entrance.incoming.clone(), Others::default());
         let listening = tokio::spawn(listen(notices, incoming, Arc::clone(&others)));
         Ok((Self { entrance, own: AtomicU64::new(0), others, listening }, to_user))

@@ -2,6 +2,7 @@
 
 use super::session::{Notice, Said, Session};
 use crate::base::Url;
+use crate::clients::link::told;
 use crate::clients::seat::{Incoming, SignalingError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -10,11 +11,15 @@ use wire::room::{Answer, AnsweredTrack, Offer};
 
 /// Events that wait to be taken.
 const MAX_EVENTS: usize = 4096;
+/// The candidate of a bot behind a link: Janus begins only when it knows one. Nobody answers there, and Janus takes the
+/// address that checks come from.
+const NOBODY: &str = "a=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\n";
 
 /// The handle of a plugin by which somebody enters a room, and sends.
 pub(super) struct Entrance {
     pub(super) session: Session,
     handle: u64,
+    linked: bool,
     pub(super) incoming: mpsc::Sender<Incoming>,
 }
 
@@ -24,12 +29,13 @@ impl Entrance {
     pub(super) async fn open(
         target: &Url,
         plugin: &'static str,
+        linked: bool,
     ) -> Result<(Self, mpsc::Receiver<Notice>, mpsc::Receiver<Incoming>), SignalingError> {
         let address = format!("ws://{}/", target.authority());
         let (session, notices) = Session::open(&address, plugin).await?;
         let handle = session.attach().await?;
         let (incoming, to_user) = mpsc::channel(MAX_EVENTS);
-        Ok((Self { session, handle, incoming }, notices, to_user))
+        Ok((Self { session, handle, linked, incoming }, notices, to_user))
     }
 
     /// Makes a room, and enters it by the name of `join`; what Janus says to that, and the own number.
@@ -57,11 +63,20 @@ impl Entrance {
         offer: &Offer,
         own: u64,
     ) -> Result<Answer, SignalingError> {
-        let jsep = json!({ "type": "offer", "sdp": offer.sdp });
+        let jsep = self.described("offer", &offer.sdp);
         let said = self.session.message(self.handle, request, Some(jsep)).await?;
         let sdp = said.sdp.ok_or_else(|| SignalingError::Malformed("no SDP answer".into()))?;
         let id = |mid: &str| AnsweredTrack { mid: mid.to_owned(), id: track_id(own, mid) };
         Ok(Answer { sdp, tracks: offer.tracks.iter().map(|track| id(&track.mid)).collect() })
+    }
+
+    /// An own SDP as Janus gets it: with all candidates, so that it waits for no others.
+    pub(super) fn described(&self, kind: &str, sdp: &str) -> Value {
+        let sdp = match self.linked {
+            true => told(sdp, true).replacen("a=mid:", &format!("{NOBODY}a=mid:"), 1),
+            false => sdp.to_owned(),
+        };
+        json!({ "type": kind, "sdp": sdp, "trickle": false })
     }
 
     pub(super) async fn leave(&self) -> Result<(), SignalingError> {

@@ -13,21 +13,22 @@ use tokio::sync::mpsc;
 use video_room::VideoRoom;
 use wire::room::AudioTopology;
 
-/// Takes a seat at the plugin whose rooms do with sound what `audio` says.
+/// Takes a seat at the plugin whose rooms do with sound what `audio` says; `linked`: for somebody before whom a link stands.
 ///
 /// # Errors
 /// No connection, or Janus has not this plugin.
 pub async fn take_seat(
     target: &Url,
     audio: AudioTopology,
+    linked: bool,
 ) -> Result<(Box<dyn Seat>, mpsc::Receiver<Incoming>), SignalingError> {
     Ok(match audio {
         AudioTopology::Mcu => {
-            let (room, incoming) = AudioBridge::connect(target).await?;
+            let (room, incoming) = AudioBridge::connect(target, linked).await?;
             (Box::new(room), incoming)
         }
         AudioTopology::Sfu | AudioTopology::Mesh => {
-            let (room, incoming) = VideoRoom::connect(target).await?;
+            let (room, incoming) = VideoRoom::connect(target, linked).await?;
             (Box::new(room), incoming)
         }
     })

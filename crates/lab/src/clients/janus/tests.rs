@@ -192,7 +192,8 @@ async fn next(incoming: &mut mpsc::Receiver<Incoming>) -> Event {
 #[tokio::test]
 async fn publishers_come_as_offers_and_go() {
     let (target, log) = video_room(None).await;
-    let (seat, mut incoming) = take_seat(&target, AudioTopology::Sfu).await.expect("connect");
+    let (seat, mut incoming) =
+        take_seat(&target, AudioTopology::Sfu, false).await.expect("connect");
     let joined = seat.join(&join()).await.expect("a room that exists is entered");
     assert_eq!((joined.participant.as_str(), joined.epoch), ("5", 0));
     assert_eq!(joined.participants[0].tracks[0].id, "7/a");
@@ -219,9 +220,29 @@ async fn publishers_come_as_offers_and_go() {
 }
 
 #[tokio::test]
+async fn behind_a_link_janus_gets_an_address_with_nobody_there() {
+    let (target, log) = video_room(None).await;
+    let taken = take_seat(&target, AudioTopology::Sfu, true).await;
+    let (seat, _incoming) = taken.expect("connect");
+    seat.join(&join()).await.expect("joined");
+    let sdp = "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
+               a=candidate:1 1 udp 5 127.1.0.1 4000 typ host\r\nm=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:1\r\n";
+    seat.offer(&Offer { sdp: sdp.into(), ..offer() }).await.expect("published");
+    let log = log.lock().expect("log");
+    let jsep =
+        &log.iter().find(|asked| asked["body"]["request"] == "publish").expect("one")["jsep"];
+    let told = jsep["sdp"].as_str().expect("an SDP");
+    let candidates: Vec<_> = told.lines().filter(|line| line.contains("candidate")).collect();
+    assert_eq!(candidates, ["a=candidate:1 1 udp 1 127.0.0.1 9 typ host"]);
+    assert!(told.find("candidate") < told.find("m=video"), "in the first line, which carries all");
+    assert_eq!(jsep["trickle"], false, "no others come");
+}
+
+#[tokio::test]
 async fn who_left_before_he_could_be_subscribed_to_is_gone() {
     let (target, _) = video_room(Some((428, "no such feed"))).await;
-    let (seat, mut incoming) = take_seat(&target, AudioTopology::Sfu).await.expect("connect");
+    let (seat, mut incoming) =
+        take_seat(&target, AudioTopology::Sfu, false).await.expect("connect");
     seat.join(&join()).await.expect("joined");
     let Event::ParticipantLeft { participant, .. } = next(&mut incoming).await else { panic!() };
     assert_eq!(participant, "7");
@@ -230,7 +251,8 @@ async fn who_left_before_he_could_be_subscribed_to_is_gone() {
 #[tokio::test]
 async fn a_subscription_that_is_refused_ends_the_visit_with_the_cause() {
     let (target, _) = video_room(Some((433, "unauthorized"))).await;
-    let (seat, mut incoming) = take_seat(&target, AudioTopology::Sfu).await.expect("connect");
+    let (seat, mut incoming) =
+        take_seat(&target, AudioTopology::Sfu, false).await.expect("connect");
     seat.join(&join()).await.expect("joined");
     let Some(Incoming::Closed(cause)) = incoming.recv().await else { panic!() };
     assert_eq!(cause, "no subscription to 7: Janus refused join: unauthorized (433)");
@@ -240,7 +262,8 @@ async fn a_subscription_that_is_refused_ends_the_visit_with_the_cause() {
 async fn an_audio_bridge_is_entered_by_one_line_and_tells_who_is_there() {
     for exists in [true, false] {
         let (target, log) = audio_bridge(exists).await;
-        let (seat, mut incoming) = take_seat(&target, AudioTopology::Mcu).await.expect("connect");
+        let (seat, mut incoming) =
+            take_seat(&target, AudioTopology::Mcu, false).await.expect("connect");
         let join = Join { audio: Some(AudioTopology::Mcu), ..join() };
         let joined = seat.join(&join).await.expect("joined");
         assert_eq!((joined.participant.as_str(), joined.count), ("5", 2));
@@ -279,7 +302,7 @@ async fn an_audio_bridge_is_entered_by_one_line_and_tells_who_is_there() {
             (&json!(48_000), &json!(32_000))
         );
         let jsep = &asked("configure").expect("an offer")["jsep"];
-        assert_eq!(jsep, &json!({ "type": "offer", "sdp": "v=0 mine" }));
+        assert_eq!(jsep, &json!({ "type": "offer", "sdp": "v=0 mine", "trickle": false }));
         assert_eq!(asked("join").expect("join")["body"]["room"], create["room"]);
     }
 }

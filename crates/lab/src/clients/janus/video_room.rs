@@ -64,8 +64,9 @@ impl VideoRoom {
     /// No connection, or Janus has no VideoRoom.
     pub(super) async fn connect(
         target: &Url,
+        linked: bool,
     ) -> Result<(Self, mpsc::Receiver<Incoming>), SignalingError> {
-        let (entrance, notices, to_user) = Entrance::open(target, PLUGIN).await?;
+        let (entrance, notices, to_user) = Entrance::open(target, PLUGIN, linked).await?;
         let incoming = entrance.incoming.clone();
         let shared = Arc::new(Shared { incoming, entered: Mutex::default() });
         let listening = tokio::spawn(listen(entrance.session.clone(), notices, shared.clone()));
@@ -98,7 +99,7 @@ impl VideoRoom {
         let handle = feed.and_then(|feed| self.shared.entered().feeds.get(&feed).copied()?);
         // Who left meanwhile needs no answer.
         let Some(handle) = handle else { return Ok(()) };
-        let jsep = json!({ "type": "answer", "sdp": answer.sdp });
+        let jsep = self.entrance.described("answer", &answer.sdp);
         let request = json!({ "request": "start" });
         self.entrance.session.message(handle, request, Some(jsep)).await.map(drop)
     }

@@ -3,15 +3,19 @@
 //! Who goes by it is told an address of its own to send to, in place of each of the server's (a
 //! [`Leg`]); the relay sends on from an address that only this person's packets come from, as a NAT
 //! does, so that any server keeps people apart. All addresses are of 127.0.0.0/8 on two shared
-//! sockets: legs need no descriptors. What is under way waits in one queue by its time.
+//! sockets: legs need no descriptors, unless a server has an address beyond the loopback. From there nothing comes back to
+//! 127.0.0.0/8, so that each person has a socket of their own before such a server.
+//! What is under way waits in one queue by its time.
 
 use super::model::{Counts, Fate, LinkSpec, Path, Queue};
+use crate::base::local_ip;
 use hdrhistogram::Histogram;
 use net::{Events, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket, Waker};
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,8 +29,14 @@ const MAX_LEGS: usize = 60_000;
 /// Most packets under way.
 const MAX_UNDER_WAY: usize = 200_000;
 const BUFFER: usize = 16 << 20;
+const OWN_BUFFER: usize = 1 << 20;
 /// Receive calls in a row before packets that are due leave.
 const RECEIVES_PER_TURN: usize = 4;
+/// Tokens of the waker and the sockets; a flow's own socket has this one and its number more.
+const WOKEN: u64 = 0;
+const FROM_PEOPLE: u64 = 1;
+const FROM_SERVERS: u64 = 2;
+const FROM_A_SERVER: u64 = 3;
 
 /// A person's way to one address of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,17 +86,30 @@ struct State {
 
 struct LegState {
     server: SocketAddr,
+    /// Where people's own sockets are bound to, before a server beyond the loopback.
+    near: Option<IpAddr>,
     up: Path,
     down: Path,
     shared: Option<Shared>,
 }
 
-/// The way of a packet: what it goes by, from which address of ours, and where to.
+/// What a packet leaves by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// The socket towards people, from this address.
+    ToPeople(Ipv4Addr),
+    /// The socket towards servers, from this address.
+    ToServers(Ipv4Addr),
+    /// The socket that this flow has for itself.
+    Own(usize),
+}
+
+/// The way of a packet: what it goes by, what it leaves by, and where to.
 struct Way<'a> {
     path: &'a mut Path,
     /// The queue that it waits in with those of others.
     queue: Option<&'a mut Queue>,
-    source: Ipv4Addr,
+    exit: Exit,
     destination: SocketAddr,
 }
 
@@ -100,8 +123,7 @@ struct Flow {
 struct Parcel {
     at: Instant,
     number: u64,
-    to_server: bool,
-    source: Ipv4Addr,
+    exit: Exit,
     destination: SocketAddr,
     bytes: Vec<u8>,
 }
@@ -154,16 +176,7 @@ impl Relay {
     /// # Errors
     /// The system gives no socket or thread.
     pub fn start() -> io::Result<Self> {
-        let open = || {
-            let options = SocketOptions {
-                recv_buffer: BUFFER,
-                send_buffer: BUFFER,
-                packet_info: true,
-                ..SocketOptions::default()
-            };
-            UdpBatchSocket::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), options)
-        };
-        let (down, up) = (open()?, open()?);
+        let (down, up) = (open_shared()?, open_shared()?);
         let down_port = down.local_addr()?.port();
         let poller = Poller::new()?;
         let common = Arc::new(Common {
@@ -174,22 +187,25 @@ impl Relay {
             stop: AtomicBool::new(false),
             waker: Waker::new()?,
         });
-        poller.add(&common.waker, 0)?;
-        poller.add(&down, 1)?;
-        poller.add(&up, 2)?;
+        poller.add(&common.waker, WOKEN)?;
+        poller.add(&down, FROM_PEOPLE)?;
+        poller.add(&up, FROM_SERVERS)?;
         let post = Post {
             common: common.clone(),
+            poller,
             down,
             up,
+            own: HashMap::new(),
             under_way: BinaryHeap::new(),
             count: 0,
             to_server: SendBatch::new(256),
             to_people: SendBatch::new(256),
+            alone: SendBatch::new(1),
         };
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             let _ = net::thread::set_timer_slack(Duration::from_micros(1));
             crate::base::be_prompt();
-            post.run(&poller);
+            post.run();
         })?;
         Ok(Self { common, down_port, thread: Some(thread) })
     }
@@ -202,9 +218,24 @@ impl Relay {
     }
 
     /// A way to `server` that behaves so in each direction, `up` and `down`, with the queues of those who share a link or its
-    /// own; everything random comes from `seed`. None where there are too many.
+    /// own; everything random comes from `seed`. None where there are too many, or no own address reaches the server.
     pub fn leg(
         &self,
+        server: SocketAddr,
+        (up, down): (LinkSpec, LinkSpec),
+        shared: Option<Shared>,
+        seed: u64,
+    ) -> Option<Leg> {
+        let near = match server.ip().is_loopback() {
+            true => None,
+            false => Some(local_ip(Some(server)).ok()?),
+        };
+        self.leg_from(near, server, (up, down), shared, seed)
+    }
+
+    fn leg_from(
+        &self,
+        near: Option<IpAddr>,
         server: SocketAddr,
         (up, down): (LinkSpec, LinkSpec),
         shared: Option<Shared>,
@@ -216,7 +247,7 @@ impl Relay {
             return None;
         }
         let (up, down) = (Path::new(up, seed), Path::new(down, seed ^ 0xD0));
-        state.legs.push(LegState { server, up, down, shared });
+        state.legs.push(LegState { server, near, up, down, shared });
         let ip = address(DOWN, number);
         Some(Leg { number, address: SocketAddr::from((ip, self.down_port)) })
     }
@@ -247,7 +278,7 @@ impl Relay {
         Some(late.value_at_quantile(percent / 100.0) as f64 / 1000.0)
     }
 
-    /// Packets that the relay itself had no room for, or that belong to no leg.
+    /// Packets that the relay itself had no room or no socket for, or that belong to no leg.
     pub fn dropped(&self) -> u64 {
         lock(&self.common.state).dropped
     }
@@ -267,29 +298,34 @@ impl Drop for Relay {
 /// The thread's own.
 struct Post {
     common: Arc<Common>,
+    poller: Poller,
     down: UdpBatchSocket,
     up: UdpBatchSocket,
+    /// Those of flows to servers beyond the loopback, by the flow's number.
+    own: HashMap<usize, UdpBatchSocket>,
     under_way: BinaryHeap<Reverse<Parcel>>,
     count: u64,
     to_server: SendBatch,
     to_people: SendBatch,
+    /// For what leaves by a socket of one flow.
+    alone: SendBatch,
 }
 
 impl Post {
-    fn run(mut self, poller: &Poller) {
+    fn run(mut self) {
         let mut events = Events::with_capacity(4);
         let mut batch = RecvBatch::new(64);
         while !self.common.stop.load(Ordering::Acquire) {
             let next = self.under_way.peek().map(|Reverse(parcel)| parcel.at);
             let wait = next.map(|at| at.saturating_duration_since(Instant::now()));
             // An error here would be one of the next calls too: they tell nothing new.
-            let _ = poller.wait(&mut events, wait);
+            let _ = self.poller.wait(&mut events, wait);
             for event in events.iter() {
                 match event.token {
-                    0 => {
+                    WOKEN => {
                         self.common.waker.drain();
                     }
-                    token => self.receive(token == 1, &mut batch),
+                    token => self.receive(token, &mut batch),
                 }
             }
             self.deliver();
@@ -297,21 +333,26 @@ impl Post {
     }
 
     /// Takes what came from people (or from servers) and decides what becomes of it.
-    fn receive(&mut self, from_people: bool, batch: &mut RecvBatch) {
+    fn receive(&mut self, token: u64, batch: &mut RecvBatch) {
+        let flow = token.checked_sub(FROM_A_SERVER).map(|flow| flow as usize);
         for _ in 0..RECEIVES_PER_TURN {
-            let socket = if from_people { &self.down } else { &self.up };
-            if !matches!(socket.recv(batch), Ok(1..)) {
+            let socket = match token {
+                FROM_PEOPLE => Some(&self.down),
+                FROM_SERVERS => Some(&self.up),
+                _ => flow.and_then(|flow| self.own.get(&flow)),
+            };
+            if !socket.is_some_and(|socket| matches!(socket.recv(batch), Ok(1..))) {
                 return;
             }
             let common = Arc::clone(&self.common);
             let mut state = lock(&common.state);
             for datagram in batch.datagrams() {
                 let number = datagram.dst.and_then(number);
-                let found = match from_people {
-                    true => number.and_then(|leg| state.way_up(leg, datagram.src)),
-                    false => number.and_then(|flow| state.way_down(flow)),
+                let found = match token {
+                    FROM_PEOPLE => number.and_then(|leg| state.way_up(leg, datagram.src)),
+                    _ => flow.or(number).and_then(|flow| state.way_down(flow)),
                 };
-                let Some(Way { path, queue, source, destination }) = found else {
+                let Some(Way { path, queue, exit, destination }) = found else {
                     state.dropped += 1;
                     continue;
                 };
@@ -330,8 +371,7 @@ impl Post {
                 self.under_way.push(Reverse(Parcel {
                     at,
                     number: self.count,
-                    to_server: from_people,
-                    source,
+                    exit,
                     destination,
                     bytes: datagram.data.to_vec(),
                 }));
@@ -357,20 +397,65 @@ impl Post {
             if let Some(late_us) = &mut state.late_us {
                 late_us.saturating_record(now.duration_since(parcel.at).as_micros() as u64);
             }
-            let (batch, socket) = match parcel.to_server {
-                true => (&mut self.to_server, &self.up),
-                false => (&mut self.to_people, &self.down),
+            let (batch, socket, source) = match parcel.exit {
+                Exit::ToServers(source) => (&mut self.to_server, &self.up, Some(source)),
+                Exit::ToPeople(source) => (&mut self.to_people, &self.down, Some(source)),
+                Exit::Own(flow) => {
+                    let socket = own_socket(&mut self.own, &self.poller, &state, flow);
+                    let Some(socket) = socket else {
+                        state.dropped += 1;
+                        continue;
+                    };
+                    (&mut self.alone, socket, None)
+                }
             };
             if batch.is_full() {
                 batch.flush(socket);
             }
-            if !batch.push_from(Some(parcel.source), parcel.destination, &parcel.bytes) {
+            if !batch.push_from(source, parcel.destination, &parcel.bytes) {
                 state.dropped += 1;
+            }
+            if source.is_none() {
+                batch.flush(socket);
             }
         }
         drop(state);
         self.to_server.flush(&self.up);
         self.to_people.flush(&self.down);
+    }
+}
+
+/// One of the two sockets that all legs share.
+fn open_shared() -> io::Result<UdpBatchSocket> {
+    let options = SocketOptions {
+        recv_buffer: BUFFER,
+        send_buffer: BUFFER,
+        packet_info: true,
+        ..SocketOptions::default()
+    };
+    UdpBatchSocket::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), options)
+}
+
+/// The socket that a flow has for itself, opened with its first packet; none where the system gives none.
+fn own_socket<'a>(
+    own: &'a mut HashMap<usize, UdpBatchSocket>,
+    poller: &Poller,
+    state: &State,
+    flow: usize,
+) -> Option<&'a UdpBatchSocket> {
+    match own.entry(flow) {
+        Entry::Occupied(open) => Some(open.into_mut()),
+        Entry::Vacant(place) => {
+            let near = state.legs.get(state.flows.get(flow)?.leg)?.near?;
+            let options = SocketOptions {
+                recv_buffer: OWN_BUFFER,
+                send_buffer: OWN_BUFFER,
+                ..SocketOptions::default()
+            };
+            let socket = UdpBatchSocket::bind(SocketAddr::from((near, 0)), options).ok()?;
+            poller.add(&socket, FROM_A_SERVER + flow as u64).ok()?;
+            Some(place.insert(socket))
+        }
     }
 }
 
@@ -386,20 +471,24 @@ impl State {
             }
             self.flows.push(Flow { leg, person });
         }
-        let LegState { server, up: path, shared, .. } = self.legs.get_mut(leg)?;
+        let LegState { server, near, up: path, shared, .. } = self.legs.get_mut(leg)?;
+        let exit = match near {
+            Some(_) => Exit::Own(flow),
+            None => Exit::ToServers(address(UP, flow)),
+        };
         let queue =
             shared.and_then(|Shared(at)| self.queues.get_mut(at)).map(|queues| &mut queues.0);
-        Some(Way { path, queue, source: address(UP, flow), destination: *server })
+        Some(Way { path, queue, exit, destination: *server })
     }
 
     /// The way of what a server sends to the address of a flow.
     fn way_down(&mut self, flow: usize) -> Option<Way<'_>> {
         let Flow { leg, person: destination } = *self.flows.get(flow)?;
-        let source = address(DOWN, leg);
+        let exit = Exit::ToPeople(address(DOWN, leg));
         let LegState { down: path, shared, .. } = self.legs.get_mut(leg)?;
         let queue =
             shared.and_then(|Shared(at)| self.queues.get_mut(at)).map(|queues| &mut queues.1);
-        Some(Way { path, queue, source, destination })
+        Some(Way { path, queue, exit, destination })
     }
 }
 
@@ -462,6 +551,30 @@ mod tests {
         first.send_to(&media(5, 2), one.address).unwrap();
         receive(&server);
         assert_eq!(relay.dropped(), 1);
+    }
+
+    #[test]
+    fn before_a_server_beyond_the_loopback_each_person_has_a_socket() {
+        let relay = Relay::start().unwrap();
+        let (server, people) = (socket(), [socket(), socket()]);
+        // Any address of ours: what tells people apart is the port.
+        let near = Ipv4Addr::new(127, 0, 0, 9);
+        let (address, clear) = (server.local_addr().unwrap(), LinkSpec::default());
+        for (seed, person) in (0..).zip(&people) {
+            let leg = relay.leg_from(Some(near.into()), address, (clear, clear), None, seed);
+            let leg = leg.unwrap();
+            let mut from = Vec::new();
+            for sequence in 0..2 {
+                person.send_to(&media(7, sequence), leg.address).unwrap();
+                from.push(receive(&server).1);
+                server.send_to(b"answer", from[0]).unwrap();
+                assert_eq!(receive(person), (b"answer".to_vec(), leg.address));
+            }
+            assert_eq!((from[0].ip(), from[0]), (near.into(), from[1]), "one socket, kept");
+            let counts = relay.counts(leg);
+            assert_eq!((counts.up.1.offered, counts.down.0.offered), (2, 2));
+        }
+        assert_eq!(relay.dropped(), 0);
     }
 
     #[test]

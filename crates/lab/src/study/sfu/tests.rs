@@ -31,3 +31,21 @@ fn every_session_of_the_study_has_its_word() {
     let want = [("1080p", "danger"), ("480p", "caution"), ("360p", "stable"), ("1080p", "danger")];
     assert_eq!(words, want);
 }
+
+#[test]
+fn what_was_found_names_those_who_were_there_and_nothing_unmeasured() {
+    let session = |plan: &Plan, people, cpu| {
+        let row = Row::new("sessions", plan.name).cell("people", Cell::number(people));
+        row.cell("server_cpu_pct", Cell::number(cpu))
+    };
+    let mut rows = vec![session(&PLANS[0], 4.0, 7.0), session(&PLANS[3], 5.0, 9.0)];
+    let free = "4 people at 1080p use 7 % of the server's CPUs and 5 use 9 % on a free network.";
+    assert_eq!(found(&rows), free);
+    for (way, late) in [("TCP", 60.0), ("TCP as the study's server", 900.0)] {
+        let row = Row::new("tcp", format!("10 people, {way}"));
+        rows.push(row.cell("loss_pct", Cell::number(1.0)).cell("delay_ms", Cell::number(late)));
+    }
+    let by_tcp = found(&rows);
+    assert!(by_tcp.contains("loses 1 % and delays sound by 900 ms"), "{by_tcp}");
+    assert!(by_tcp.contains("moim by TCP delays it by 60 ms"), "{by_tcp}");
+}

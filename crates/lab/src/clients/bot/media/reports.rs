@@ -3,6 +3,7 @@
 use super::state::{Dropped, State};
 use crate::clients::bot::outgoing::Outgoing;
 use crate::clients::bot::rtcp::Compounds;
+use crate::clients::bot::slot::Slot;
 use rtp::rtcp::{self, Packet};
 use rtp::srtp::SrtpError;
 use std::time::{Duration, Instant};
@@ -67,7 +68,39 @@ fn sender_ssrc(state: &State) -> u32 {
     state.sent.first().map_or(state.own_ssrc, |outgoing| outgoing.ssrc)
 }
 
-/// NACKs, keyframe requests and transport-wide feedback, in reduced size (RFC 5506).
+/// What a bot says at once of what it receives, in reduced size (RFC 5506) where both sides take that. Elsewhere it goes
+/// behind a report of its stream, since a server may find by that what it is of, as Janus does.
+struct Feedback<'a> {
+    compounds: Compounds<'a>,
+    sender: u32,
+    cname: &'a str,
+    now: Instant,
+}
+
+impl Feedback<'_> {
+    /// Adds packets about a slot, and takes them.
+    fn add(&mut self, slot: &mut Slot, packets: &mut Vec<u8>) -> Result<(), SrtpError> {
+        if packets.is_empty() {
+            return Ok(());
+        }
+        if slot.takes_reduced_size() {
+            self.compounds.add(packets)?;
+        } else {
+            let mut whole = Vec::new();
+            let block = slot.block_of_feedback(self.now);
+            rtcp::receiver_report(&mut whole, self.sender, block.as_slice());
+            rtcp::sdes_cname(&mut whole, self.sender, self.cname);
+            whole.extend_from_slice(packets);
+            self.compounds.flush()?;
+            self.compounds.add(&whole)?;
+            self.compounds.flush()?;
+        }
+        packets.clear();
+        Ok(())
+    }
+}
+
+/// NACKs, keyframe requests and transport-wide feedback.
 pub(super) fn poll_feedback(
     state: &mut State,
     now: Instant,
@@ -75,9 +108,9 @@ pub(super) fn poll_feedback(
 ) -> Result<(), SrtpError> {
     let sender = sender_ssrc(state);
     let Some(secured) = &mut state.secured else { return Ok(()) };
-    let mut compounds = Compounds::new(&mut secured.sealer, sink);
-    let mut packet = Vec::new();
-    let mut lost = Vec::new();
+    let compounds = Compounds::new(&mut secured.sealer, sink);
+    let mut feedback = Feedback { compounds, sender, cname: &state.config.cname, now };
+    let (mut packet, mut lost) = (Vec::new(), Vec::new());
     for index in &state.repaired {
         let slot = &mut state.slots[*index];
         let Some(media) = slot.ssrc else { continue };
@@ -90,19 +123,21 @@ pub(super) fn poll_feedback(
             state.counters.keyframes_asked += 1;
             rtcp::pli(&mut packet, sender, media);
         }
-        if !packet.is_empty() {
-            compounds.add(&packet)?;
-            packet.clear();
-        }
+        feedback.add(slot, &mut packet)?;
     }
     if state.feedback_due.is_some_and(|due| due <= now) {
         (state.feedback_due, state.feedback_begun) = (None, None);
-        while state.feedback.build(sender, state.last_media_ssrc, &mut packet) {
-            compounds.add(&packet)?;
+        let last = state.last_media_ssrc;
+        while state.feedback.build(sender, last, &mut packet) {
+            // A retransmission may have been the last, or its stream has left.
+            match state.slots.iter_mut().find(|slot| slot.ssrc == Some(last)) {
+                Some(slot) => feedback.add(slot, &mut packet)?,
+                None => feedback.compounds.add(&packet)?,
+            }
             packet.clear();
         }
     }
-    compounds.flush()
+    feedback.compounds.flush()
 }
 
 /// Sender and receiver reports with the canonical name (RFC 3550 §6.1).

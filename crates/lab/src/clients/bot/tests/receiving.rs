@@ -223,6 +223,34 @@ fn without_repair_the_picture_freezes_and_a_keyframe_is_asked_for() {
 }
 
 #[test]
+fn feedback_goes_behind_a_report_where_reduced_size_was_not_agreed() {
+    for reduced in [true, false] {
+        let mut world = World::with(24, |peer| {
+            peer.negotiated.lines.iter_mut().for_each(|line| line.reduced_size = reduced);
+        });
+        world.map();
+        world.run(3 * S);
+        let ssrc = world.slot_ssrc("v0");
+        let (mut count, sent) = (0, Arc::new(std::sync::Mutex::new([0; 2])));
+        let seen = Arc::clone(&sent);
+        world.fate = Box::new(move |to, data| {
+            if to == 1 && ssrc_of(data).is_none() {
+                // The first packet's type is not encrypted (RFC 3711, section 3.4).
+                let alone = matches!(data[1], 205 | 206);
+                seen.lock().unwrap()[usize::from(alone)] += 1;
+            }
+            count += u32::from(to == 0 && ssrc_of(data) == Some(ssrc));
+            to == 0 && ssrc_of(data) == Some(ssrc) && count % 20 == 0
+        });
+        world.run(5 * S);
+        let [reports, alone] = *sent.lock().unwrap();
+        assert!(reports > 0 && (alone > 0) == reduced, "{reduced}: {reports} and {alone}");
+        let counters = world.bots[0].counters();
+        assert!(counters.nacked > 3 && counters.received_rtx > 3, "{counters:?}");
+    }
+}
+
+#[test]
 fn a_dead_stream_shows_in_the_time_since_the_last() {
     let mut world = World::new(25);
     world.map();
