@@ -89,7 +89,8 @@ impl Room {
             let published = session.publish(add_track(track, cid)).await?;
             tracks.push(AnsweredTrack { mid: track.mid.clone(), id: published.sid });
         }
-        let sdp = session.offer(told(&offer.sdp, self.linked)).await?;
+        let offered = told(&sdp::without_red(&offer.sdp), self.linked);
+        let sdp = session.offer(offered).await?;
         Ok(Answer { sdp, tracks })
     }
 

@@ -3,6 +3,7 @@
 use super::paths::{NAME, Paths};
 use crate::base::{Url, http};
 use crate::clients::link::told;
+use crate::clients::sdp::without_red;
 use crate::clients::seat::{CALL_TIMEOUT, SignalingError};
 use futures_util::future::join_all;
 use std::sync::{Mutex, PoisonError};
@@ -49,7 +50,8 @@ impl Resources {
         stream: &str,
         offer: &str,
     ) -> Result<String, SignalingError> {
-        Ok(self.post("WHIP", &self.paths.publish.replace(NAME, stream), offer).await?)
+        let path = self.paths.publish.replace(NAME, stream);
+        Ok(self.post("WHIP", &path, &without_red(offer)).await?)
     }
 
     /// Asks for a stream (WHEP), again while it is not there and `wanted` holds; the SDP answer.
