@@ -283,16 +283,16 @@ import { atJanus } from ${JSON.stringify(join(ROOT, "scripts/janus.mjs"))};
 const text = ${text};
 process.exitCode = await atJanus((target) => {
   writeFileSync("behind.yaml", text(target));
-  return spawnSync(${JSON.stringify(BINARY)}, ["load", "behind.yaml", "--runs", "runs"], { stdio: "inherit", timeout: 60_000 }).status;
+  return spawnSync(${JSON.stringify(BINARY)}, ["load", "behind.yaml", "--runs", "runs"], { stdio: "inherit", timeout: 60_000 }).status ?? 1;
 });
 `;
   const line = [join(ROOT, "scripts/in-namespace.sh"), "node", "--input-type=module", "-e", script];
   const { status, stdout, stderr } = spawnSync(line[0], line.slice(1), { cwd: dir, encoding: "utf8" });
   const said = stdout + stderr;
-  const [name] = readdirSync(join(dir, "runs"));
-  const read = (file) => readFileSync(join(dir, "runs", name, file), "utf8");
   // Two busy cores may be too slow to judge by: what arrived is checked all the same.
   assert.ok([0, 110].includes(status), said);
+  const [name] = readdirSync(join(dir, "runs"));
+  const read = (file) => readFileSync(join(dir, "runs", name, file), "utf8");
   const [lossy] = JSON.parse(read("summary.json")).networks;
   assert.ok(lossy.down.loss_pct > 1, JSON.stringify(lossy));
   const rows = read("samples.jsonl")

@@ -109,6 +109,15 @@ impl NackGenerator {
         self.push_number(self.highest.map_or(first, |highest| nearest(highest, sequence)), now)
     }
 
+    /// Whether a packet is missing that was asked for.
+    pub fn was_asked_for(&self, sequence: u16) -> bool {
+        let number = self.highest.map(|highest| nearest(highest, sequence));
+        let found = number.and_then(|number| {
+            self.missing.binary_search_by_key(&number, |missing| missing.sequence).ok()
+        });
+        found.is_some_and(|at| self.missing[at].asked.is_some())
+    }
+
     /// The same where the number is known with its rollovers.
     pub fn push_number(&mut self, sequence: u64, now: Instant) -> Pushed {
         let Some(highest) = self.highest else {

@@ -118,7 +118,7 @@ pub(crate) fn codecs_first(offer: &str) -> String {
 }
 
 /// The SDP with RTCP taken in reduced size (RFC 5506): on all lines of an offer, in an answer on those of `offered` that take it.
-/// Its feedback is sent so.
+/// Bots follow what was agreed; the server sends its feedback in reduced size whatever was.
 pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
     let offered = offered.map(sections);
     let takes = |index: usize| match &offered {

@@ -130,6 +130,7 @@ fn both_sides_connect_with_the_same_keys_and_nothing_like_media_leaves() {
         assert_eq!(mine.payload_type, theirs.payload_type);
         assert_eq!(mine.extensions, theirs.extensions);
         assert_ne!(mine.direction, theirs.direction);
+        assert!(mine.reduced_size && theirs.reduced_size);
     }
     let video_slot = &server_side.lines[4];
     assert_eq!(video_slot.direction, Direction::Send);
@@ -156,6 +157,16 @@ fn who_gives_no_transport_wide_feedback_may_say_what_their_path_carries() {
         assert_eq!(answer.contains(" transport-cc"), feedback);
         assert!(server_side.lines.iter().all(|line| line.transport_cc == feedback));
     }
+}
+
+#[test]
+fn rtcp_of_reduced_size_is_not_answered_to_who_did_not_offer_it() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let offer = world.client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap().sdp;
+    let offer = offer.replace("a=rtcp-rsize\r\n", "");
+    let (answer, server_side) = world.server.accept_offer(&offer).unwrap();
+    assert!(!answer.contains("a=rtcp-rsize"));
+    assert!(server_side.lines.iter().all(|line| !line.reduced_size));
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Limit {
     Inputs(f64),
     /// Its link sends packets on late: by so many ms (99th percentile).
     Link(f64),
+    /// Its link could not open a socket for someone: why.
+    LinkSocket(String),
 }
 
 impl Limit {
@@ -39,7 +41,7 @@ impl Limit {
         match self {
             Self::Timers(_) | Self::Inputs(_) | Self::Link(_) => true,
             Self::Thread(thread) => thread.cores < THREAD_CORES,
-            Self::Quota(_) | Self::Sockets(_) => false,
+            Self::Quota(_) | Self::Sockets(_) | Self::LinkSocket(_) => false,
         }
     }
 }
@@ -63,12 +65,13 @@ impl fmt::Display for Limit {
             Self::Timers(ms) => write!(f, "timers fire {} ms late", short(*ms)),
             Self::Inputs(ms) => write!(f, "the lab handles what comes {} ms late", short(*ms)),
             Self::Link(ms) => write!(f, "the link sends packets on {} ms late", short(*ms)),
+            Self::LinkSocket(why) => write!(f, "the link could not open a socket: {why}"),
         }
     }
 }
 
 /// What the generator lacks in these windows, whose timers were so late over all of them. Empty: it is healthy. The
-/// caller adds [`Limit::Link`].
+/// caller adds what the link lacks.
 pub fn limits<'a>(
     windows: impl Iterator<Item = &'a GeneratorUsage> + Clone,
     timer_lag_ms_p99: f64,

@@ -39,4 +39,7 @@ pub struct NetworkSummary {
     /// Packets that the relay had no room for, or that belonged to nobody.
     #[serde(default)]
     pub relay_dropped: u64,
+    /// Why the relay could not open a socket for someone, if that happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_error: Option<String>,
 }

@@ -41,30 +41,35 @@ pub(super) fn about() -> About {
     )
 }
 
-/// What was found, in a sentence; of what was not measured it says nothing.
+/// What was found, in two sentences; one whose figures were not measured is left out.
 fn found(rows: &[Row]) -> String {
-    let [(few, cpu_few), (many, cpu_many)] = [&PLANS[0], &PLANS[3]].map(|plan| {
-        let of = |column| Row::shown(rows, "sessions", plan.name, column, 0);
-        (of("people"), of("server_cpu_pct"))
-    });
-    let free = format!(
-        "{few} people at 1080p use {cpu_few} % of the server's CPUs and {many} use {cpu_many} % on a free network."
-    );
-    let [plain, written] =
-        ["TCP", "TCP as the study's server"].map(|way| format!("10 people, {way}"));
-    let of = |name: &str, column| {
-        let row = rows.iter().find(|row| row.table == "tcp" && row.name == name)?;
+    let of = |table: &str, name: &str, column: &str| {
+        let row = rows.iter().find(|row| row.table == table && row.name == name)?;
         row.cells.get(column)?.shown(0)
     };
-    let by_tcp = || {
-        let (lost, late) = (of(&written, "loss_pct")?, of(&written, "delay_ms")?);
-        let ours = of(&plain, "delay_ms")?;
+    let free = || {
+        let session = |plan: &Plan, column| of("sessions", plan.name, column);
+        let [few, many] = [&PLANS[0], &PLANS[3]];
         Some(format!(
-            " Behind 100 Mbit/s a server that writes all into TCP loses {lost} % and delays sound by {late} ms (95 % of \
-             people); moim by TCP delays it by {ours} ms, since pictures give way."
+            "{} people at 1080p use {} % of the server's CPUs and {} use {} % on a free network. ",
+            session(few, "people")?,
+            session(few, "server_cpu_pct")?,
+            session(many, "people")?,
+            session(many, "server_cpu_pct")?,
         ))
     };
-    free + &by_tcp().unwrap_or_default()
+    let by_tcp = || {
+        let written = |column| of("tcp", "10 people, TCP as the study's server", column);
+        Some(format!(
+            "Behind 100 Mbit/s a server that writes all into TCP loses {} % and delays sound by {} ms (95 % of people); \
+             moim by TCP delays it by {} ms, since pictures give way.",
+            written("loss_pct")?,
+            written("delay_ms")?,
+            of("tcp", "10 people, TCP", "delay_ms")?,
+        ))
+    };
+    let found = free().unwrap_or_default() + &by_tcp().unwrap_or_default();
+    found.trim_end().to_owned()
 }
 
 pub(super) async fn run(sessions: &mut Sessions, about: &mut About) -> Vec<Row> {

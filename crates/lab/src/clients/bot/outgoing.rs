@@ -112,17 +112,26 @@ impl<'a> Stream<'a> {
 struct Sent {
     sequence: u16,
     piece: Piece,
+    /// The datagram, if it goes again as it was.
+    datagram: Vec<u8>,
     resent: Option<Instant>,
 }
 
-/// The retransmission stream (RFC 4588).
+/// What is sent again to who asks for it (RFC 4585).
+#[derive(Debug)]
+struct Repair {
+    history: VecDeque<Sent>,
+    wanted: VecDeque<u16>,
+    /// None: packets go again as they were.
+    rtx: Option<Rtx>,
+}
+
+/// A stream of retransmissions (RFC 4588).
 #[derive(Debug)]
 struct Rtx {
     payload_type: u8,
     seal: SealStream,
     sequence: u16,
-    history: VecDeque<Sent>,
-    wanted: VecDeque<u16>,
 }
 
 /// Sound that repeats itself while the other side loses packets (RFC 2198).
@@ -198,7 +207,7 @@ pub(super) struct Outgoing {
     extensions: Extensions,
     seal: SealStream,
     sequence: u16,
-    rtx: Option<Rtx>,
+    repair: Option<Repair>,
     red: Option<Red>,
     began: Instant,
     first_packet: bool,
@@ -232,11 +241,16 @@ impl Outgoing {
                 payload_type,
                 seal: sealer.stream(ssrc)?,
                 sequence: random.below(1 << 14) as u16,
-                history: VecDeque::with_capacity(HISTORY),
-                wanted: VecDeque::new(),
             }),
             _ => None,
         };
+        // Sound is not sent again.
+        let repaired = line.nack && line.codec.kind() == Kind::Video;
+        let repair = repaired.then(|| Repair {
+            history: VecDeque::with_capacity(HISTORY),
+            wanted: VecDeque::new(),
+            rtx,
+        });
         // Below 2^15, so that losing the first packets cannot hide a rollover.
         let sequence = 1 + random.below(1 << 14) as u16;
         Ok(Self {
@@ -253,7 +267,7 @@ impl Outgoing {
             extensions: line.extensions,
             seal: sealer.stream(ids.ssrc)?,
             sequence,
-            rtx,
+            repair,
             red: Red::new(line),
             began: now,
             first_packet: true,
@@ -310,7 +324,7 @@ impl Outgoing {
 
     /// When there is something to send next.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        if self.rtx.as_ref().is_some_and(|rtx| !rtx.wanted.is_empty()) {
+        if self.repair.as_ref().is_some_and(|repair| !repair.wanted.is_empty()) {
             return Some(self.began);
         }
         if self.stopped {
@@ -348,7 +362,7 @@ impl Outgoing {
                     level: Some(opus.level_dbov),
                     payload: (payload, &[]),
                 };
-                send(sending, &mut self.seal, &lines, header, &packet)?;
+                send(sending, &mut self.seal, &lines, header, &packet, None)?;
                 (timestamp, payload.len(), false)
             }
             Source::Video(video) => {
@@ -356,12 +370,16 @@ impl Outgoing {
                 let payload = piece.payload(video.clip());
                 let timestamp = piece.timestamp;
                 let packet = Packet { marker: piece.last, timestamp, level: None, payload };
-                send(sending, &mut self.seal, &lines, header, &packet)?;
-                if let Some(rtx) = &mut self.rtx {
-                    if rtx.history.len() == HISTORY {
-                        rtx.history.pop_front();
+                let mut datagram = Vec::new();
+                let plain = self.repair.as_ref().is_some_and(|repair| repair.rtx.is_none());
+                let kept = plain.then_some(&mut datagram);
+                send(sending, &mut self.seal, &lines, header, &packet, kept)?;
+                if let Some(Repair { history, .. }) = &mut self.repair {
+                    if history.len() == HISTORY {
+                        history.pop_front();
                     }
-                    rtx.history.push_back(Sent { sequence: self.sequence, piece, resent: None });
+                    let sequence = self.sequence;
+                    history.push_back(Sent { sequence, piece, datagram, resent: None });
                 }
                 (timestamp, payload.0.len() + payload.1.len(), piece.last)
             }
@@ -377,28 +395,33 @@ impl Outgoing {
 
     /// Someone lost packets of this stream.
     pub(super) fn on_nack(&mut self, lost: impl Iterator<Item = u16>) {
-        let Some(rtx) = &mut self.rtx else { return };
+        let Some(Repair { wanted, .. }) = &mut self.repair else { return };
         for sequence in lost {
-            if rtx.wanted.len() < HISTORY {
-                rtx.wanted.push_back(sequence);
+            if wanted.len() < HISTORY {
+                wanted.push_back(sequence);
             }
         }
     }
 
     fn resend(&mut self, sending: &mut Sending) -> Result<(), SrtpError> {
-        let (Some(rtx), Source::Video(video)) = (&mut self.rtx, &self.source) else {
+        let (Some(repair), Source::Video(video)) = (&mut self.repair, &self.source) else {
             return Ok(());
         };
         let lines =
             Lines { mid: &self.mid, rid: self.rid.as_deref(), extensions: &self.extensions };
-        while let Some(sequence) = rtx.wanted.pop_front() {
-            let Some(oldest) = rtx.history.front() else { continue };
+        while let Some(sequence) = repair.wanted.pop_front() {
+            let Some(oldest) = repair.history.front() else { continue };
             let at = usize::from(sequence.wrapping_sub(oldest.sequence));
-            let Some(sent) = rtx.history.get_mut(at) else { continue };
+            let Some(sent) = repair.history.get_mut(at) else { continue };
             if sent.resent.is_some_and(|last| last + RESEND_SPACING > sending.now) {
                 continue;
             }
             sent.resent = Some(sending.now);
+            self.interval.resent += 1;
+            let Some(rtx) = &mut repair.rtx else {
+                (sending.sink)(&sent.datagram);
+                continue;
+            };
             let (descriptor, data) = sent.piece.payload(video.clip());
             let mut head = [0; rtp::rtx::OVERHEAD + rtp::vp8::DESCRIPTOR_LEN];
             head[..2].copy_from_slice(&sent.sequence.to_be_bytes());
@@ -415,9 +438,8 @@ impl Outgoing {
                 level: None,
                 payload: (&head, data),
             };
-            send(sending, &mut rtx.seal, &lines, header, &packet)?;
+            send(sending, &mut rtx.seal, &lines, header, &packet, None)?;
             rtx.sequence = rtx.sequence.wrapping_add(1);
-            self.interval.resent += 1;
         }
         Ok(())
     }
@@ -489,13 +511,14 @@ struct Header {
     sequence: u16,
 }
 
-/// Writes, seals and hands over one packet.
+/// Writes, seals and hands over one packet, and keeps the datagram where that is asked for.
 fn send(
     sending: &mut Sending,
     seal: &mut SealStream,
     line: &Lines,
     header: Header,
     packet: &Packet,
+    kept: Option<&mut Vec<u8>>,
 ) -> Result<(), SrtpError> {
     let transport_sequence = sending.transport_sequence.to_be_bytes();
     let send_time = rtp::header::abs_send_time(sending.clock.unix_at(sending.now));
@@ -547,5 +570,6 @@ fn send(
         *sending.transport_sequence = sending.transport_sequence.wrapping_add(1);
     }
     (sending.sink)(&buffer[..sealed]);
+    kept.into_iter().for_each(|kept| kept.extend_from_slice(&buffer[..sealed]));
     Ok(())
 }

@@ -99,7 +99,7 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) fn new(line: &Line) -> Self {
         let video = line.codec.kind() == Kind::Video;
-        let repaired = video && line.nack && line.rtx_payload_type.is_some();
+        let repaired = video && line.nack;
         let mut slot = Self {
             line: line.clone(),
             ssrc: None,
@@ -223,6 +223,17 @@ impl Slot {
         self.wait = Some(KeyframeWait { why, ask_at, again: ASK_AGAIN.0 });
     }
 
+    /// Whether what was lost comes again as it was, on the slot's own SSRC: there is no RTX.
+    pub(super) fn resends_as_it_was(&self) -> bool {
+        self.nack.is_some() && self.line.rtx_payload_type.is_none()
+    }
+
+    /// Whether a packet of the slot's own SSRC was sent again, since it was asked for.
+    fn came_again(&self, sequence: u16) -> bool {
+        let nack = self.nack.as_ref().filter(|_| self.resends_as_it_was());
+        nack.is_some_and(|nack| nack.was_asked_for(sequence))
+    }
+
     /// A packet of the slot's own SSRC.
     pub(super) fn on_packet(
         &mut self,
@@ -230,6 +241,9 @@ impl Slot {
         payload: &[u8],
         now: Instant,
     ) -> Result<Heard, rtp::ParseError> {
+        if self.came_again(header.sequence) {
+            return self.on_repaired(header, payload, now);
+        }
         // Read first, so that what cannot be read changes nothing.
         let part = match &self.assembler {
             Some(_) => Some(Part::read(payload, header.marker, header.timestamp)?),
@@ -318,7 +332,7 @@ impl Slot {
         }
     }
 
-    /// A packet that was sent again, unwrapped: it repairs, and counts nowhere else.
+    /// A packet that was sent again, unwrapped if it came by RTX: it repairs, and counts nowhere else.
     pub(super) fn on_repaired(
         &mut self,
         header: &rtp::RtpHeader,
@@ -439,9 +453,10 @@ impl Slot {
         self.stats.as_mut()?.report_block(now)
     }
 
-    /// The block for a report that goes before feedback on what the slot receives.
+    /// The block for a report that goes before feedback on what the slot receives; before the first packet it is empty.
     pub(super) fn block_of_feedback(&mut self, now: Instant) -> Option<ReportBlock> {
-        self.stats.as_mut()?.report_block(now)
+        let known = self.stats.as_mut().and_then(|stats| stats.report_block(now));
+        known.or(self.ssrc.map(|ssrc| ReportBlock { ssrc, ..ReportBlock::default() }))
     }
 
     /// Whether feedback may go without a report.

@@ -6,6 +6,7 @@
 
 pub mod model;
 pub mod networks;
+mod own;
 pub mod relay;
 pub mod sdp;
 

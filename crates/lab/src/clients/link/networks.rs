@@ -247,6 +247,7 @@ impl Networks {
                 late_ms_p95: self.relay.late_ms(95.0),
                 late_ms_p99: self.relay.late_ms(99.0),
                 relay_dropped: self.relay.dropped(),
+                socket_error: self.relay.socket_error(),
             }
         };
         self.names.iter().enumerate().map(summary).collect()

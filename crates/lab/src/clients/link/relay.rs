@@ -4,15 +4,15 @@
 //! [`Leg`]); the relay sends on from an address that only this person's packets come from, as a NAT
 //! does, so that any server keeps people apart. All addresses are of 127.0.0.0/8 on two shared
 //! sockets: legs need no descriptors, unless a server has an address beyond the loopback. From there nothing comes back to
-//! 127.0.0.0/8, so that each person has a socket of their own before such a server.
+//! 127.0.0.0/8, so that each connection to each address of such a server has a socket of its own ([`OwnSockets`]).
 //! What is under way waits in one queue by its time.
 
 use super::model::{Counts, Fate, LinkSpec, Path, Queue};
+use super::own::OwnSockets;
 use crate::base::local_ip;
 use hdrhistogram::Histogram;
 use net::{Events, Poller, RecvBatch, SendBatch, SocketOptions, UdpBatchSocket, Waker};
 use std::cmp::Reverse;
-use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,7 +29,6 @@ const MAX_LEGS: usize = 60_000;
 /// Most packets under way.
 const MAX_UNDER_WAY: usize = 200_000;
 const BUFFER: usize = 16 << 20;
-const OWN_BUFFER: usize = 1 << 20;
 /// Receive calls in a row before packets that are due leave.
 const RECEIVES_PER_TURN: usize = 4;
 /// Tokens of the waker and the sockets; a flow's own socket has this one and its number more.
@@ -80,6 +79,8 @@ struct State {
     flows: Vec<Flow>,
     by_person: HashMap<(usize, SocketAddr), usize>,
     dropped: u64,
+    /// Why the first socket of a flow that could not be opened was not.
+    socket_error: Option<String>,
     /// How much later than the model said packets left, in µs.
     late_us: Option<Histogram<u64>>,
 }
@@ -195,7 +196,7 @@ impl Relay {
             poller,
             down,
             up,
-            own: HashMap::new(),
+            own: OwnSockets::new(FROM_A_SERVER),
             under_way: BinaryHeap::new(),
             count: 0,
             to_server: SendBatch::new(256),
@@ -282,6 +283,11 @@ impl Relay {
     pub fn dropped(&self) -> u64 {
         lock(&self.common.state).dropped
     }
+
+    /// Why a packet found no socket to leave by, if one did not.
+    pub fn socket_error(&self) -> Option<String> {
+        lock(&self.common.state).socket_error.clone()
+    }
 }
 
 impl Drop for Relay {
@@ -301,8 +307,7 @@ struct Post {
     poller: Poller,
     down: UdpBatchSocket,
     up: UdpBatchSocket,
-    /// Those of flows to servers beyond the loopback, by the flow's number.
-    own: HashMap<usize, UdpBatchSocket>,
+    own: OwnSockets,
     under_way: BinaryHeap<Reverse<Parcel>>,
     count: u64,
     to_server: SendBatch,
@@ -313,7 +318,7 @@ struct Post {
 
 impl Post {
     fn run(mut self) {
-        let mut events = Events::with_capacity(4);
+        let mut events = Events::with_capacity(256);
         let mut batch = RecvBatch::new(64);
         while !self.common.stop.load(Ordering::Acquire) {
             let next = self.under_way.peek().map(|Reverse(parcel)| parcel.at);
@@ -334,12 +339,12 @@ impl Post {
 
     /// Takes what came from people (or from servers) and decides what becomes of it.
     fn receive(&mut self, token: u64, batch: &mut RecvBatch) {
-        let flow = token.checked_sub(FROM_A_SERVER).map(|flow| flow as usize);
+        let flow = self.own.flow_of(token);
         for _ in 0..RECEIVES_PER_TURN {
             let socket = match token {
                 FROM_PEOPLE => Some(&self.down),
                 FROM_SERVERS => Some(&self.up),
-                _ => flow.and_then(|flow| self.own.get(&flow)),
+                _ => flow.and_then(|flow| self.own.get(flow)),
             };
             if !socket.is_some_and(|socket| matches!(socket.recv(batch), Ok(1..))) {
                 return;
@@ -401,12 +406,15 @@ impl Post {
                 Exit::ToServers(source) => (&mut self.to_server, &self.up, Some(source)),
                 Exit::ToPeople(source) => (&mut self.to_people, &self.down, Some(source)),
                 Exit::Own(flow) => {
-                    let socket = own_socket(&mut self.own, &self.poller, &state, flow);
-                    let Some(socket) = socket else {
-                        state.dropped += 1;
-                        continue;
-                    };
-                    (&mut self.alone, socket, None)
+                    let Some(near) = state.near(flow) else { continue };
+                    match self.own.of(flow, near, &self.poller, now) {
+                        Ok(socket) => (&mut self.alone, socket, None),
+                        Err(why) => {
+                            state.dropped += 1;
+                            state.socket_error.get_or_insert_with(|| why.to_string());
+                            continue;
+                        }
+                    }
                 }
             };
             if batch.is_full() {
@@ -436,30 +444,12 @@ fn open_shared() -> io::Result<UdpBatchSocket> {
     UdpBatchSocket::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), options)
 }
 
-/// The socket that a flow has for itself, opened with its first packet; none where the system gives none.
-fn own_socket<'a>(
-    own: &'a mut HashMap<usize, UdpBatchSocket>,
-    poller: &Poller,
-    state: &State,
-    flow: usize,
-) -> Option<&'a UdpBatchSocket> {
-    match own.entry(flow) {
-        Entry::Occupied(open) => Some(open.into_mut()),
-        Entry::Vacant(place) => {
-            let near = state.legs.get(state.flows.get(flow)?.leg)?.near?;
-            let options = SocketOptions {
-                recv_buffer: OWN_BUFFER,
-                send_buffer: OWN_BUFFER,
-                ..SocketOptions::default()
-            };
-            let socket = UdpBatchSocket::bind(SocketAddr::from((near, 0)), options).ok()?;
-            poller.add(&socket, FROM_A_SERVER + flow as u64).ok()?;
-            Some(place.insert(socket))
-        }
-    }
-}
-
 impl State {
+    /// Where the socket of a flow is bound to, before a server beyond the loopback.
+    fn near(&self, flow: usize) -> Option<IpAddr> {
+        self.legs.get(self.flows.get(flow)?.leg)?.near
+    }
+
     /// The way of what a person sends on a leg.
     fn way_up(&mut self, leg: usize, person: SocketAddr) -> Option<Way<'_>> {
         let count = self.flows.len();

@@ -107,6 +107,8 @@ pub(super) fn generator_health(input: &Input<'_>) -> GeneratorHealth {
     let mut limits = generator::limits(windows, input.timer_lag_ms_p99);
     let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
     limits.extend((late > generator::LATE_MS).then_some(Limit::Link(late)));
+    let error = input.networks.iter().find_map(|network| network.socket_error.clone());
+    limits.extend(error.map(Limit::LinkSocket));
     GeneratorHealth {
         only_late_timers: !limits.is_empty() && limits.iter().all(Limit::is_lateness),
         reasons: limits.iter().map(ToString::to_string).collect(),

@@ -10,6 +10,7 @@ use crate::clients::bot::slot::Heard;
 use rtp::RtpHeader;
 use rtp::negotiated::Kind;
 use rtp::report::Ntp;
+use rtp::srtp::SrtpError;
 use rtp::twcc::{FEEDBACK_LONGEST, FEEDBACK_PACKETS};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,10 @@ fn take_datagram(media: &mut State, now: Instant, datagram: &[u8]) -> Result<(),
         media.urgent = true;
         return on_rtcp(media, now, &buffer[..len]);
     }
-    let opened = secured.opener.open_rtp(datagram, &mut buffer).map_err(Dropped::Srtp)?;
+    let opened = match secured.opener.open_rtp(datagram, &mut buffer) {
+        Err(SrtpError::Replayed) if may_come_twice(media, datagram) => return Ok(()),
+        opened => opened.map_err(Dropped::Srtp)?,
+    };
     let header = opened.header;
     let packet = &buffer[..opened.len];
     let place = match media.place(header.ssrc) {
@@ -139,6 +143,13 @@ fn take_closed(media: &mut State, now: Instant, datagram: &[u8]) -> Option<Resul
     slot.recover(&header, None, transit);
     transit.into_iter().for_each(|transit| slot.note_transit(transit));
     Some(heard.map(|heard| note(media, heard, now)).map_err(|_| Dropped::Malformed))
+}
+
+/// Whether a packet is of a stream whose lost packets come again as they were: where one is asked for twice, it comes twice.
+fn may_come_twice(media: &State, packet: &[u8]) -> bool {
+    let ssrc = packet.get(8..12).and_then(|bytes| Some(u32::from_be_bytes(bytes.try_into().ok()?)));
+    let place = ssrc.and_then(|ssrc| media.place(ssrc));
+    place.is_some_and(|place| media.slots[place.slot].resends_as_it_was())
 }
 
 /// What a packet's header says, whatever is in it; how long it was under way, where it is marked.

@@ -68,8 +68,8 @@ fn sender_ssrc(state: &State) -> u32 {
     state.sent.first().map_or(state.own_ssrc, |outgoing| outgoing.ssrc)
 }
 
-/// What a bot says at once of what it receives, in reduced size (RFC 5506) where both sides take that. Elsewhere it goes
-/// behind a report of its stream, since a server may find by that what it is of, as Janus does.
+/// What a bot says at once of what it receives, in reduced size (RFC 5506) where both sides take that. Elsewhere a receiver
+/// report of that stream goes first: Janus finds the stream by the report's block, and drops feedback without one.
 struct Feedback<'a> {
     compounds: Compounds<'a>,
     sender: u32,
@@ -129,12 +129,11 @@ pub(super) fn poll_feedback(
         (state.feedback_due, state.feedback_begun) = (None, None);
         let last = state.last_media_ssrc;
         while state.feedback.build(sender, last, &mut packet) {
-            // A retransmission may have been the last, or its stream has left.
-            match state.slots.iter_mut().find(|slot| slot.ssrc == Some(last)) {
+            let of = |slot: &&mut Slot| [slot.ssrc, slot.rtx_ssrc].contains(&Some(last));
+            match state.slots.iter_mut().find(of) {
                 Some(slot) => feedback.add(slot, &mut packet)?,
-                None => feedback.compounds.add(&packet)?,
+                None => packet.clear(), // Its stream has left.
             }
-            packet.clear();
         }
     }
     feedback.compounds.flush()

@@ -169,6 +169,47 @@ fn loss_is_counted_exactly_and_repaired() {
     assert_eq!(sender.keyframes_sent, world.opened(1).keyframes(world.slot_ssrc("v0")));
 }
 
+/// As at a server that takes NACKs and sends again what was lost as it was (RFC 4585), such as MediaMTX.
+#[test]
+fn without_rtx_lost_packets_come_again_as_they_were() {
+    let mut world = World::with(22, |peer| {
+        for line in &mut peer.negotiated.lines {
+            line.rtx_payload_type = None;
+            let ids = [&mut line.local, &mut line.remote].into_iter().flatten();
+            ids.for_each(|ids| ids.rtx = None);
+        }
+    });
+    world.map();
+    world.run(S);
+    world.bots[0].sample(world.now);
+    let ssrc = world.slot_ssrc("v0");
+    let (mut count, lost) = (0, Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let counted = Arc::clone(&lost);
+    world.fate = Box::new(move |to, data| {
+        let of = to == 0 && ssrc_of(data) == Some(ssrc);
+        count += u64::from(of);
+        let lose = of && count % 20 == 0;
+        counted.fetch_add(u64::from(lose), std::sync::atomic::Ordering::Relaxed);
+        lose
+    });
+    world.run(10 * S);
+    world.fate = Box::new(|_, _| false);
+    world.run(S);
+    let sample = world.bots[0].sample(world.now);
+    let video = row(&sample.received, "V");
+    let again = video.retransmitted_packets_received.unwrap();
+    let lost = lost.load(std::sync::atomic::Ordering::Relaxed);
+    // Of 20 packets one is lost, also of those that come again.
+    assert!(again > 30 && again <= lost && again * 10 > lost * 9, "{again} of {lost}");
+    assert!(
+        video.packets_lost <= lost && video.packets_lost * 10 > lost * 9,
+        "they stay lost packets"
+    );
+    assert_eq!((video.freezes, video.keyframe_requests), (Some(0), Some(0)));
+    assert!((video.frames_per_second.unwrap() - 20.0).abs() < 0.3);
+    assert_eq!(world.bots[0].counters().seal_errors + world.bots[1].counters().seal_errors, 0);
+}
+
 impl Opened {
     fn keyframes(&self, ssrc: u32) -> u64 {
         let starts = self.of(ssrc).into_iter().filter(|(_, h, p, _)| {
