@@ -111,7 +111,7 @@ fn wait<T>(what: &str, future: impl Future<Output = T>) -> T {
 #[test]
 fn a_plain_peer_and_a_bot_get_each_others_frames() {
     let server = Server::start("{}");
-    let driver = lab::bot::driver::start_for(server.media, 1, None).unwrap();
+    let driver = lab::bot::driver::start_for(server.media, 1, true, None).unwrap();
     let spec = BotSpec {
         name: "bot-1".into(),
         index: 1,

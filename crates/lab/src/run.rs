@@ -62,7 +62,7 @@ pub(crate) struct Run {
 /// Runs a scenario; `interrupt` ends it early, with a full report.
 pub(crate) async fn run<D: BotDriver>(
     options: &LoadOptions,
-    start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
+    start_bots: impl FnOnce(&Server, u32) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Run, NoRun> {
     let scenario = Scenario::read(&options.scenario)
@@ -75,7 +75,7 @@ pub(crate) async fn run<D: BotDriver>(
 pub(crate) async fn run_scenario<D: BotDriver>(
     scenario: &Scenario,
     options: &LoadOptions,
-    start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
+    start_bots: impl FnOnce(&Server, u32) -> Result<D, BotError>,
     interrupt: impl Future<Output = ()>,
     leader: Option<&mut dyn Leader>,
 ) -> Result<Run, NoRun> {
@@ -358,23 +358,27 @@ async fn tried(run: &Run, options: &LoadOptions) -> Result<(bool, String), Strin
     let changed = Changed::new(&run.summary, &run.machine)?;
     eprintln!("once more, with {}", changed.what);
     let second = once_more(options).await?;
-    let see = |(proven, text)| (proven, format!("{text}, see {}", second.dir.display()));
-    let judged = changed.judge(&[&run.summary], &[&second.summary]);
-    if judged.0 {
-        return Ok(see(judged));
+    let mut judged = changed.judge(&[&run.summary], &[&second.summary]);
+    if !judged.0 {
+        // A machine that drifts may hide a fifth. In reverse order a steady drift cancels out.
+        eprintln!("not clear: so again, and then as it was");
+        match in_reverse(&changed, options).await {
+            Ok((third, fourth)) => {
+                let as_it_was = [&run.summary, &fourth.summary];
+                judged = changed.judge(&as_it_was, &[&second.summary, &third.summary]);
+            }
+            Err(why) => eprintln!("the first two runs stand: {why}"),
+        }
     }
-    // A machine that drifts may hide a fifth. In reverse order a steady drift cancels out.
-    eprintln!("not clear: so again, and then as it was");
-    let Ok(third) = once_more(options).await else { return Ok(see(judged)) };
-    let put_back = changed.put_back().map_err(|error| error.to_string());
-    let Ok(fourth) = (match put_back {
-        Ok(()) => once_more(options).await,
-        Err(why) => Err(why),
-    }) else {
-        return Ok(see(judged));
-    };
-    let as_it_was = [&run.summary, &fourth.summary];
-    Ok(see(changed.judge(&as_it_was, &[&second.summary, &third.summary])))
+    let (proven, text) = judged;
+    Ok((proven, format!("{text}, see {}", second.dir.display())))
+}
+
+/// A run with the resource changed, and one with it as it was.
+async fn in_reverse(changed: &Changed, options: &LoadOptions) -> Result<(Run, Run), String> {
+    let third = once_more(options).await?;
+    changed.put_back().map_err(|error| error.to_string())?;
+    Ok((third, once_more(options).await?))
 }
 
 /// A run that is compared with others. If its generator was at its limit it proves nothing, and is
@@ -383,22 +387,23 @@ async fn tried(run: &Run, options: &LoadOptions) -> Result<(bool, String), Strin
 /// # Errors
 /// Why it proves nothing, in words.
 async fn once_more(options: &LoadOptions) -> Result<Run, String> {
-    for again in [true, false] {
+    let play = async || {
         let run = self::run(options, bots_of_this_build(options), interrupted()).await;
-        let run = run.map_err(|error| format!("another run failed: {error}"))?;
-        match run.summary.exit_code {
-            exit::GENERATOR_LIMIT if again => {
-                eprintln!("and again: the generator was at its limit");
-            }
-            exit::GENERATOR_LIMIT => {
-                let why = run.summary.generator.reasons.join("; ");
-                return Err(format!("the generator of another run was its limit: {why}"));
-            }
-            exit::INTERRUPTED => return Err("another run was interrupted".into()),
-            _ => return Ok(run),
-        }
+        run.map_err(|error| format!("another run failed: {error}"))
+    };
+    let mut run = play().await?;
+    if run.summary.exit_code == exit::GENERATOR_LIMIT {
+        eprintln!("and again: the generator was at its limit");
+        run = play().await?;
     }
-    Err("no run was made".into())
+    match run.summary.exit_code {
+        exit::GENERATOR_LIMIT => {
+            let why = run.summary.generator.reasons.join("; ");
+            Err(format!("the generator of another run was its limit: {why}"))
+        }
+        exit::INTERRUPTED => Err("another run was interrupted".into()),
+        _ => Ok(run),
+    }
 }
 
 /// Ctrl-C, or being asked to end.
@@ -419,11 +424,11 @@ pub(crate) async fn interrupted() {
 /// Starts the bots of this build, on the address of this machine that reaches the target.
 pub(crate) fn bots_of_this_build(
     options: &LoadOptions,
-) -> impl FnOnce(&Url, u32) -> Result<driver::Driver, BotError> + use<> {
+) -> impl FnOnce(&Server, u32) -> Result<driver::Driver, BotError> + use<> {
     let fault = options.fault;
-    move |target, bots| {
-        let target = address_of(target).map_err(|error| BotError::new(error.to_string()))?;
-        driver::start_for(target, bots, fault)
+    move |server, bots| {
+        let target = address_of(&server.url).map_err(|error| BotError::new(error.to_string()))?;
+        driver::start_for(target, bots, server.adapter.forwards_red(), fault)
     }
 }
 

@@ -65,6 +65,7 @@ impl ExtensionSerializer for AgreedForVideo {
 pub struct Shared {
     provider: Arc<CryptoProvider>,
     certificate: DtlsCert,
+    red: bool,
 }
 
 /// What can go wrong with a transport.
@@ -107,7 +108,13 @@ impl Shared {
             .dtls_provider
             .generate_certificate()
             .ok_or_else(|| TransportError::Failed("no certificate could be made".into()))?;
-        Ok(Self { provider, certificate })
+        Ok(Self { provider, certificate, red: true })
+    }
+
+    /// Transports that neither offer nor accept redundancy of sound (RED, RFC 2198).
+    #[must_use]
+    pub fn without_red(self) -> Self {
+        Self { red: false, ..self }
     }
 
     fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
@@ -116,8 +123,8 @@ impl Shared {
             .set_crypto_provider(self.provider.clone())
             .set_dtls_cert(self.certificate.clone())
             .clear_codecs()
-            // With RED: sound repeats itself where packets are lost.
-            .enable_opus(true, true)
+            // With RED sound repeats itself where packets are lost.
+            .enable_opus(true, self.red)
             .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
             // Reports that could never leave would be built for each stream otherwise.
             .set_rtcp_report_interval_audio(day)

@@ -36,48 +36,6 @@ fn line(section: &str) -> Option<Line> {
     Some(Line { mid: value("a=mid:")?.to_owned(), kind, sends, msid })
 }
 
-/// The SDP without redundancy of sound (RED, RFC 2198). A bot sends that as soon as sound is lost, and a server may agree to
-/// it and yet not forward it, as LiveKit for a track without it.
-pub(super) fn without_red(sdp: &str) -> String {
-    let (mut out, mut number) = (String::with_capacity(sdp.len()), None);
-    for section in sections(sdp) {
-        if section.starts_with("m=") {
-            number = section.lines().find_map(|line| {
-                let (number, codec) = line.strip_prefix("a=rtpmap:")?.split_once(' ')?;
-                codec.starts_with("red/").then_some(number)
-            });
-        }
-        let Some(number) = number else {
-            out.push_str(section);
-            continue;
-        };
-        for line in section.split_inclusive('\n') {
-            let text = line.trim_end();
-            if line.starts_with("m=") {
-                let words = text.split(' ').enumerate();
-                let kept: Vec<_> =
-                    words.filter(|(at, word)| *at < 3 || *word != number).map(|(_, w)| w).collect();
-                out.push_str(&kept.join(" "));
-                out.push_str(&line[text.len()..]);
-                continue;
-            }
-            let of = |name: &str| text.strip_prefix(name).and_then(|rest| rest.split_once(' '));
-            let about = ["a=rtpmap:", "a=fmtp:", "a=rtcp-fb:"].into_iter().find_map(of);
-            if about.is_none_or(|(about, _)| about != number) {
-                out.push_str(line);
-            }
-        }
-    }
-    out
-}
-
-/// What stands before the media lines, and each of them with what belongs to it.
-fn sections(sdp: &str) -> impl Iterator<Item = &str> {
-    let begins = sdp.match_indices("\nm=").map(|(at, _)| at + 1);
-    let begins: Vec<usize> = std::iter::once(0).chain(begins).chain([sdp.len()]).collect();
-    (1..begins.len()).map(move |at| &sdp[begins[at - 1]..begins[at]])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,20 +51,6 @@ mod tests {
         let msid = Some(("s".to_owned(), "t".to_owned()));
         let (audio, video) = (Some(MediaKind::Audio), Some(MediaKind::Video));
         assert_eq!(told, [(audio, true, msid), (video, false, None), (None, true, None)]);
-    }
-
-    #[test]
-    fn redundancy_of_sound_goes_and_nothing_else() {
-        let red = SDP.replace(
-            "SAVPF 111\r\n",
-            "SAVPF 111 63\r\na=rtpmap:63 red/48000/2\r\na=fmtp:63 111/111\r\na=fmtp:111 63\r\n",
-        );
-        let plain = SDP.replace("SAVPF 111\r\n", "SAVPF 111\r\na=fmtp:111 63\r\n");
-        assert_eq!(without_red(&red), plain);
-        assert_eq!(without_red(SDP), SDP);
-        // The number of another line's codec stays.
-        let other = red.replace("SAVPF 96\r\n", "SAVPF 63\r\na=rtpmap:63 VP8/90000\r\n");
-        assert!(without_red(&other).ends_with(other.split_once("m=video").unwrap().1));
     }
 
     #[test]

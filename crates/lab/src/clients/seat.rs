@@ -52,6 +52,12 @@ impl Adapter {
         }
     }
 
+    /// Whether it forwards sound that repeats itself (RED), whenever a bot begins to send it. LiveKit agrees to it, and drops it
+    /// for a track that was published without.
+    pub fn forwards_red(self) -> bool {
+        self == Self::Moim
+    }
+
     /// How what others send comes to a bot in such a room.
     pub fn receiving(self, audio: AudioTopology) -> Receiving {
         match (self, audio) {

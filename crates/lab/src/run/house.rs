@@ -4,6 +4,7 @@ use super::cpus;
 use super::options::{LoadOptions, NoRun};
 use super::serve::{Limits, OwnServer};
 use crate::base::{Url, files};
+use crate::clients::Server;
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::canary::Browser;
 use crate::judge::summary::exit;
@@ -31,7 +32,7 @@ impl<D: BotDriver> House<D> {
         scenario: &Scenario,
         options: &LoadOptions,
         dir: &Path,
-        start_bots: impl FnOnce(&Url, u32) -> Result<D, BotError>,
+        start_bots: impl FnOnce(&Server, u32) -> Result<D, BotError>,
     ) -> Result<Self, NoRun> {
         let all_cpus = net::thread::current_thread_cpus()?;
         let (url, server, cpus) = match &scenario.target {
@@ -65,7 +66,8 @@ impl<D: BotDriver> House<D> {
             }
         };
         let bots = (scenario.bots() > 0).then(|| {
-            start_bots(&url, scenario.bots()).map(Arc::new).map_err(|error| error.to_string())
+            let started = start_bots(&scenario.server(&url), scenario.bots());
+            started.map(Arc::new).map_err(|error| error.to_string())
         });
         // Those that come and go start browsers of their own.
         let stays = |room: &RoomGroup| room.chromium > 0 && room.executor == Executor::Constant;

@@ -28,7 +28,7 @@ fn url(server: &FakeServer) -> String {
 }
 
 async fn run_fake(bench: &Bench, driver: FakeDriver) -> Run {
-    let result = run(&bench.options, |_: &Url, _| Ok(driver), std::future::pending()).await;
+    let result = run(&bench.options, |_: &Server, _| Ok(driver), std::future::pending()).await;
     result.expect("a run")
 }
 
@@ -49,7 +49,7 @@ async fn a_closed_port_is_111_with_cause_and_cure() {
     let rest = "duration: 5s\nrooms: [{ people: { bot: 2 } }]\n";
     let bench = bench(&format!("http://127.0.0.1:{port}"), rest);
     let begin = Instant::now();
-    let driver = |_: &Url, _| Ok(FakeDriver::default());
+    let driver = |_: &Server, _| Ok(FakeDriver::default());
     let error = run(&bench.options, driver, std::future::pending()).await.expect_err("no target");
     assert_eq!(error.code(), 111);
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
@@ -64,7 +64,7 @@ async fn a_silent_target_is_111_too() {
     let port = listener.local_addr().expect("address").port();
     let rest = "duration: 5s\nrooms: [{ people: { bot: 2 } }]\n";
     let bench = bench(&format!("http://127.0.0.1:{port}"), rest);
-    let driver = |_: &Url, _| Ok(FakeDriver::default());
+    let driver = |_: &Server, _| Ok(FakeDriver::default());
     let error = run(&bench.options, driver, std::future::pending()).await.expect_err("silence");
     assert_eq!(error.code(), 111);
     assert!(error.to_string().contains("no answer in time"), "{error}");
@@ -145,7 +145,7 @@ async fn an_interrupted_run_has_a_full_report() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let driver = |_: &Url, _| Ok(FakeDriver::default());
+    let driver = |_: &Server, _| Ok(FakeDriver::default());
     let run = run(&bench.options, driver, interrupt).await.expect("a run");
     // What a kill at this moment would have left.
     fs::remove_file(run.dir.join("summary.json")).expect("remove");
@@ -160,7 +160,7 @@ async fn an_interrupted_run_has_a_full_report() {
 async fn no_bots_in_the_build_is_a_failure_in_words() {
     let server = FakeServer::start().await;
     let bench = bench(&url(&server), "duration: 1s\nrooms: [{ people: { bot: 2 } }]\n");
-    let none = |_: &Url, _| Err::<FakeDriver, _>(BotError::new("not built in"));
+    let none = |_: &Server, _| Err::<FakeDriver, _>(BotError::new("not built in"));
     let run = run(&bench.options, none, std::future::pending()).await.expect("a run");
     assert_eq!((run.summary.people, run.summary.exit_code), (0, failed(&run.summary).1));
     assert_eq!(run.summary.failures, ["no bots: not built in"]);

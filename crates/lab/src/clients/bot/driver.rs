@@ -47,6 +47,8 @@ pub struct Options {
     pub seed: u64,
     /// ICE and DTLS must be done so long after the answer.
     pub connect_timeout: Duration,
+    /// Whether they agree to redundancy of sound (RED), and send it once sound is lost.
+    pub red: bool,
     /// What they do wrong on purpose.
     pub fault: Option<Fault>,
 }
@@ -54,7 +56,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let connect_timeout = Duration::from_secs(10);
-        Self { threads: 1, target: None, seed: 1, connect_timeout, fault: None }
+        Self { threads: 1, target: None, seed: 1, connect_timeout, red: true, fault: None }
     }
 }
 
@@ -115,6 +117,7 @@ impl Driver {
             |what: &str, why: &dyn std::fmt::Display| BotError::new(format!("{what}: {why}"));
         let fixtures = Fixtures::embedded().map_err(|why| error("the bots' media", &why))?;
         let transport = transport::Shared::new().map_err(|why| error("the bots' DTLS", &why))?;
+        let transport = if options.red { transport } else { transport.without_red() };
         let local_ip = local_ip(options.target)
             .map_err(|why| error("no own address reaches the target", &why))?;
         let common = Arc::new(Common {
@@ -173,12 +176,17 @@ impl Driver {
 const BOTS_A_THREAD: usize = 400;
 
 /// Starts the driver's threads for so many bots: one, and with many bots more where this process has
-/// the CPUs. Bots bind to the own address that reaches `target`. With a `fault` they are wrong on purpose.
-pub fn start_for(target: SocketAddr, bots: u32, fault: Option<Fault>) -> Result<Driver, BotError> {
+/// the CPUs. Bots bind to the own address that reaches `target`; `red` and `fault` are of [`Options`].
+pub fn start_for(
+    target: SocketAddr,
+    bots: u32,
+    red: bool,
+    fault: Option<Fault>,
+) -> Result<Driver, BotError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (bots as usize).div_ceil(BOTS_A_THREAD).clamp(1, cpus);
-    let options = Options::default();
-    Driver::start(&Options { threads, target: Some(target), fault, ..options })
+    let target = Some(target);
+    Driver::start(&Options { threads, target, red, fault, ..Options::default() })
 }
 
 impl Drop for Driver {

@@ -89,8 +89,7 @@ impl Room {
             let published = session.publish(add_track(track, cid)).await?;
             tracks.push(AnsweredTrack { mid: track.mid.clone(), id: published.sid });
         }
-        let offered = told(&sdp::without_red(&offer.sdp), self.linked);
-        let sdp = session.offer(offered).await?;
+        let sdp = session.offer(told(&offer.sdp, self.linked)).await?;
         Ok(Answer { sdp, tracks })
     }
 

@@ -3,7 +3,6 @@
 use super::paths::{NAME, Paths};
 use crate::base::{Url, http};
 use crate::clients::link::told;
-use crate::clients::sdp::without_red;
 use crate::clients::seat::{CALL_TIMEOUT, SignalingError};
 use futures_util::future::join_all;
 use std::sync::{Mutex, PoisonError};
@@ -50,8 +49,7 @@ impl Resources {
         stream: &str,
         offer: &str,
     ) -> Result<String, SignalingError> {
-        let path = self.paths.publish.replace(NAME, stream);
-        Ok(self.post("WHIP", &path, &without_red(offer)).await?)
+        Ok(self.post("WHIP", &self.paths.publish.replace(NAME, stream), offer).await?)
     }
 
     /// Asks for a stream (WHEP), again while it is not there and `wanted` holds; the SDP answer.

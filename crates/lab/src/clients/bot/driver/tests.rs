@@ -334,3 +334,15 @@ fn a_join_that_fails_tells_its_cause() {
         assert!(error.contains("thread has ended"), "{error}");
     });
 }
+
+#[test]
+fn bots_without_red_do_not_offer_it() {
+    for red in [true, false] {
+        let options = Options { red, ..Options::default() };
+        let offer = runtime().block_on(async {
+            let driver = Driver::start(&options).unwrap();
+            driver.add(spec(1)).unwrap().offer().await.unwrap()
+        });
+        assert_eq!(offer.sdp.contains(" red/48000/2"), red);
+    }
+}

@@ -129,10 +129,12 @@ pub(super) fn poll_feedback(
         (state.feedback_due, state.feedback_begun) = (None, None);
         let last = state.last_media_ssrc;
         while state.feedback.build(sender, last, &mut packet) {
-            let of = |slot: &&mut Slot| [slot.ssrc, slot.rtx_ssrc].contains(&Some(last));
-            match state.slots.iter_mut().find(of) {
+            // It is about all streams: if the last one has left, another one's report does.
+            let of = |slot: &Slot| [slot.ssrc, slot.rtx_ssrc].contains(&Some(last));
+            let at = state.slots.iter().position(of).unwrap_or(0);
+            match state.slots.get_mut(at) {
                 Some(slot) => feedback.add(slot, &mut packet)?,
-                None => packet.clear(), // Its stream has left.
+                None => packet.clear(),
             }
         }
     }
