@@ -59,6 +59,7 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
         content_hint: wire::room::ContentHint::Speech,
         layers: Vec::new(),
     };
+    let twice = json!({ "sdp": "v=0\r\n", "tracks": [video, video, video] });
     let offer = json!({ "sdp": "v=0\r\n", "tracks": [video] });
     vec![
         case(
@@ -130,6 +131,25 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
             into("mesh"),
             ("room.offer", offer),
             E::KindConflict,
+        ),
+        case("a line with three tracks", into("open"), ("room.offer", twice), E::BadRequest),
+        case(
+            "a label with two tracks",
+            into("mesh"),
+            ("room.announce", {
+                let track = json!({ "mid": "a", "kind": "audio" });
+                json!({ "tracks": [track, track] })
+            }),
+            E::BadRequest,
+        ),
+        case(
+            "a slot with two wishes",
+            into("open"),
+            ("room.slots", {
+                let want = json!({ "slot": "0", "track": null });
+                json!({ "want": [want, want] })
+            }),
+            E::BadRequest,
         ),
         case(
             "a mesh's offer where there is none",

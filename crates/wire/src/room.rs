@@ -356,7 +356,7 @@ pub struct Offer {
 /// A track in an [`Offer`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedTrack {
-    /// The m-line's `a=mid`.
+    /// The m-line's `a=mid`. A line carries one track: naming it twice in a call is `bad_request`.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub mid: String,
     /// Audio or video.
@@ -426,7 +426,7 @@ pub struct AnsweredTrack {
     pub id: String,
 }
 
-/// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line.
+/// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line, once in each list.
 ///
 /// Once a participant has wanted something for a slot of video, all their video slots are their own
 /// to fill; the same for audio. Until then the server fills them, those who speak first.

@@ -64,6 +64,12 @@ impl Person {
     /// How many audio and video slots they have.
     pub fn slot_counts(&self) -> (usize, usize) {
         (self.audio.len(), self.video.len())
+    /// What they publish of a kind on a line. The kind counts, too: if only one kind passes the server, a label of the mesh
+    /// may equal a line of the offer.
+    pub fn track_on(&self, mid: &str, kind: Kind) -> Option<&Track> {
+        self.tracks_of(kind).find(|track| track.mid == mid)
+    }
+
     }
 
     /// What their slots of a kind carry: line and track.

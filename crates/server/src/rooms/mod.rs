@@ -23,6 +23,8 @@ mod notices;
 mod offers;
 mod quality;
 #[cfg(test)]
+mod scenes;
+#[cfg(test)]
 mod tests;
 
 use crate::auth::{Auth, Grants};

@@ -41,6 +41,14 @@ pub(super) fn media_kind(kind: Kind) -> MediaKind {
     }
 }
 
+/// A kind of media of the wire.
+pub(super) fn kind_of(kind: MediaKind) -> Kind {
+    match kind {
+        MediaKind::Audio => Kind::Audio,
+        MediaKind::Video => Kind::Video,
+    }
+}
+
 fn track_info(track: &Track) -> TrackInfo {
     TrackInfo {
         id: track_id(track.key),
