@@ -32,7 +32,8 @@ pub const HAND: &str = "room.hand";
 pub const PEOPLE: &str = "room.people";
 /// Leave the room: `{}` → nothing.
 pub const LEAVE: &str = "room.leave";
-/// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`].
+/// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`]. Events for this participant only, and those of
+/// the moment, follow as they are now.
 pub const RESUME: &str = "room.resume";
 /// Post a quality sample: [`crate::QualitySample`] → nothing.
 pub const QUALITY_SAMPLE: &str = "quality.sample";

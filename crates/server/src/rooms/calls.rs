@@ -27,7 +27,7 @@ use wire::room::{
     Offer, OfferedLayer, OfferedTrack, PEOPLE_A_PAGE, People, PeoplePage, Permissions, Preset,
     Resume, Resumed, Slots, VideoTopology,
 };
-use wire::{ErrorCode, Event, RoomError};
+use wire::{ErrorCode, RoomError};
 
 /// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands.
 /// Participants may leave and be removed at any time.
@@ -569,11 +569,7 @@ impl Rooms {
             old.close(wire::frame::close::NO_PONG, "resumed on another socket");
         }
         socket.set_state(Seat { cell: cell.clone(), person });
-        cell.tell_slots(&state, person);
-        cell.tell_paused(&state, person);
-        cell.tell_one(&state, person, speakers_event(&state.room));
-        let (count, joined, left) = (state.count(), 0, 0);
-        cell.tell_one(&state, person, Event::People { count, joined, left });
+        cell.tell_state(&state, person);
         drop(state);
         let (room, participant) = (&cell.id, participant_id(person));
         tracing::info!(room, participant, missed = events.len(), "participant resumed");

@@ -159,6 +159,56 @@ fn picture(scene: &Scene) -> Seated {
 }
 
 #[test]
+fn who_comes_back_is_asked_again_for_the_slots_that_the_room_wants() {
+    let scene = Scene::new("small_call");
+    let mut viewer = scene.join(None, Some("page")).unwrap();
+    let slot = |n: usize| line(&format!("s{n}"), Codec::Vp8, Direction::Send);
+    let asked = |events: Vec<Event>| {
+        let asked = events.into_iter().filter_map(|event| match event {
+            Event::SlotsWanted { audio, video } => Some((audio, video)),
+            _ => None,
+        });
+        asked.collect::<Vec<_>>()
+    };
+    scene.negotiate(&viewer, vec![slot(0)], &[]);
+    let _first = picture(&scene);
+    assert_eq!(asked(told(&viewer)), []);
+    let mut others = Vec::new();
+    let came = scene.resume(&mut viewer, "page", || {
+        others.extend([picture(&scene), picture(&scene)]);
+    });
+    assert_eq!(asked(came), [(0, 9)], "it was asked while the socket was away");
+    assert_eq!(asked(scene.resume(&mut viewer, "page", || ())), [(0, 9)], "and is wanted still");
+    scene.negotiate(&viewer, (0..9).map(slot).collect(), &[]);
+    assert_eq!(asked(scene.resume(&mut viewer, "page", || ())), []);
+    others.push(picture(&scene));
+    assert_eq!(asked(told(&viewer)), []);
+}
+
+#[test]
+fn who_comes_back_is_told_what_their_path_carries() {
+    let scene = Scene::new("small_call");
+    let mut viewer = scene.join(None, Some("page")).unwrap();
+    let carries = |events: Vec<Event>| {
+        let carries = events.into_iter().filter_map(|event| match event {
+            Event::Downlink { estimate_kbps } => Some(estimate_kbps),
+            _ => None,
+        });
+        carries.collect::<Vec<_>>()
+    };
+    for kbps in [Some(300), None] {
+        let seat = calls::seat(&viewer.socket).unwrap();
+        let came = scene.resume(&mut viewer, "page", || {
+            let (mut effects, mut state) = (Effects::default(), locked(&seat.cell.state));
+            let (room, person) = (seat.cell.key, seat.person);
+            state.room.report(Report::Downlink { room, person, kbps }, &mut effects);
+            seat.cell.apply(&mut state, effects, LeaveReason::Left);
+        });
+        assert_eq!(carries(came), [kbps]);
+    }
+}
+
+#[test]
 fn what_is_named_twice_is_refused_before_anything_is_changed() {
     let track = |mid: &str, kind: &str| json!({ "mid": mid, "kind": kind, "name": "x" });
     let scene = Scene::new("small_call");
