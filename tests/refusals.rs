@@ -264,7 +264,7 @@ fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
 #[test]
 fn a_moderator_mutes_removes_locks_and_limits() {
     let server = Server::with(&format!("keys: {{ test: \"{SECRET}\" }}\n"));
-    let admin = token(|request| request.admin = true);
+    let admin = token(|request| (request.admin, request.identity) = (true, "root".into()));
     let (mut moderator, _) =
         member(&server, join("hall", json!({ "token": admin, "preset": "mesh" })));
     let (mut guest, guest_id) = member(&server, join("hall", json!({})));

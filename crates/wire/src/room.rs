@@ -477,7 +477,8 @@ pub struct SlotWant {
 /// Argument of [`MUTE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mute {
-    /// A track's id: an own one, or anyone's for a moderator.
+    /// A track's id: an own one, or anyone's for a moderator. A moderator's word also holds for what its publisher sends
+    /// of that kind from other seats of the same identity or session.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub track: String,
     /// The new state.
@@ -531,11 +532,11 @@ pub struct PeerCandidate {
 /// Argument of [`REMOVE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
-    /// Who shall go. They stay out of the room, by the identity of their token or by their session, until a
-    /// moderator lifts that or the room ends.
+    /// Who shall go, with all their seats: those of the same identity, or of the same session where a token names none. They
+    /// stay out of the room until a moderator lifts that or the room ends.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
-    /// Lets them in again, named by the participant that they were.
+    /// Lets them in again, named by a participant that they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lift: bool,
 }

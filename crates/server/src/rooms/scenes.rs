@@ -272,3 +272,98 @@ fn a_new_kind_of_media_needs_a_token_that_holds_whatever_its_label_is() {
     assert_eq!(offer("audio"), None, "what is sent already goes on");
 }
 
+#[test]
+fn who_is_put_out_goes_with_all_their_seats() {
+    let who = [(Some("ada"), None), (None, Some("page"))];
+    for ((identity, session), by_http) in who.into_iter().flat_map(|w| [(w, false), (w, true)]) {
+        let scene = Scene::new("small_call");
+        let moderator = scene.join(Some("root"), None).unwrap();
+        let seats = [0, 1, 2].map(|_| scene.join(identity, session).unwrap());
+        let others = [(Some("min"), Some("page")), (None, None), (None, Some("other"))];
+        let others = others.map(|(identity, session)| scene.join(identity, session).unwrap());
+        told(&moderator);
+        seats.iter().for_each(|seat| drop(told(seat)));
+        let remove = json!({ "participant": seats[1].id });
+        match by_http {
+            true => RoomDesk::remove(&*scene.rooms, "garden", &seats[1].id, "be kind").unwrap(),
+            false => drop(scene.call(&moderator, "room.remove", remove).unwrap()),
+        }
+        for seat in &seats {
+            assert!(!scene.is_in(seat), "{identity:?} {session:?}: one seat is left");
+            let events = told(seat);
+            assert!(events.iter().any(|event| matches!(event, Event::RoomEnded { .. })));
+        }
+        assert!(others.iter().all(|other| scene.is_in(other)), "nobody else goes");
+        let events = told(&moderator);
+        let left = events.iter().filter(|event| {
+            let removed = LeaveReason::Removed;
+            matches!(event, Event::ParticipantLeft { reason, .. } if *reason == removed)
+        });
+        assert_eq!(left.count(), 3);
+        assert_eq!(scene.rooms.people(), 4);
+        assert_eq!(scene.join(identity, session).err(), Some(ErrorCode::NotAllowed));
+        // Any of the ids lets them in again.
+        let lift = json!({ "participant": seats[2].id, "lift": true });
+        scene.call(&moderator, "room.remove", lift.clone()).unwrap();
+        assert!(scene.join(identity, session).is_ok());
+        assert_eq!(scene.call(&moderator, "room.remove", lift), Err(ErrorCode::UnknownParticipant));
+    }
+}
+
+#[test]
+fn of_guests_without_a_session_one_goes_alone() {
+    let scene = Scene::new("small_call");
+    let moderator = scene.join(Some("root"), None).unwrap();
+    let [one, other] = [0, 1].map(|_| scene.join(None, None).unwrap());
+    scene.call(&moderator, "room.remove", json!({ "participant": one.id })).unwrap();
+    assert!(!scene.is_in(&one) && scene.is_in(&other), "nothing says that they are the same");
+}
+
+#[test]
+fn a_muted_kind_is_silent_in_all_seats_of_whoever_it_is() {
+    for by_http in [false, true] {
+        let scene = Scene::new("mesh");
+        let moderator = scene.join(Some("root"), None).unwrap();
+        let [one, two] = [0, 1].map(|_| scene.join(Some("ada"), None).unwrap());
+        let other = scene.join(Some("min"), None).unwrap();
+        let [sound, _] = scene.announce(&one);
+        let [its_sound, _] = scene.announce(&two);
+        scene.announce(&other);
+        let mute = |muted: bool| match by_http {
+            true => scene.rooms.silence("garden", &sound, muted).unwrap(),
+            false => {
+                let mute = json!({ "track": sound, "muted": muted });
+                drop(scene.call(&moderator, "room.mute", mute).unwrap());
+            }
+        };
+        told(&moderator);
+        mute(true);
+        assert_eq!([&one, &two].map(|seat| scene.silenced(seat)), [[true, false]; 2]);
+        assert_eq!(scene.silenced(&other), [false; 2]);
+        let events = told(&moderator);
+        let changed = events.iter().filter(|event| matches!(event, Event::TrackChanged { .. }));
+        assert_eq!(changed.count(), 2, "everybody sees both");
+        let unmute = json!({ "track": its_sound, "muted": false });
+        assert_eq!(scene.call(&two, "room.mute", unmute.clone()), Err(ErrorCode::NotAllowed));
+        mute(false);
+        assert_eq!([&one, &two].map(|seat| scene.silenced(seat)), [[false; 2]; 2]);
+        assert_eq!(scene.call(&two, "room.mute", unmute), Ok(Value::Null));
+        // A seat that comes later keeps the decision, and its release reaches all.
+        mute(true);
+        let third = scene.join(Some("ada"), None).unwrap();
+        scene.announce(&third);
+        assert_eq!(scene.silenced(&third), [true, false]);
+        mute(false);
+        assert_eq!(scene.silenced(&third), [false; 2]);
+    }
+}
+
+#[test]
+fn revoked_tokens_of_an_identity_end_all_its_seats() {
+    let scene = Scene::new("small_call");
+    let seats = [0, 1].map(|_| scene.join(Some("ada"), None).unwrap());
+    let other = scene.join(Some("min"), None).unwrap();
+    scene.auth.revoke(Target::Identity("ada".into()), None, None).unwrap();
+    assert_eq!(scene.rooms.end_revoked(&|grants| scene.auth.is_revoked(grants)), 2);
+    assert!(seats.iter().all(|seat| !scene.is_in(seat)) && scene.is_in(&other));
+}
