@@ -59,6 +59,7 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
         content_hint: wire::room::ContentHint::Speech,
         layers: Vec::new(),
     };
+    let twice = json!({ "sdp": "v=0\r\n", "tracks": [video, video, video] });
     let offer = json!({ "sdp": "v=0\r\n", "tracks": [video] });
     vec![
         case(
@@ -130,6 +131,25 @@ fn cases(other: &str, theirs: &str) -> Vec<Case> {
             into("mesh"),
             ("room.offer", offer),
             E::KindConflict,
+        ),
+        case("a line with three tracks", into("open"), ("room.offer", twice), E::BadRequest),
+        case(
+            "a label with two tracks",
+            into("mesh"),
+            ("room.announce", {
+                let track = json!({ "mid": "a", "kind": "audio" });
+                json!({ "tracks": [track, track] })
+            }),
+            E::BadRequest,
+        ),
+        case(
+            "a slot with two wishes",
+            into("open"),
+            ("room.slots", {
+                let want = json!({ "slot": "0", "track": null });
+                json!({ "want": [want, want] })
+            }),
+            E::BadRequest,
         ),
         case(
             "a mesh's offer where there is none",
@@ -244,7 +264,7 @@ fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
 #[test]
 fn a_moderator_mutes_removes_locks_and_limits() {
     let server = Server::with(&format!("keys: {{ test: \"{SECRET}\" }}\n"));
-    let admin = token(|request| request.admin = true);
+    let admin = token(|request| (request.admin, request.identity) = (true, "root".into()));
     let (mut moderator, _) =
         member(&server, join("hall", json!({ "token": admin, "preset": "mesh" })));
     let (mut guest, guest_id) = member(&server, join("hall", json!({})));

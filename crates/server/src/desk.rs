@@ -128,19 +128,19 @@ pub trait RoomDesk {
     /// The page begins after no id of a participant, or has too many.
     fn people(&self, room: &str, page: &People) -> Result<PeoplePage, Unmet>;
 
-    /// Puts a participant out for good, and tells them why.
+    /// Puts a participant out for good, with all seats of the same identity or session, and tells them why.
     ///
     /// # Errors
     /// There is no such participant.
     fn remove(&self, room: &str, participant: &str, reason: &str) -> Result<(), Unmet>;
 
-    /// Lets somebody in again who was put out, named by the participant that they were.
+    /// Lets somebody in again who was put out, named by a participant that they were.
     ///
     /// # Errors
     /// Nobody was put out under this id.
     fn readmit(&self, room: &str, participant: &str) -> Result<(), Unmet>;
 
-    /// Silences a track for everybody, or lifts that.
+    /// Silences a track for everybody, and what its publisher sends of that kind from other seats, or lifts that.
     ///
     /// # Errors
     /// There is no such track, or the server is behind its work.

@@ -1,5 +1,6 @@
 //! One peer: str0m as ICE agent, DTLS endpoint and SDP engine, nothing more.
 
+use crate::life::{Life, Turn};
 use crate::nominated::Nominations;
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};
@@ -18,7 +19,7 @@ use str0m::format::{Codec, FormatParams};
 use str0m::media::{Direction as StrDirection, Frequency, MediaKind, Simulcast, SimulcastLayer};
 use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionSerializer, ExtensionValues};
-use str0m::{Candidate, IceConnectionState, Input, Rtc, RtcConfig};
+use str0m::{Candidate, Input, Rtc, RtcConfig};
 
 /// Where `abs-capture-time` stands in offers of ours; str0m's own extensions are below.
 const CAPTURE_TIME_ID: u8 = 14;
@@ -207,10 +208,20 @@ pub enum Event {
     },
     /// The other side moved to another address.
     Remote(TransportAddress),
-    /// No sign of life for some 12 s. ICE may recover by itself or by a restart.
+    /// No nominated pair is alive: no sign of life came on it for 15 s, or nobody followed an ICE restart for as long.
+    /// Nothing may be sent from now on. ICE may recover by itself or by a restart.
     Disconnected,
-    /// The connection came back after [`Event::Disconnected`].
+    /// After [`Event::Disconnected`] a pair is nominated again.
     Reconnected,
+}
+
+impl From<Turn> for Event {
+    fn from(turn: Turn) -> Self {
+        match turn {
+            Turn::Gone => Self::Disconnected,
+            Turn::Back => Self::Reconnected,
+        }
+    }
 }
 
 /// One ICE/DTLS transport, driven from outside.
@@ -223,7 +234,9 @@ pub struct IceDtls {
     last_dtls_destination: Option<TransportAddress>,
     announced: Option<TransportAddress>,
     connected: bool,
-    disconnected: bool,
+    life: Life,
+    /// What [`Life`] found when the clock was told last.
+    found: Option<Turn>,
     pending: Option<(SdpPendingOffer, String)>,
     media_leaks: u64,
     /// The library panicked: what it holds may be half changed, and is not touched again.
@@ -294,7 +307,8 @@ impl IceDtls {
             last_dtls_destination: None,
             announced: None,
             connected: false,
-            disconnected: false,
+            life: Life::default(),
+            found: None,
             pending: None,
             media_leaks: 0,
             panicked: false,
@@ -325,9 +339,12 @@ impl IceDtls {
         let parsed = catch_unwind(|| SdpOffer::from_sdp_string(offer))
             .map_err(|_| TransportError::Sdp("the parser gave up on it".into()))?
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
-        let answer = self
-            .guarded(|rtc| rtc.sdp_api().accept_offer(parsed))?
-            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let (before, answer) = self.guarded(|rtc| {
+            let before = rtc.direct_api().local_ice_credentials().ufrag;
+            (before, rtc.sdp_api().accept_offer(parsed))
+        })?;
+        self.note_restart(&before);
+        let answer = answer.map_err(|error| TransportError::Sdp(error.to_string()))?;
         let answer = sdp::as_preferred(offer, answer.to_sdp_string());
         let answer = sdp::with_reduced_size(&answer, Some(offer));
         let negotiated = sdp::negotiated(offer, &answer, true);
@@ -392,11 +409,20 @@ impl IceDtls {
         let (pending, offer) = self.pending.take().ok_or(TransportError::NoOfferPending)?;
         let parsed = SdpAnswer::from_sdp_string(answer)
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let before = self.local_ufrag();
         self.rtc
             .sdp_api()
             .accept_answer(pending, parsed)
             .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        self.note_restart(&before);
         Ok(sdp::negotiated(&offer, answer, false))
+    }
+
+    /// Credentials other than before are those of an ICE restart.
+    fn note_restart(&mut self, before: &str) {
+        if self.local_ufrag() != before {
+            self.life.restarts();
+        }
     }
 
     /// Takes a candidate of the other side that came by itself (trickle ICE, RFC 8838), in the words
@@ -459,6 +485,7 @@ impl IceDtls {
 
     /// The time of the last [`Output::Wait`] has come. Errors: as [`IceDtls::handle_datagram`].
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), TransportError> {
+        self.found = self.life.at(now).or(self.found);
         self.guarded(|rtc| rtc.handle_input(Input::Timeout(now)))?
             .map_err(|error| TransportError::Failed(error.to_string()))
     }
@@ -505,8 +532,11 @@ impl IceDtls {
         }
     }
 
-    /// `Connected` once keys and address are there, later a change of the address.
+    /// `Connected` once keys and address are there, later a change of the address, and that a restart came to nothing.
     fn due_event(&mut self) -> Option<Event> {
+        if let Some(turn) = self.found.take() {
+            return Some(turn.into());
+        }
         let remote = self.nominations.current().or(self.last_dtls_destination)?;
         if !self.connected {
             let taken = self.taken.as_ref()?;
@@ -530,13 +560,8 @@ impl IceDtls {
                 self.taken = self.keys.lock().ok().and_then(|mut slot| slot.take());
                 None
             }
-            str0m::Event::IceConnectionStateChange(IceConnectionState::Disconnected) => {
-                self.disconnected = true;
-                Some(Event::Disconnected)
-            }
-            str0m::Event::IceConnectionStateChange(_) if self.disconnected => {
-                self.disconnected = false;
-                Some(Event::Reconnected)
+            str0m::Event::IceConnectionStateChange(state) => {
+                self.life.changed(state).map(Event::from)
             }
             _ => None,
         }

@@ -7,6 +7,7 @@
 
 mod fixed;
 mod ice_dtls;
+mod life;
 mod nominated;
 mod sdp;
 mod tap;

@@ -377,3 +377,24 @@ fn two_equals_connect_with_candidates_that_trickle() {
     let len = sealer.seal_rtp(&mut stream, &mut packet, 12, plain_len).unwrap();
     assert!(Opener::new(&server_keys.remote).open_rtp(&packet[..len], &mut [0; 100]).is_ok());
 }
+
+#[test]
+fn an_offer_that_names_two_lines_alike_is_refused() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let offer = world.client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap();
+    let alike = |of: usize, to: usize| {
+        let mid = |at: usize| format!("a=mid:{}\r\n", offer.mids[at]);
+        offer.sdp.replace(&mid(of), &mid(to))
+    };
+    for (of, to) in [(1, 0), (5, 4), (3, 0)] {
+        let refused = world.server.accept_offer(&alike(of, to));
+        assert!(
+            matches!(&refused, Err(TransportError::Sdp(why)) if why.contains(&offer.mids[to])),
+            "{refused:?}"
+        );
+    }
+    let (answer, _) = world.server.accept_offer(&offer.sdp).unwrap();
+    let (of, to) = (&offer.mids[1], &offer.mids[0]);
+    let alike = answer.replace(&format!("a=mid:{of}\r\n"), &format!("a=mid:{to}\r\n"));
+    assert!(matches!(world.client.accept_answer(&alike), Err(TransportError::Sdp(_))));
+}

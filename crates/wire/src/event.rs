@@ -3,7 +3,7 @@
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
 //! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`) and those of the
 //! moment (`active_speakers`, `people`) carry the number of the last event of the room: they take none of their own, so no
-//! one sees a gap.
+//! one sees a gap. They are not kept: whoever comes back by `room.resume` is told what holds then.
 //!
 //! In a room of many (`limits.roster` of the server) most people are an audience: others are told their number, and of a
 //! participant only once they publish something that others receive by itself, or raise their hand, or a moderator mutes

@@ -32,7 +32,8 @@ pub const HAND: &str = "room.hand";
 pub const PEOPLE: &str = "room.people";
 /// Leave the room: `{}` → nothing.
 pub const LEAVE: &str = "room.leave";
-/// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`].
+/// Take up a participant whose socket was lost: [`Resume`] → [`Resumed`]. Events for this participant only, and those of
+/// the moment, follow as they are now.
 pub const RESUME: &str = "room.resume";
 /// Post a quality sample: [`crate::QualitySample`] → nothing.
 pub const QUALITY_SAMPLE: &str = "quality.sample";
@@ -356,7 +357,7 @@ pub struct Offer {
 /// A track in an [`Offer`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedTrack {
-    /// The m-line's `a=mid`.
+    /// The m-line's `a=mid`. A line carries one track: naming it twice in a call is `bad_request`.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub mid: String,
     /// Audio or video.
@@ -426,7 +427,7 @@ pub struct AnsweredTrack {
     pub id: String,
 }
 
-/// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line.
+/// Argument of [`SLOTS`]. A slot is named by the `a=mid` of its `recvonly` line, once in each list.
 ///
 /// Once a participant has wanted something for a slot of video, all their video slots are their own
 /// to fill; the same for audio. Until then the server fills them, those who speak first.
@@ -476,7 +477,8 @@ pub struct SlotWant {
 /// Argument of [`MUTE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mute {
-    /// A track's id: an own one, or anyone's for a moderator.
+    /// A track's id: an own one, or anyone's for a moderator. A moderator's word also holds for what its publisher sends
+    /// of that kind from other seats of the same identity or session.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub track: String,
     /// The new state.
@@ -530,11 +532,11 @@ pub struct PeerCandidate {
 /// Argument of [`REMOVE`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
-    /// Who shall go. They stay out of the room, by the identity of their token or by their session, until a
-    /// moderator lifts that or the room ends.
+    /// Who shall go, with all their seats: those of the same identity, or of the same session where a token names none. They
+    /// stay out of the room until a moderator lifts that or the room ends.
     #[serde(deserialize_with = "bound::text::<{ bound::ID_BYTES }, _>")]
     pub participant: String,
-    /// Lets them in again, named by the participant that they were.
+    /// Lets them in again, named by a participant that they were.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lift: bool,
 }

@@ -119,6 +119,14 @@ impl Room {
         self.people.index.owner(track)
     }
 
+    /// How many slots for sound and for pictures the room wants a participant to have, if they have too few.
+    pub fn slots_wanted(&self, key: PersonKey) -> Option<(u32, u32)> {
+        let person = self.people.all.get(&key)?;
+        let [audio, video] = self.people.wanted_slots(&self.setup, person);
+        let (has_audio, has_video) = person.slot_counts();
+        (audio as usize > has_audio || video as usize > has_video).then_some((audio, video))
+    }
+
     /// The way of a kind of media.
     pub fn topology(&self, kind: Kind) -> Topology {
         self.setup.topology(kind)
@@ -239,8 +247,10 @@ impl Room {
                 effects.notices.extend(notice);
             }
             Report::Downlink { person, kbps, .. } => {
-                let here = self.people.all.contains_key(&person);
-                effects.notices.extend(here.then_some(Notice::Downlink { person, kbps }));
+                if let Some(known) = self.people.all.get_mut(&person) {
+                    known.downlink = kbps;
+                    effects.notices.push(Notice::Downlink { person, kbps });
+                }
             }
             Report::Speakers { mut speakers, .. } => {
                 speakers.retain(|(person, _)| self.people.all.contains_key(person));

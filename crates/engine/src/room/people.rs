@@ -5,10 +5,10 @@ use super::effects::{Effects, Notice};
 use super::index::Index;
 use super::order;
 use super::person::Person;
-use super::setup::{KINDS, RoomLimits, RoomSetup};
+use super::setup::{KINDS, RoomLimits, RoomSetup, Topology};
 use super::spread::Source;
 use crate::command::{PersonKey, TrackKey};
-use rtp::negotiated::{Kind, Line};
+use rtp::negotiated::Line;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everybody who is here.
@@ -73,17 +73,23 @@ impl People {
         self.ask_for_slots(setup, effects);
     }
 
+    /// How many slots of each kind a participant should have, so that each track of others has one.
+    pub(super) fn wanted_slots(&self, setup: &RoomSetup, person: &Person) -> [u32; 2] {
+        KINDS.map(|kind| {
+            let is_forwarded = setup.topology(kind) == Topology::Sfu;
+            let all = if is_forwarded { self.index.count(kind) } else { 0 };
+            let need = all.saturating_sub(person.tracks_of(kind).count()) as u32;
+            person.pool(kind).wanted(need, setup.limits.slots(kind))
+        })
+    }
+
     fn ask_for_slots(&mut self, setup: &RoomSetup, effects: &mut Effects) {
-        let forwarded: Vec<Kind> = setup.forwarded().collect();
-        let asks = forwarded.iter().flat_map(|kind| self.index.asks(*kind));
+        let asks = setup.forwarded().flat_map(|kind| self.index.asks(kind));
         let asked: BTreeSet<PersonKey> = asks.collect();
         for key in asked {
+            let Some(person) = self.all.get(&key) else { continue };
+            let [audio, video] = self.wanted_slots(setup, person);
             let Some(person) = self.all.get_mut(&key) else { continue };
-            let [audio, video] = KINDS.map(|kind| {
-                let all = if forwarded.contains(&kind) { self.index.count(kind) } else { 0 };
-                let need = all.saturating_sub(person.tracks_of(kind).count()) as u32;
-                person.pool(kind).wanted(need, setup.limits.slots(kind))
-            });
             if person.audio.is_news(audio) || person.video.is_news(video) {
                 person.audio.asked(audio);
                 person.video.asked(video);

@@ -18,6 +18,8 @@ pub struct Person {
     pub tracks: Vec<Track>,
     /// Whether they raise their hand.
     pub hand: bool,
+    /// What the way to them is estimated to carry, if that is little, in kbit/s: as they were told last.
+    pub downlink: Option<u32>,
     pub(super) audio: SlotPool,
     pub(super) video: SlotPool,
     /// The line that the mix goes to.
@@ -35,6 +37,7 @@ impl Person {
             shard,
             tracks: Vec::new(),
             hand: false,
+            downlink: None,
             audio: SlotPool::default(),
             video: SlotPool::default(),
             mix: None,
@@ -59,6 +62,12 @@ impl Person {
     /// What they publish of a kind, in order.
     pub(super) fn tracks_of(&self, kind: Kind) -> impl Iterator<Item = &Track> {
         self.tracks.iter().filter(move |track| track.kind == kind)
+    }
+
+    /// What they publish of a kind on a line. The kind counts, too: if only one kind passes the server, a label of the mesh
+    /// may equal a line of the offer.
+    pub fn track_on(&self, mid: &str, kind: Kind) -> Option<&Track> {
+        self.tracks_of(kind).find(|track| track.mid == mid)
     }
 
     /// How many audio and video slots they have.

@@ -7,6 +7,7 @@ use super::track::Track;
 use crate::command::TrackKey;
 use crate::limits::MAX_TRACKS_EACH;
 use rtp::negotiated::{Direction, Kind, Line, Negotiated};
+use std::collections::BTreeSet;
 
 /// A track that an offer announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,12 @@ fn is_sent(line: &Line) -> bool {
     matches!(line.direction, Direction::Receive | Direction::Both)
 }
 
+/// Whether each line is named once: it carries one track.
+fn check_lines<'a>(mut mids: impl Iterator<Item = &'a str>) -> Result<(), Refusal> {
+    let mut named = BTreeSet::new();
+    if mids.all(|mid| named.insert(mid)) { Ok(()) } else { Err(Refusal::LineTwice) }
+}
+
 /// Someone agreed on lines and says which tracks they send on them.
 pub(super) fn offered(
     person: &Person,
@@ -64,30 +71,36 @@ pub(super) fn offered(
     negotiated: &Negotiated,
     published: &[Published],
 ) -> Result<Agreed, Refusal> {
-    let known = |mid: &str| person.tracks.iter().find(|track| track.mid == mid);
-    let new = published.iter().filter(|track| known(&track.mid).is_none()).count();
-    if person.tracks.len() + new > MAX_TRACKS_EACH {
+    if published.len() > MAX_TRACKS_EACH {
         return Err(Refusal::TooManyTracks);
     }
+    check_lines(published.iter().map(|track| track.mid.as_str()))?;
     let (mut keys, mut added) = (Vec::new(), Vec::new());
     for track in published {
         let line = negotiated.line(&track.mid).filter(|line| is_sent(line));
         let line = line.ok_or(Refusal::UnknownTrack)?;
-        let topology = setup.topology(line.codec.kind());
+        let kind = line.codec.kind();
+        let topology = setup.topology(kind);
         if !topology.passes() {
             return Err(Refusal::OtherTopology);
         }
         if track.opaque && topology == Topology::Mcu {
             return Err(Refusal::Opaque);
         }
-        if let Some(track) = known(&track.mid) {
-            keys.push(track.key);
+        if let Some(known) = person.track_on(&track.mid, kind) {
+            keys.push(known.key);
             continue;
         }
         keys.push(track.key);
-        added.push((track.track(line.codec.kind()), Some(line.clone())));
+        added.push((track.track(kind), Some(line.clone())));
     }
-    let still = |track: &Track| negotiated.line(&track.mid).is_some_and(is_sent);
+    if person.tracks.len() + added.len() > MAX_TRACKS_EACH {
+        return Err(Refusal::TooManyTracks);
+    }
+    let still = |track: &Track| {
+        let line = negotiated.line(&track.mid).filter(|line| is_sent(line));
+        line.is_some_and(|line| line.codec.kind() == track.kind)
+    };
     let passing = person.tracks.iter().filter(|track| setup.topology(track.kind).passes());
     let gone = passing.filter(|track| !still(track)).map(|track| track.key).collect();
     Ok(Agreed { keys, added, gone })
@@ -107,11 +120,10 @@ pub(super) fn announced(
     if others.count() + announced.len() > MAX_TRACKS_EACH {
         return Err(Refusal::TooManyTracks);
     }
-    let (mut keys, mut added) = (Vec::new(), Vec::<(Track, Option<Line>)>::new());
+    check_lines(announced.iter().map(|(new, _)| new.mid.as_str()))?;
+    let (mut keys, mut added) = (Vec::new(), Vec::new());
     for (new, kind) in announced {
-        let same = |track: &&Track| track.mid == new.mid && track.kind == *kind;
-        let known = person.tracks.iter().chain(added.iter().map(|(track, _)| track)).find(same);
-        if let Some(track) = known {
+        if let Some(track) = person.track_on(&new.mid, *kind) {
             keys.push(track.key);
             continue;
         }

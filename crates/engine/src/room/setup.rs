@@ -130,6 +130,8 @@ pub enum Refusal {
     UnknownSlot,
     /// More tracks than one may publish.
     TooManyTracks,
+    /// A line, or a label of a mesh, is named for two tracks.
+    LineTwice,
     /// The room has no such media, or it goes another way.
     OtherTopology,
     /// A moderator muted the track.

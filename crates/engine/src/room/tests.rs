@@ -544,3 +544,65 @@ fn a_room_that_follows_what_changed_equals_one_that_counts_everything_anew() {
         assert!(both.room.people.index.is_empty(), "seed {seed}: {:?}", both.room.people.index);
     }
 }
+
+#[test]
+fn a_line_carries_one_track() {
+    let (mut room, _) = room(2, 1, 1);
+    let (viewer, mut effects) = (PersonKey(1), Effects::default());
+    let before = room.person(viewer).unwrap().tracks.clone();
+    let [first, again] = [50, 51].map(|key| published("w", TrackKey(key)));
+    let mut offered = lines(1, 1);
+    offered.lines.push(line("w".into(), Codec::Vp8, Direction::Receive));
+    let tracks = [first.clone(), again.clone(), again.clone()];
+    let refused = room.negotiated(viewer, &offered, &tracks, &mut effects);
+    assert_eq!(refused, Err(Refusal::LineTwice));
+    let known = [published("v", TrackKey(52)), published("v", TrackKey(53))];
+    let refused = room.negotiated(viewer, &offered, &known, &mut effects);
+    assert_eq!(refused, Err(Refusal::LineTwice), "one that is known already");
+    assert_eq!(room.person(viewer).unwrap().tracks, before);
+    assert!(effects.commands.is_empty() && effects.notices.is_empty());
+    let once = room.negotiated(viewer, &offered, &[first], &mut effects);
+    assert_eq!(once, Ok(vec![TrackKey(50)]));
+    let later = room.negotiated(viewer, &offered, &[again], &mut effects);
+    assert_eq!(later, Ok(vec![TrackKey(50)]), "in a later offer it is the same track");
+}
+
+#[test]
+fn a_label_of_a_mesh_names_one_track_and_no_line_of_an_offer() {
+    let limits = RoomLimits { people: 10, roster: 10, audio_slots: 4, video_slots: 20 };
+    let setup = RoomSetup::new(Topology::Mesh, Topology::Sfu, limits);
+    let (mut room, mut effects) = (Room::new(RoomKey(1), setup), Effects::default());
+    let person = PersonKey(1);
+    room.join(person, String::new(), ShardIndex(0), &mut effects).unwrap();
+    let label = |key| (published("v", TrackKey(key)), Kind::Audio);
+    let twice = room.announce(person, &[label(1), label(2)], &mut effects);
+    assert_eq!(twice, Err(Refusal::LineTwice));
+    assert_eq!(room.announce(person, &[label(1)], &mut effects), Ok(vec![TrackKey(1)]));
+    assert_eq!(room.announce(person, &[label(2)], &mut effects), Ok(vec![TrackKey(1)]), "known");
+    let picture = [published("v", TrackKey(3))];
+    let keys = room.negotiated(person, &lines(0, 1), &picture, &mut effects);
+    assert_eq!(keys, Ok(vec![TrackKey(3)]), "a picture of its own");
+    let known = |room: &Room| {
+        let tracks = room.person(person).unwrap().tracks.iter();
+        tracks.map(|track| (track.key.0, track.kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(known(&room), [(1, Kind::Audio), (3, Kind::Video)]);
+    let keys = room.negotiated(person, &lines(0, 1), &picture, &mut effects);
+    assert_eq!(keys, Ok(vec![TrackKey(3)]));
+    room.announce(person, &[], &mut effects).unwrap();
+    assert_eq!(known(&room), [(3, Kind::Video)], "an announcement ends no line");
+}
+
+#[test]
+fn a_line_that_carries_another_kind_from_now_on_carries_another_track() {
+    let (mut room, _) = room(2, 1, 1);
+    let (person, mut effects) = (PersonKey(1), Effects::default());
+    let mut offered = lines(1, 1);
+    offered.lines[0].codec = Codec::Vp8;
+    let picture = [published("a", TrackKey(50))];
+    let keys = room.negotiated(person, &offered, &picture, &mut effects);
+    assert_eq!(keys, Ok(vec![TrackKey(50)]));
+    let tracks = &room.person(person).unwrap().tracks;
+    let tracks: Vec<_> = tracks.iter().map(|track| (track.key.0, track.kind)).collect();
+    assert_eq!(tracks, [(11, Kind::Video), (50, Kind::Video)], "its sound has ended");
+}

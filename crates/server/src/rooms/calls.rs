@@ -3,7 +3,8 @@
 use super::decisions::Subject;
 use super::moderation::may_moderate;
 use super::notices::{
-    media_kind, participant_id, participant_info, person_key, speakers_event, track_id, track_key,
+    kind_of, media_kind, participant_id, participant_info, person_key, speakers_event, track_id,
+    track_key,
 };
 use super::{Cell, Member, Rooms, Seat, State, locked};
 use crate::auth::{Grants, TokenError};
@@ -16,6 +17,7 @@ use rtp::negotiated::{Direction, Negotiated};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::console::Quality;
@@ -25,7 +27,7 @@ use wire::room::{
     Offer, OfferedLayer, OfferedTrack, PEOPLE_A_PAGE, People, PeoplePage, Permissions, Preset,
     Resume, Resumed, Slots, VideoTopology,
 };
-use wire::{ErrorCode, Event, RoomError};
+use wire::{ErrorCode, RoomError};
 
 /// Calls that give media and mixing threads more to do. They are refused while such a thread is behind its commands.
 /// Participants may leave and be removed at any time.
@@ -67,6 +69,9 @@ pub(super) fn refused(refusal: Refusal) -> RoomError {
             let text =
                 "sound that is encrypted end to end cannot be mixed: use a room with audio sfu";
             (ErrorCode::KindUnsupported, text)
+        }
+        Refusal::LineTwice => {
+            (ErrorCode::BadRequest, "a line carries one track: name each mid in tracks once")
         }
         Refusal::TooManyTracks => (ErrorCode::NotAllowed, "too many tracks: end one first"),
     };
@@ -198,16 +203,40 @@ fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
     Err(RoomError::new(ErrorCode::KindConflict, text))
 }
 
-/// Whether a participant may send these tracks. Tracks that they send already go on when their token expires. A new
+/// Whether each of these is named once. `what` says what they are, and where they stand in the call.
+pub(super) fn check_once<'a>(
+    what: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<(), RoomError> {
+    let mut named = HashSet::new();
+    match names.into_iter().find(|name| !named.insert(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("{what} {name:?} is named twice: name each once");
+            Err(RoomError::new(ErrorCode::BadRequest, text))
+        }
+    }
+}
+
+/// Whether each line, and each layer of a line, is named once.
+fn check_lines(tracks: &[OfferedTrack]) -> Result<(), RoomError> {
+    check_once("in tracks the mid", tracks.iter().map(|track| track.mid.as_str()))?;
+    tracks.iter().try_for_each(|track| {
+        check_once("in layers the rid", track.layers.iter().map(|layer| layer.rid.as_str()))
+    })
+}
+
+/// Whether a participant may send these tracks, each on a line of its own. Tracks that they send already go on when their token expires. A new
 /// track needs a token whose time is not over.
 pub(super) fn check_tracks(
     seat: &Seat,
     state: &mut State,
     tracks: &[OfferedTrack],
 ) -> Result<(), RoomError> {
+    check_lines(tracks)?;
     let person = state.room.person(seat.person).ok_or(Refusal::UnknownPerson).map_err(refused)?;
-    let is_new = |track: &&OfferedTrack| !person.tracks.iter().any(|known| known.mid == track.mid);
-    let new = tracks.iter().filter(is_new).count() > 0;
+    let is_new = |track: &OfferedTrack| person.track_on(&track.mid, kind_of(track.kind)).is_none();
+    let new = tracks.iter().any(is_new);
     let member = state.members.get_mut(&seat.person).ok_or(Refusal::UnknownPerson);
     let member = member.map_err(refused)?;
     if new {
@@ -456,6 +485,8 @@ impl Rooms {
 
     fn slots(&self, socket: &Arc<Socket>, slots: &Slots) -> Answered {
         let seat = seat(socket)?;
+        check_once("in want the slot", slots.want.iter().map(|at| at.slot.as_str()))?;
+        check_once("in shown the slot", slots.shown.iter().map(|at| at.slot.as_str()))?;
         let mut want = Vec::with_capacity(slots.want.len());
         let mut shown = Vec::with_capacity(slots.shown.len());
         shown.extend(slots.shown.iter().map(|at| {
@@ -538,11 +569,7 @@ impl Rooms {
             old.close(wire::frame::close::NO_PONG, "resumed on another socket");
         }
         socket.set_state(Seat { cell: cell.clone(), person });
-        cell.tell_slots(&state, person);
-        cell.tell_paused(&state, person);
-        cell.tell_one(&state, person, speakers_event(&state.room));
-        let (count, joined, left) = (state.count(), 0, 0);
-        cell.tell_one(&state, person, Event::People { count, joined, left });
+        cell.tell_state(&state, person);
         drop(state);
         let (room, participant) = (&cell.id, participant_id(person));
         tracing::info!(room, participant, missed = events.len(), "participant resumed");

@@ -36,8 +36,8 @@ impl Subject {
 pub(super) struct Decisions {
     /// Whose tracks of a kind are silenced. The kind counts, not the track's name: its publisher chooses the name.
     silenced: VecDeque<(Subject, Kind)>,
-    /// Who may not come in again, and the participant that they were.
-    removed: VecDeque<(Subject, PersonKey)>,
+    /// Who may not come in again, and the participants that they were.
+    removed: VecDeque<(Subject, Vec<PersonKey>)>,
 }
 
 impl Decisions {
@@ -58,14 +58,14 @@ impl Decisions {
         self.removed.iter().any(|(known, _)| Some(known) == subject)
     }
 
-    /// A moderator puts somebody out. Says whether an older decision was forgotten.
-    pub(super) fn remove(&mut self, subject: Option<Subject>, person: PersonKey) -> bool {
-        subject.is_some_and(|subject| push(&mut self.removed, (subject, person)))
+    /// A moderator puts somebody out who has these seats. Says whether an older decision was forgotten.
+    pub(super) fn remove(&mut self, subject: Option<Subject>, seats: &[PersonKey]) -> bool {
+        subject.is_some_and(|subject| push(&mut self.removed, (subject, seats.to_vec())))
     }
 
-    /// A moderator lets somebody in again, named by the participant that they were. Says whether they were out.
+    /// A moderator lets somebody in again, named by a participant that they were. Says whether they were out.
     pub(super) fn readmit(&mut self, person: PersonKey) -> bool {
-        let found = self.removed.iter().find(|(_, known)| *known == person);
+        let found = self.removed.iter().find(|(_, seats)| seats.contains(&person));
         let Some((subject, _)) = found.cloned() else { return false };
         self.removed.retain(|(known, _)| *known != subject);
         true
@@ -96,10 +96,12 @@ mod tests {
         assert!(!decisions.is_silenced(identity.as_ref(), Kind::Video));
         assert!(!decisions.is_silenced(None, Kind::Audio));
         for n in 0..KEPT as u64 {
-            let forgot = decisions.remove(Subject::new(None, Some(&n.to_string())), PersonKey(n));
+            let forgot =
+                decisions.remove(Subject::new(None, Some(&n.to_string())), &[PersonKey(n)]);
             assert!(!forgot);
         }
-        assert!(decisions.remove(identity.clone(), PersonKey(9999)), "the oldest is forgotten");
+        let seats = [PersonKey(9998), PersonKey(9999)];
+        assert!(decisions.remove(identity.clone(), &seats), "the oldest is forgotten");
         assert!(!decisions.is_removed(Subject::new(None, Some("0")).as_ref()));
         assert!(decisions.readmit(PersonKey(9999)) && !decisions.readmit(PersonKey(9999)));
         assert!(!decisions.is_removed(identity.as_ref()));

@@ -1,8 +1,8 @@
 //! A mesh: members say what they send, and their descriptions and candidates are passed on. No
 //! media comes through the server.
 
-use super::calls::{Answered, answer, check_tracks, refused, seat};
-use super::notices::{participant_id, person_key, track_id};
+use super::calls::{Answered, answer, check_once, check_tracks, refused, seat};
+use super::notices::{kind_of, participant_id, person_key, track_id};
 use super::{Rooms, locked};
 use crate::socket::Socket;
 use engine::TrackKey;
@@ -11,7 +11,7 @@ use rtp::negotiated::Kind;
 use std::sync::Arc;
 use wire::event::LeaveReason;
 use wire::room::{
-    Announce, Announced, AnsweredTrack, AudioTopology, MediaKind, PeerCandidate, PeerDescription,
+    Announce, Announced, AnsweredTrack, AudioTopology, PeerCandidate, PeerDescription,
     VideoTopology,
 };
 use wire::{ErrorCode, Event, RoomError};
@@ -27,10 +27,6 @@ impl Rooms {
             .tracks
             .iter()
             .map(|track| {
-                let kind = match track.kind {
-                    MediaKind::Audio => Kind::Audio,
-                    MediaKind::Video => Kind::Video,
-                };
                 let published = Published {
                     mid: track.mid.chars().take(64).collect(),
                     name: track.name.chars().take(64).collect(),
@@ -39,7 +35,7 @@ impl Rooms {
                     opaque: false,
                     music: false,
                 };
-                (published, kind)
+                (published, kind_of(track.kind))
             })
             .collect();
         let mut state = locked(&seat.cell.state);
@@ -58,14 +54,14 @@ impl Rooms {
 
     pub(super) fn peer_offer(&self, socket: &Arc<Socket>, offer: PeerDescription) -> Answered {
         let PeerDescription { to, sdp, tracks } = offer;
-        self.check_sdp(&sdp)?;
+        self.check_description(&sdp, &tracks)?;
         let bytes = sdp.len();
         self.pass_on(socket, &to, bytes, |from| Event::PeerOffer { from, sdp, tracks })
     }
 
     pub(super) fn peer_answer(&self, socket: &Arc<Socket>, answer: PeerDescription) -> Answered {
         let PeerDescription { to, sdp, tracks } = answer;
-        self.check_sdp(&sdp)?;
+        self.check_description(&sdp, &tracks)?;
         let bytes = sdp.len();
         self.pass_on(socket, &to, bytes, |from| Event::PeerAnswer { from, sdp, tracks })
     }
@@ -84,7 +80,8 @@ impl Rooms {
         self.pass_on(socket, &to, bytes, |from| Event::PeerCandidate { from, candidate, mid })
     }
 
-    fn check_sdp(&self, sdp: &str) -> Result<(), RoomError> {
+    fn check_description(&self, sdp: &str, tracks: &[AnsweredTrack]) -> Result<(), RoomError> {
+        check_once("in tracks the mid", tracks.iter().map(|track| track.mid.as_str()))?;
         if sdp.len() <= self.limits.sdp_bytes {
             return Ok(());
         }

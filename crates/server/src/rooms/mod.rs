@@ -23,6 +23,8 @@ mod notices;
 mod offers;
 mod quality;
 #[cfg(test)]
+mod scenes;
+#[cfg(test)]
 mod tests;
 
 use crate::auth::{Auth, Grants};
@@ -32,6 +34,7 @@ use crate::media::MediaHandle;
 use crate::metrics::{Histogram, Metrics};
 use crate::mix::MixHandle;
 use crate::socket::Socket;
+use decisions::Subject;
 use engine::mix::Hear;
 use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
 use engine::{PersonKey, Report, RoomKey, ShardIndex};
@@ -199,6 +202,21 @@ impl Member {
 }
 
 impl State {
+    /// The seats of whoever has this one: all of the same identity, or of the same page where a token names none. Nothing
+    /// tells a guest without a session from other guests: they have this one.
+    fn seats_of(&self, person: PersonKey) -> Vec<PersonKey> {
+        let subject = self.members.get(&person).and_then(Subject::of);
+        let theirs = |member: &Member| subject.is_some() && Subject::of(member) == subject;
+        let mut seats: Vec<PersonKey> = self
+            .members
+            .iter()
+            .filter(|(key, member)| **key == person || theirs(member))
+            .map(|(key, _)| *key)
+            .collect();
+        seats.sort_unstable();
+        seats
+    }
+
     /// How many people are here.
     fn count(&self) -> u32 {
         self.room.people().len() as u32

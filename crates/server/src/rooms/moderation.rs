@@ -44,7 +44,7 @@ impl Rooms {
         Ok(None)
     }
 
-    /// Puts a participant of a room out for good, and tells them why.
+    /// Puts a participant of a room out for good, with all other seats of theirs, and tells them why.
     pub(super) fn put_one_out(
         &self,
         cell: &Arc<Cell>,
@@ -52,19 +52,22 @@ impl Rooms {
         participant: &str,
         why: &str,
     ) -> Result<(), RoomError> {
-        let gone = person_key(participant);
-        let member = gone.and_then(|person| Some((person, state.members.get(&person)?)));
-        let Some((gone, subject)) = member.map(|(key, member)| (key, Subject::of(member))) else {
+        let person = person_key(participant);
+        let Some(gone) = person.filter(|person| state.members.contains_key(person)) else {
             let text = "no such participant in this room: see room.people";
             return Err(RoomError::new(ErrorCode::UnknownParticipant, text));
         };
-        if state.decisions.remove(subject, gone) {
+        let subject = state.members.get(&gone).and_then(Subject::of);
+        let seats = state.seats_of(gone);
+        if state.decisions.remove(subject, &seats) {
             self.metrics.dropped("rooms", "decision_forgotten");
         }
         // They are told before they are out: later no event reaches them.
-        cell.tell_one(&state, gone, Event::RoomEnded { reason: why.to_owned() });
+        for seat in &seats {
+            cell.tell_one(&state, *seat, Event::RoomEnded { reason: why.to_owned() });
+        }
         drop(state);
-        self.leave(cell, gone, LeaveReason::Removed);
+        seats.into_iter().for_each(|seat| self.leave(cell, seat, LeaveReason::Removed));
         Ok(())
     }
 
@@ -131,7 +134,8 @@ impl Rooms {
         Err(RoomError::new(ErrorCode::BadRequest, text))
     }
 
-    /// A moderator, or the application, silences a track for everybody, or lifts that.
+    /// A moderator, or the application, silences a track for everybody, or lifts that. It holds for what its publisher
+    /// sends of that kind from other seats, too.
     pub(super) fn silence_track(
         &self,
         state: &mut State,
@@ -141,6 +145,13 @@ impl Rooms {
     ) -> Result<(), RoomError> {
         let owner = state.room.owner_of(track).ok_or(Refusal::UnknownTrack).map_err(refused)?;
         let kind = state.room.silence(track, on, effects).map_err(refused)?;
+        let others = state.seats_of(owner).into_iter().filter(|seat| *seat != owner);
+        let sent = others.filter_map(|seat| state.room.person(seat)).flat_map(|person| {
+            person.tracks.iter().filter(|track| track.kind == kind).map(|track| track.key)
+        });
+        for track in sent.collect::<Vec<_>>() {
+            state.room.silence(track, on, effects).map_err(refused)?;
+        }
         let subject = state.members.get(&owner).and_then(Subject::of);
         if state.decisions.silence(subject, kind, on) {
             self.metrics.dropped("rooms", "decision_forgotten");

@@ -41,6 +41,14 @@ pub(super) fn media_kind(kind: Kind) -> MediaKind {
     }
 }
 
+/// A kind of media of the wire.
+pub(super) fn kind_of(kind: MediaKind) -> Kind {
+    match kind {
+        MediaKind::Audio => Kind::Audio,
+        MediaKind::Video => Kind::Video,
+    }
+}
+
 fn track_info(track: &Track) -> TrackInfo {
     TrackInfo {
         id: track_id(track.key),
@@ -167,7 +175,7 @@ impl Cell {
 
     /// Tells a participant who resumed which of their own pictures rest, because nobody has them in a slot, and which
     /// layers are wanted.
-    pub(super) fn tell_paused(&self, state: &State, person: PersonKey) {
+    fn tell_paused(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
         if state.room.topology(Kind::Video) != Topology::Sfu {
             return;
@@ -182,8 +190,23 @@ impl Cell {
         }
     }
 
+    /// Tells a participant who resumed what may have been lost with their socket and concerns them alone, or has no number.
+    pub(super) fn tell_state(&self, state: &State, person: PersonKey) {
+        self.tell_slots(state, person);
+        if let Some((audio, video)) = state.room.slots_wanted(person) {
+            self.tell_one(state, person, Event::SlotsWanted { audio, video });
+        }
+        if let Some(known) = state.room.person(person) {
+            self.tell_one(state, person, Event::Downlink { estimate_kbps: known.downlink });
+        }
+        self.tell_paused(state, person);
+        self.tell_one(state, person, speakers_event(&state.room));
+        let (count, joined, left) = (state.count(), 0, 0);
+        self.tell_one(state, person, Event::People { count, joined, left });
+    }
+
     /// Tells a participant who resumed what all their slots carry.
-    pub(super) fn tell_slots(&self, state: &State, person: PersonKey) {
+    fn tell_slots(&self, state: &State, person: PersonKey) {
         let Some(known) = state.room.person(person) else { return };
         let owner = |track: TrackKey| state.room.owner_of(track).map(|owner| (owner, track));
         let changes = [Kind::Audio, Kind::Video]

@@ -401,6 +401,15 @@ impl Socket {
         self.outbox.is_half_free_with(publication.0.len())
     }
 
+    /// Takes what waits, as the writer does.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> Vec<String> {
+        let taken = futures_util::FutureExt::now_or_never(self.outbox.take());
+        let Some(batch) = taken else { return Vec::new() };
+        self.outbox.written(batch.bytes);
+        batch.frames.iter().map(ToString::to_string).collect()
+    }
+
     /// Closes the socket once what waits is written. The first reason stands.
     pub fn close(&self, code: u16, reason: impl Into<Cow<'static, str>>) {
         self.outbox.close(code, reason);
