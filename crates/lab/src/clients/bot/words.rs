@@ -79,6 +79,15 @@ impl VideoSource {
     }
 }
 
+/// What a bot does not have, as some browsers do not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// What it neither offers nor accepts.
+    pub transport: transport::Lacks,
+    /// A line for sound: it neither says nor hears anything.
+    pub sound: bool,
+}
+
 /// What a participant sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Media {
