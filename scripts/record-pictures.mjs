@@ -19,9 +19,10 @@ import { join } from "node:path";
 const require = createRequire(new URL("../web/e2e/", import.meta.url));
 const { chromium } = require("playwright-core");
 
+/** Rates of cameras are those that the SDK gives a picture of that size. */
 const CONTENTS = {
-  "720p": { camera: true, width: 1280, height: 720, frames_per_second: 30, seconds: 20, kbps: 2500 },
-  "1080p": { camera: true, width: 1920, height: 1080, frames_per_second: 30, seconds: 20, kbps: 4000 },
+  "720p": { camera: true, width: 1280, height: 720, frames_per_second: 30, seconds: 20, kbps: 1500 },
+  "1080p": { camera: true, width: 1920, height: 1080, frames_per_second: 30, seconds: 20, kbps: 2940 },
   screen: { width: 1920, height: 1080, frames_per_second: 5, seconds: 90, kbps: 2500 },
   slides: { width: 1920, height: 1080, frames_per_second: 5, seconds: 60, kbps: 2500 },
 };
