@@ -167,8 +167,8 @@ were written for moim and spoken by espeak-ng, and the pictures are those of ffm
 - `chromium-camera.json`: no media, but how long the packets of Chromium's own fake camera were, frame
   by frame, over ten seconds; noted by `scripts/record-camera.py`.
 
-- `pictures-*.json`: no media either, but how many bytes the frames of Chromium's own encoder had: of a talking head, of a
-  screen with text and of slides; noted by `scripts/record-pictures.mjs`. The head was made of a portrait in the public
+- `pictures-*.json`: no media either, but how many bytes the frames of Chromium's own encoder had. `scripts/record-pictures.mjs`
+  noted them of a talking head, of a screen with text and of slides. The head was made of a portrait in the public
   domain (NASA, which scikit-image brings along), of which nothing is in these files.
 
 Each of the others can be played round and round.

@@ -19,10 +19,10 @@ import { join } from "node:path";
 const require = createRequire(new URL("../web/e2e/", import.meta.url));
 const { chromium } = require("playwright-core");
 
-/** Rates of cameras are those that the SDK gives a picture of that size. */
+/** 720p has the rate that the SDK gives it. A machine that is short of CPU leaves out frames (`left_out`): record on a quiet one. */
 const CONTENTS = {
   "720p": { camera: true, width: 1280, height: 720, frames_per_second: 30, seconds: 20, kbps: 1500 },
-  "1080p": { camera: true, width: 1920, height: 1080, frames_per_second: 30, seconds: 20, kbps: 2940 },
+  "1080p": { camera: true, width: 1920, height: 1080, frames_per_second: 30, seconds: 20, kbps: 4000 },
   screen: { width: 1920, height: 1080, frames_per_second: 5, seconds: 90, kbps: 2500 },
   slides: { width: 1920, height: 1080, frames_per_second: 5, seconds: 60, kbps: 2500 },
 };

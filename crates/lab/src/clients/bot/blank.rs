@@ -1,5 +1,5 @@
-//! A grey picture in VP8, in so few bytes that any recorded frame has room for it: what bots show where only the sizes of
-//! frames are known. A decoder shows it, and passes over the bytes that follow.
+//! A grey picture in VP8, which bots show where only the sizes of frames are known. It takes so few bytes that most recorded
+//! frames have room for it. A decoder shows it, and passes over the bytes that follow.
 
 /// The coder of RFC 6386 §7.3: bits, each with the probability of a zero in 256ths.
 struct Coder {

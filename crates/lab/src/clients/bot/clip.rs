@@ -47,8 +47,8 @@ pub struct ClipFrame {
 pub struct Clip {
     /// Its frames, of which an empty one is not sent. The first is a keyframe, unless there are `keyframes`.
     pub frames: Vec<ClipFrame>,
-    /// Keyframes that are sent, in turn, to begin with and in place of the next frame where one is asked for; none: the
-    /// clip goes on from the next one of `frames`.
+    /// Keyframes that are sent, in turn, to begin with and where one is asked for. If there are none, the clip goes on from
+    /// the next keyframe of `frames`.
     pub keyframes: Vec<ClipFrame>,
     /// Frames a second, as numerator and denominator.
     pub rate: (u32, u32),
@@ -137,10 +137,10 @@ impl Clip {
     }
 
     /// A clip out of the sizes of frames in bytes, and whether each is a keyframe, to be played in a loop. A frame of 0 bytes
-    /// is one that the encoder left out. `keyframes`: the sizes of those that are sent, in turn, to begin with and where
-    /// somebody asks; where there are none, the next one in the loop is sent. `size`: width and height in pixels.
+    /// is one that the encoder left out. `size` is width and height in pixels.
     ///
-    /// A decoder shows a grey picture. A size that is too small for one gets the few bytes more.
+    /// `keyframes` are the sizes of those that are sent, in turn, to begin with and where somebody asks. Without them the next
+    /// one in the loop is sent. A decoder shows a grey picture. A size that is too small for one gets the few bytes more.
     pub fn of_sizes(
         frames: &[(usize, bool)],
         keyframes: &[usize],

@@ -418,12 +418,13 @@ mod tests {
         let clip = Clip::of_sizes(&[(0, false), (20_000, false)], &[20_000], 10, (640, 360));
         let (now, mut random) = (Instant::now(), SplitMix(5));
         let mut video = VideoSource::new(Arc::new(clip.clone()), &mut random, now);
-        assert_eq!(frames(&mut video, now, 4000).len(), 20);
-        // 1.6 Mbit/s of pictures at a pace of 0.4: what waits stays below a second.
+        let sent = frames(&mut video, now, 4000).len();
+        assert!((20..=21).contains(&sent), "half of 40, and a keyframe: {sent}");
+        // 0.8 Mbit/s of pictures at a pace of 0.4: half of them go, and what waits stays below a second.
         let clip = Arc::new(Clip { pace_kbps: Some(400), ..clip });
         let mut video = VideoSource::new(clip, &mut random, now);
         let sent = frames(&mut video, now, 8000);
-        assert!((6..=10).contains(&sent.len()), "{sent:?}");
+        assert!((17..=21).contains(&sent.len()), "{sent:?}");
         let last = video.queue.back().unwrap().0;
         assert!(last < now + Duration::from_millis(9000));
     }

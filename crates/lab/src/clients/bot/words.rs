@@ -27,9 +27,9 @@ pub enum VideoSource {
     P480,
     /// 1920×1080 with small keyframes, 1.46 Mbit/s: what study A's load is made of.
     Light1080,
-    /// A talking head of 1280×720, with the sizes of frames that Chromium's encoder makes of one: 2.5 Mbit/s.
+    /// A talking head of 1280×720, with the sizes of frames that Chromium's encoder makes of one: 1.5 Mbit/s.
     P720,
-    /// The same of 1920×1080: 4 Mbit/s.
+    /// The same of 1920×1080: 3.4 Mbit/s.
     P1080,
     /// A screen of 1920×1080 with text that scrolls now and then, likewise: nearly nothing most of the time, and large
     /// keyframes.
