@@ -352,7 +352,8 @@ impl VideoSource {
             }
         };
         // What is left of the frame before goes first.
-        let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due));
+        let gap = self.clip.pace_kbps.map_or(Duration::ZERO, |_| step);
+        let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due + gap));
         let mut from = 0;
         let chunks =
             vp8::packetize(&frame.data, max_payload, self.picture_id, self.tl0_picture_index);
