@@ -13,7 +13,7 @@ const scenario = (transport) => `name: ${transport}
 serve: { cpus: [0] }
 duration: ${PEOPLE / PER_SECOND + 18}s
 rooms: [{ audio: sfu, video: sfu, people: { bot: ${PEOPLE} } }]
-media: { audio: speech, video: 1080p, transport: ${transport} }
+media: { audio: speech, video: light-1080p, transport: ${transport} }
 join: { per_second: ${PER_SECOND} }
 `;
 

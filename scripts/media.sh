@@ -2,8 +2,9 @@
 # Makes what the lab's bots send: media/speech-{1..8}.ogg and media/video-{180p,360p,480p,1080p}.ivf.
 # `scripts/media.sh FILE…` makes these alone, such as media/video-180p.ivf, and leaves the others as they are.
 # The speech is espeak-ng's, saying the sentences below; the pictures are ffmpeg's own generators.
-# Nothing is recorded and nothing is downloaded. The results are committed: run this only to
-# change them. The same versions of espeak-ng and ffmpeg make the same files.
+# Nothing is recorded and nothing is downloaded here; media/*.json are recorded by scripts/record-camera.py and
+# scripts/record-pictures.mjs. The results are committed: run this only to change them. The same versions of espeak-ng and
+# ffmpeg make the same files.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 cd "$(dirname "$0")/.."
@@ -166,13 +167,17 @@ were written for moim and spoken by espeak-ng, and the pictures are those of ffm
 - `chromium-camera.json`: no media, but how long the packets of Chromium's own fake camera were, frame
   by frame, over ten seconds; noted by `scripts/record-camera.py`.
 
+- `pictures-*.json`: no media either, but how many bytes the frames of Chromium's own encoder had. `scripts/record-pictures.mjs`
+  noted them of a talking head, of a screen with text and of slides. The head was made of a portrait in the public
+  domain (NASA, which scikit-image brings along), of which nothing is in these files.
+
 Each of the others can be played round and round.
 TEXT
 
 for file in "${only[@]}"; do
   [[ -f $file ]] || fail "$file is none of these files"
 done
-total=$(cat media/*.ogg media/*.ivf media/LICENSE.md | wc -c)
+total=$(cat media/* | wc -c)
 ((total <= 4 * 1024 * 1024)) || fail "media/ is $total bytes"
 echo "media/  $total bytes"
 ((failures == 0))

@@ -65,6 +65,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
             red: false,
             red_first: false,
             feedback: true,
+            lacks: transport::Lacks::default(),
             seed: round,
             video: Codec::Vp8,
             send_audio: true,

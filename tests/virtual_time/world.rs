@@ -141,6 +141,8 @@ pub struct World {
     pub red_first: bool,
     /// Whether those who come give transport-wide feedback.
     pub feedback: bool,
+    /// What those who come lack besides.
+    pub lacks: transport::Lacks,
     /// Whether what those who come send is encrypted end to end.
     pub opaque: bool,
     /// Whether those who come say that they send music.
@@ -232,6 +234,7 @@ impl World {
             red: false,
             red_first: false,
             feedback: true,
+            lacks: transport::Lacks::default(),
             opaque: false,
             music: false,
             codec: Codec::Vp8,

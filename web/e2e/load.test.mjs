@@ -184,6 +184,31 @@ networks: [{ name: link, way: down, changes: [{ at: 15s, delay: 300ms, way: down
   );
 });
 
+test("a browser shows the frames of recorded sizes that bots send", async (t) => {
+  for (const [video, lines, rate] of [
+    ["720p", 720, 25],
+    ["screen", 1080, 4],
+  ]) {
+    const scenario = written(
+      t,
+      `name: sizes
+serve: { cpus: shared }
+duration: 14s
+rooms: [{ audio: sfu, video: sfu, people: { bot: 1, chromium: 1 } }]
+media: { audio: speech, video: ${video} }
+canary: { camera: none }
+`,
+    );
+    const run = await loadHealthy(t, scenario);
+    assertPassed(t, run);
+    const rows = run.samples
+      .filter(({ person }) => person.includes("chromium"))
+      .flatMap(({ sample }) => sample.received.filter(({ kind }) => kind === "video"));
+    const shown = rows.filter((row) => row.frame_height === lines && row.frames_per_second >= rate);
+    assert.ok(shown.length >= 2, `${video}: ${JSON.stringify(rows.map((row) => [row.frame_height, row.frames_per_second]))}`);
+  }
+});
+
 test("first-room: everyone receives all others without loss", async (t) => {
   const run = await loadHealthy(t, join(ROOT, "scenarios/first-room.yaml"));
   assertPassed(t, run);

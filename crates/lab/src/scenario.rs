@@ -265,11 +265,15 @@ const AUDIO_SOURCES: [(&str, AudioSource); 4] = [
     ("steady", AudioSource::Steady),
     ("none", AudioSource::None),
 ];
-const VIDEO_SOURCES: [(&str, VideoSource); 8] = [
+const VIDEO_SOURCES: [(&str, VideoSource); 12] = [
     ("360p", VideoSource::P360),
     ("480p", VideoSource::P480),
+    ("720p", VideoSource::P720),
     ("1080p", VideoSource::P1080),
+    ("light-1080p", VideoSource::Light1080),
     ("simulcast", VideoSource::Simulcast),
+    ("screen", VideoSource::Screen),
+    ("slides", VideoSource::Slides),
     ("singles", VideoSource::Singles),
     ("frames", VideoSource::Frames),
     ("chromium", VideoSource::Chromium),

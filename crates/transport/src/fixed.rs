@@ -1,5 +1,6 @@
 //! A session made from a seed, without any handshake: for virtual time, and for cascades later.
 
+use crate::lacks::Lacks;
 use rtp::negotiated::{Codec, Direction, Extensions, Layer, Line, Negotiated, StreamIds};
 use rtp::srtp::{KeyPair, Profile};
 
@@ -34,6 +35,8 @@ pub struct Fixed {
     pub red_first: bool,
     /// Whether transport-wide feedback is given.
     pub feedback: bool,
+    /// What the client lacks besides.
+    pub lacks: Lacks,
     /// The client's audio slots.
     pub audio_slots: u32,
     /// The client's video slots.
@@ -81,7 +84,8 @@ impl Fixed {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }));
         let ssrc = random.next() as u32 | 1;
-        StreamIds { ssrc, rtx: video.then(|| random.next() as u32 & !1) }
+        let repaired = video && !self.lacks.rtx;
+        StreamIds { ssrc, rtx: repaired.then(|| random.next() as u32 & !1) }
     }
 
     /// The layers of a line, as the client that sends them sees them.
@@ -94,7 +98,9 @@ impl Fixed {
     }
 
     fn lines(&self) -> Vec<Line> {
-        let (mut lines, red, red_first) = (Vec::new(), self.red, self.red_first);
+        let (mut lines, lacks) = (Vec::new(), self.lacks);
+        let red = self.red && !lacks.red;
+        let red_first = red && self.red_first;
         let mut add = |mid: String, codec: Codec, direction: Direction| {
             let video = codec != Codec::Opus;
             let sends = direction == Direction::Send;
@@ -107,12 +113,12 @@ impl Fixed {
                 direction,
                 codec,
                 payload_type: if video { 96 } else { 111 },
-                rtx_payload_type: video.then_some(97),
+                rtx_payload_type: (video && !lacks.rtx).then_some(97),
                 red_payload_type: (!video && red).then_some(63),
                 red_first: !video && red_first,
                 extensions: Extensions {
-                    audio_level: (!video).then_some(1),
-                    transport_sequence: Some(3),
+                    audio_level: (!video && !lacks.levels).then_some(1),
+                    transport_sequence: (!lacks.no_feedback_on(video)).then_some(3),
                     abs_send_time: Some(2),
                     mid: Some(4),
                     orientation: None,
@@ -125,7 +131,7 @@ impl Fixed {
                 remote: if sends { None } else { ids },
                 layers,
                 nack: video,
-                transport_cc: self.feedback,
+                transport_cc: self.feedback && !lacks.no_feedback_on(video),
                 reduced_size: true,
             });
         };

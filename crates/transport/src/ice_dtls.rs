@@ -1,6 +1,7 @@
 //! One peer: str0m as ICE agent, DTLS endpoint and SDP engine, nothing more.
 
 use crate::life::{Life, Turn};
+use crate::lacks::Lacks;
 use crate::nominated::Nominations;
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};
@@ -66,7 +67,7 @@ impl ExtensionSerializer for AgreedForVideo {
 pub struct Shared {
     provider: Arc<CryptoProvider>,
     certificate: DtlsCert,
-    red: bool,
+    lacks: Lacks,
 }
 
 /// What can go wrong with a transport.
@@ -109,13 +110,19 @@ impl Shared {
             .dtls_provider
             .generate_certificate()
             .ok_or_else(|| TransportError::Failed("no certificate could be made".into()))?;
-        Ok(Self { provider, certificate, red: true })
+        Ok(Self { provider, certificate, lacks: Lacks::default() })
     }
 
     /// Transports that neither offer nor accept redundancy of sound (RED, RFC 2198).
     #[must_use]
     pub fn without_red(self) -> Self {
-        Self { red: false, ..self }
+        self.lacking(Lacks { red: true, ..Lacks::default() })
+    }
+
+    /// Transports that neither offer nor accept what is named, besides what they lack already.
+    #[must_use]
+    pub fn lacking(self, lacks: Lacks) -> Self {
+        Self { lacks: self.lacks.and(lacks), ..self }
     }
 
     fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
@@ -125,21 +132,26 @@ impl Shared {
             .set_dtls_cert(self.certificate.clone())
             .clear_codecs()
             // With RED sound repeats itself where packets are lost.
-            .enable_opus(true, self.red)
+            .enable_opus(true, !self.lacks.red)
             .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
             // Reports that could never leave would be built for each stream otherwise.
             .set_rtcp_report_interval_audio(day)
             .set_rtcp_report_interval_video(day)
             .set_stats_interval(None);
+        let resend = |payload_type: u8| (!self.lacks.rtx).then(|| payload_type.into());
+        let rate = Frequency::NINETY_KHZ;
+        let codecs = config.codec_config();
         match video {
-            Some(VideoFormat::Vp8) => config = config.enable_vp8(true),
+            Some(VideoFormat::Vp8) => {
+                let plain = FormatParams::default();
+                codecs.add_config(96.into(), resend(97), Codec::Vp8, rate, None, plain);
+            }
             Some(VideoFormat::H264) => {
-                config.codec_config().add_h264(108.into(), Some(109.into()), true, 0x42e01f);
+                codecs.add_h264(108.into(), resend(109), true, 0x42e01f);
             }
             Some(VideoFormat::Vp9) => {
                 let profile = FormatParams { profile_id: Some(0), ..FormatParams::default() };
-                let (own, resend, rate) = (98.into(), Some(99.into()), Frequency::NINETY_KHZ);
-                config.codec_config().add_config(own, resend, Codec::Vp9, rate, None, profile);
+                codecs.add_config(98.into(), resend(99), Codec::Vp9, rate, None, profile);
             }
             Some(VideoFormat::Av1) => {
                 let dependency = Extension::with_serializer(rtp::dependency::URI, AgreedForVideo);
@@ -239,6 +251,7 @@ pub struct IceDtls {
     found: Option<Turn>,
     pending: Option<(SdpPendingOffer, String)>,
     media_leaks: u64,
+    lacks: Lacks,
     /// The library panicked: what it holds may be half changed, and is not touched again.
     panicked: bool,
 }
@@ -258,8 +271,7 @@ impl IceDtls {
         candidates: &[impl Into<TransportAddress> + Copy],
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let config = shared.config(video).set_ice_lite(true);
-        let mut server = Self::build(config, false, now)?;
+        let mut server = Self::build(shared, shared.config(video).set_ice_lite(true), false, now)?;
         for address in candidates {
             server.add_local((*address).into(), TcpType::Passive)?;
         }
@@ -274,7 +286,7 @@ impl IceDtls {
         local: SocketAddr,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        let mut client = Self::build(shared.config(video), true, now)?;
+        let mut client = Self::build(shared, shared.config(video), true, now)?;
         client.add_local(local.into(), TcpType::Active)?;
         Ok(client)
     }
@@ -286,7 +298,7 @@ impl IceDtls {
         video: Option<VideoFormat>,
         now: Instant,
     ) -> Result<Self, TransportError> {
-        Self::build(shared.config(video), true, now)
+        Self::build(shared, shared.config(video), true, now)
     }
 
     /// A client connects by TCP from here to a passive candidate of the other side (RFC 6544).
@@ -294,7 +306,12 @@ impl IceDtls {
         self.add_local(TransportAddress::tcp(local), TcpType::Active)
     }
 
-    fn build(config: RtcConfig, client: bool, now: Instant) -> Result<Self, TransportError> {
+    fn build(
+        shared: &Shared,
+        config: RtcConfig,
+        client: bool,
+        now: Instant,
+    ) -> Result<Self, TransportError> {
         let rtc = config.build(now);
         let keys = tap::take_last_slot()
             .ok_or_else(|| TransportError::Failed("the key tap was not asked".into()))?;
@@ -311,6 +328,7 @@ impl IceDtls {
             found: None,
             pending: None,
             media_leaks: 0,
+            lacks: shared.lacks,
             panicked: false,
         })
     }
@@ -347,6 +365,7 @@ impl IceDtls {
         let answer = answer.map_err(|error| TransportError::Sdp(error.to_string()))?;
         let answer = sdp::as_preferred(offer, answer.to_sdp_string());
         let answer = sdp::with_reduced_size(&answer, Some(offer));
+        let answer = sdp::lacking(answer, self.lacks);
         let negotiated = sdp::negotiated(offer, &answer, true);
         Ok((answer, negotiated))
     }
@@ -398,7 +417,7 @@ impl IceDtls {
         let (offer, pending) =
             api.apply().ok_or_else(|| TransportError::Sdp("nothing to offer".into()))?;
         let sdp = sdp::codecs_first(&offer.to_sdp_string());
-        let sdp = sdp::with_reduced_size(&sdp, None);
+        let sdp = sdp::lacking(sdp::with_reduced_size(&sdp, None), self.lacks);
         self.pending = Some((pending, sdp.clone()));
         Ok(Offer { sdp, mids })
     }

@@ -8,11 +8,13 @@
 mod fixed;
 mod ice_dtls;
 mod life;
+mod lacks;
 mod nominated;
 mod sdp;
 mod tap;
 
 pub use fixed::{Fixed, FixedPeer};
 pub use ice_dtls::{Event, IceDtls, Offer, OfferLine, Output, Shared, TransportError, VideoFormat};
+pub use lacks::Lacks;
 pub use sdp::{MAX_SDP_BYTES, MAX_SDP_LINES, as_preferred, negotiated};
 pub use tap::KeysTaken;

@@ -3,9 +3,16 @@
 //! str0m parses, validates and answers; this reads the lines that media needs from the two texts,
 //! in the same way on both sides: everything agreed stands in the answer, SSRCs in both.
 
+use crate::lacks::Lacks;
 use rtp::negotiated::{
     Codec, Direction, Extensions, Kind, Layer, Line, MOST_LAYERS, Negotiated, StreamIds,
 };
+
+/// Of the levels of sound (RFC 6464).
+const LEVELS: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+/// Of the numbers that transport-wide feedback is about.
+const TRANSPORT_SEQUENCE: &str =
+    "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
 /// Longest SDP taken, in bytes: a pool of 200 slots in a browser's wordiest form is about 480 kB,
 /// ours is limited to one codec a line.
@@ -137,6 +144,33 @@ pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
     changed
 }
 
+/// An SDP without the lines about feedback and levels that this side lacks. What else it lacks the library was never told.
+pub(crate) fn lacking(sdp: String, lacks: Lacks) -> String {
+    if !(lacks.feedback || lacks.feedback_on_sound || lacks.levels) {
+        return sdp;
+    }
+    let mut video = false;
+    let mut kept = String::with_capacity(sdp.len());
+    for line in sdp.split_inclusive('\n') {
+        let text = line.trim_end();
+        if text.starts_with("m=") {
+            video = text.starts_with("m=video");
+        }
+        let is = |attribute: &str, value: &str| {
+            text.strip_prefix(attribute)
+                .and_then(|rest| rest.split_once(' '))
+                .is_some_and(|(_, rest)| rest == value)
+        };
+        let feedback = is("a=extmap:", TRANSPORT_SEQUENCE) || is("a=rtcp-fb:", "transport-cc");
+        let lacking =
+            (feedback && lacks.no_feedback_on(video)) || (lacks.levels && is("a=extmap:", LEVELS));
+        if !lacking {
+            kept.push_str(line);
+        }
+    }
+    kept
+}
+
 /// An SDP whose m-lines name a payload type first: `first` tells which, by the number of the line. One that is not on the
 /// line changes nothing.
 fn with_first(sdp: &str, first: impl Fn(usize) -> Option<String>) -> String {
@@ -173,10 +207,8 @@ fn extensions_of(section: &[&str]) -> Extensions {
         let Some((id, uri)) = map.split_once(' ') else { continue };
         let Ok(id) = id.split('/').next().unwrap_or_default().parse::<u8>() else { continue };
         let place = match uri.split(' ').next().unwrap_or_default() {
-            "urn:ietf:params:rtp-hdrext:ssrc-audio-level" => &mut extensions.audio_level,
-            "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01" => {
-                &mut extensions.transport_sequence
-            }
+            LEVELS => &mut extensions.audio_level,
+            TRANSPORT_SEQUENCE => &mut extensions.transport_sequence,
             "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time" => {
                 &mut extensions.abs_send_time
             }
@@ -316,6 +348,35 @@ mod tests {
         };
         assert_eq!(agreed(&offer, &answer), [false, true]);
         assert_eq!(agreed(&plain, &offer), [false, false]);
+    }
+
+    #[test]
+    fn what_a_side_lacks_is_on_no_line_of_its_sdp() {
+        let line = |kind: &str| {
+            format!(
+                "m={kind} 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:{kind}\r\na=extmap:1 {LEVELS}\r\n\
+                 a=extmap:3 {TRANSPORT_SEQUENCE}\r\na=rtpmap:96 {}\r\na=rtcp-fb:96 transport-cc\r\n",
+                if kind == "audio" { "opus/48000/2" } else { "VP8/90000" }
+            )
+        };
+        let whole = format!("v=0\r\n{}{}", line("audio"), line("video"));
+        let none = Lacks::default();
+        assert_eq!(lacking(whole.clone(), none), whole);
+        let has = |lacks: Lacks| {
+            let sdp = lacking(whole.clone(), lacks);
+            let lines = negotiated(&sdp, &sdp, true).lines;
+            let feedback = |line: &Line| {
+                assert_eq!(line.transport_cc, line.extensions.transport_sequence.is_some());
+                line.transport_cc
+            };
+            (
+                lines[0].extensions.audio_level.is_some(),
+                lines.iter().map(feedback).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(has(Lacks { levels: true, ..none }), (false, vec![true, true]));
+        assert_eq!(has(Lacks { feedback: true, ..none }), (true, vec![false, false]));
+        assert_eq!(has(Lacks { feedback_on_sound: true, ..none }), (true, vec![false, true]));
     }
 
     #[test]

@@ -242,6 +242,7 @@ pub(super) fn invite<D: BotDriver>(
             video_codec: place.group.video_codec,
             protocol: scenario.protocol,
             slots: SlotPool::default(),
+            lacks: place.lacks(),
             ..BotSpec::default()
         };
         let guest = Guest { stage, driver, spec, place };

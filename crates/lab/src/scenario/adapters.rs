@@ -48,6 +48,11 @@ fn check_common(root: &mut Section<'_>, scenario: Asked<'_>, server: &str) {
         let what = "browsers enter moim's rooms alone".to_owned();
         refuse("rooms", what, format!("write bots alone for {server}"));
     }
+    let silent = |room: &RoomGroup| room.roles.iter().any(|role| role.lacks.sound);
+    if scenario.rooms.iter().any(silent) {
+        let what = format!("{server} offers lines for sound, and bots take them");
+        refuse("rooms", what, "leave sound out of `lacks`".to_owned());
+    }
     if scenario.sockets {
         let what = format!("{server} has no realtime sockets");
         refuse("sockets", what, format!("leave them out for {server}"));

@@ -2,7 +2,7 @@
 
 use super::executors::{self, Executor, MAX_PEOPLE};
 use crate::base::SplitMix;
-use crate::clients::bot::words::{AudioSource, Media, VideoSource};
+use crate::clients::bot::words::{AudioSource, Lacks, Media, VideoSource};
 use settings::{Section, boolean, format_duration, list_of, number, one_of, section, text};
 use std::time::Duration;
 use wire::room::{AudioTopology, Preset, VideoCodec, VideoTopology};
@@ -50,6 +50,30 @@ pub struct Ahead {
     pub max_participants: Option<u32>,
 }
 
+/// One thing that people may lack.
+#[derive(Debug, Clone, Copy)]
+enum Lack {
+    Transport(transport::Lacks),
+    Sound,
+}
+
+/// Lacking nothing.
+const WHOLE: transport::Lacks = transport::Lacks {
+    feedback_on_sound: false,
+    feedback: false,
+    levels: false,
+    rtx: false,
+    red: false,
+};
+const LACKS: [(&str, Lack); 6] = [
+    ("twcc_sound", Lack::Transport(transport::Lacks { feedback_on_sound: true, ..WHOLE })),
+    ("twcc", Lack::Transport(transport::Lacks { feedback: true, ..WHOLE })),
+    ("levels", Lack::Transport(transport::Lacks { levels: true, ..WHOLE })),
+    ("rtx", Lack::Transport(transport::Lacks { rtx: true, ..WHOLE })),
+    ("red", Lack::Transport(transport::Lacks { red: true, ..WHOLE })),
+    ("sound", Lack::Sound),
+];
+
 /// What some of a room's bots are there for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Role {
@@ -63,6 +87,8 @@ pub struct Role {
     pub video: bool,
     /// Share of the time in which they speak, in percent; in the rest they send silence.
     pub speaks_pct: f64,
+    /// What they do not have.
+    pub lacks: Lacks,
     /// They speak one after the other, so that as many speak at any time; if not, when they like.
     pub in_turn: bool,
 }
@@ -110,7 +136,11 @@ impl RoomGroup {
 fn decode_role(role: &mut Section<'_>) -> Option<Role> {
     let name = role.read("name", text(1..=40)).required();
     let weight = role.read("weight", number(1..=MAX_PEOPLE)).or(1);
-    let audio = role.read("audio", boolean()).or(true);
+    let lacks = decode_lacks(role);
+    let audio = role.read("audio", boolean()).or(!lacks.sound);
+    if audio && lacks.sound {
+        role.fault("audio", "who has no line for sound says nothing", "leave `audio` out");
+    }
     let video = role.read("video", boolean()).or(true);
     let speaks_pct = role.read("speaks_pct", number(0.0..=100.0)).or(100.0);
     if role.has("speaks_pct") && !audio {
@@ -121,7 +151,18 @@ fn decode_role(role: &mut Section<'_>) -> Option<Role> {
         let cure = "write `speaks_pct: 10`, or leave `in_turn` out";
         role.fault("in_turn", "turns are of those who speak for a part of the time", cure);
     }
-    Some(Role { name: name?, weight, audio, video, speaks_pct, in_turn })
+    Some(Role { name: name?, weight, audio, video, speaks_pct, lacks, in_turn })
+}
+
+fn decode_lacks(role: &mut Section<'_>) -> Lacks {
+    let mut lacks = Lacks::default();
+    for lack in role.read("lacks", list_of(one_of(&LACKS), 0..=LACKS.len())).or(vec![]) {
+        match lack {
+            Lack::Sound => lacks.sound = true,
+            Lack::Transport(one) => lacks.transport = lacks.transport.and(one),
+        }
+    }
+    lacks
 }
 
 pub(super) fn decode(room: &mut Section<'_>) -> Option<RoomGroup> {
@@ -259,10 +300,53 @@ pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Durat
         let cure = "leave out the roles, or write `media: { audio: speech }`";
         root.fault("rooms", "bots that say tones have a plan of their own for who is loud", cure);
     }
-    let lacks = |room: &RoomGroup| room.bots > 0 && room.video_codec != VideoCodec::Vp8;
-    if media.video != VideoSource::None && rooms.iter().any(lacks) {
+    let silent = |room: &RoomGroup| room.roles.iter().any(|role| role.lacks.sound);
+    let meshed =
+        |room: &RoomGroup| room.audio == AudioTopology::Mesh || room.video != VideoTopology::Sfu;
+    if rooms.iter().any(|room| silent(room) && meshed(room)) {
+        let cure = "write `audio: sfu` or mcu, and `video: sfu`";
+        root.fault("rooms", "who has no line for sound gets pictures from the server", cure);
+    }
+    let other = |room: &RoomGroup| room.bots > 0 && room.video_codec != VideoCodec::Vp8;
+    if media.video != VideoSource::None && rooms.iter().any(other) {
         let cure =
             "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
         root.fault("rooms", "bots send VP8 only", cure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::Scenario;
+
+    fn read(room: &str) -> Result<Scenario, String> {
+        let text = format!("name: x\nserve: {{}}\nduration: 20s\nrooms:\n  - {room}\n");
+        Scenario::parse(&text, "x").map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn a_role_says_what_its_people_lack() {
+        let room = |lacks: &str| {
+            read(&format!("{{ people: {{ bot: 3 }}, roles: [{{ name: old, lacks: {lacks} }}] }}"))
+        };
+        let role = |lacks: &str| room(lacks).expect("valid").rooms[0].roles[0].clone();
+        assert_eq!(role("[]").lacks, super::Lacks::default());
+        let several = role("[twcc_sound, levels, rtx, red, twcc]").lacks;
+        let all = transport::Lacks {
+            feedback_on_sound: true,
+            feedback: true,
+            levels: true,
+            rtx: true,
+            red: true,
+        };
+        assert_eq!((several.transport, several.sound), (all, false));
+        let silent = role("[sound]");
+        assert_eq!((silent.audio, silent.lacks.sound), (false, true));
+        let unknown = room("[levls]").unwrap_err();
+        assert!(unknown.contains("levels") && unknown.contains("lacks[0]"), "{unknown}");
+        let speaks = room("[sound], audio: true").unwrap_err();
+        assert!(speaks.contains("no line for sound"), "{speaks}");
+        let mesh = "{ preset: mesh, people: { bot: 3 }, roles: [{ name: old, lacks: [sound] }] }";
+        assert!(read(mesh).unwrap_err().contains("pictures from the server"));
     }
 }

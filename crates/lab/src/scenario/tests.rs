@@ -182,7 +182,13 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
         (5, ["rooms[0].video: ", "none, mesh or sfu"]),
         (5, ["rooms[0].people.bto: unknown key", "did you mean \"bot\"?"]),
         (5, ["rooms[0].people: nobody comes", "bot: 8"]),
-        (6, ["media.video: ", "1080p, simulcast, singles, frames, chromium or none"]),
+        (
+            6,
+            [
+                "media.video: ",
+                "light-1080p, simulcast, screen, slides, singles, frames, chromium or none",
+            ],
+        ),
         (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
         (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
         (10, ["events[0].bot: 0 is out of range", "from 1"]),

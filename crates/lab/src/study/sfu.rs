@@ -134,7 +134,7 @@ async fn planned(
         (true, Err(_)) => 8,
     };
     let name = format!("{people}-people-{}", plan.video);
-    let media = format!("video: {}", plan.video);
+    let media = format!("video: {}", plan.source());
     let serve = sessions.serve(1);
     let text = match &watched {
         Ok(()) => room::with_canary(&serve, seconds, people, &media),

@@ -1,19 +1,13 @@
 //! What bots say and show: Opus speech from Ogg files and VP8 clips from IVF files, read once and
 //! shared by all bots.
 
+pub use super::clip::{Clip, ClipFrame, FixtureError};
+use crate::clients::bot::pictures::Pictures;
 use crate::clients::bot::words::VideoSource;
 use std::fmt;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-
-/// Packets of a recorded clip's frame that leave together.
-pub(super) const BURST: u32 = 2;
-/// Longest VP8 payload of ordinary clips: with header, extensions, RTX and tag the packet stays below 1200 bytes.
-pub(super) const MAX_PAYLOAD: usize = 1140;
-
-/// How the fixtures are made; named in every error about them.
-const CURE: &str = "scripts/media.sh makes them";
 
 macro_rules! embedded {
     ($name:literal) => {
@@ -40,27 +34,6 @@ const CLIPS: [(&str, &[u8]); 4] = [
 /// Sizes of a camera's packets in Chromium, by frame; see scripts/record-camera.py.
 const CAMERA: &str = include_str!("../../../../../media/chromium-camera.json");
 
-/// Why a fixture cannot be used, with its name and the cure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FixtureError {
-    file: String,
-    why: String,
-}
-
-impl FixtureError {
-    fn new(file: &str, why: impl fmt::Display) -> Self {
-        Self { file: file.to_owned(), why: why.to_string() }
-    }
-}
-
-impl fmt::Display for FixtureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({CURE})", self.file, self.why)
-    }
-}
-
-impl std::error::Error for FixtureError {}
-
 /// 20 ms of a voice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpusPacket {
@@ -75,34 +48,6 @@ pub struct OpusPacket {
 pub struct Voice {
     /// Its packets, 20 ms each.
     pub packets: Vec<OpusPacket>,
-}
-
-/// One frame of a clip.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClipFrame {
-    /// The VP8 frame.
-    pub data: Vec<u8>,
-    /// Whether it can be decoded by itself.
-    pub keyframe: bool,
-}
-
-/// A VP8 clip, to be played in a loop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clip {
-    /// Its frames; the first is a keyframe.
-    pub frames: Vec<ClipFrame>,
-    /// Frames a second, as numerator and denominator.
-    pub rate: (u32, u32),
-    /// Picture width, in pixels.
-    pub width: u32,
-    /// Picture height, in pixels.
-    pub height: u32,
-    /// Packets of a frame that leave together.
-    pub burst: u32,
-    /// Longest payload of a packet, VP8's descriptor included, in bytes.
-    pub max_payload: usize,
-    /// What is shown in the lower layers of a line with simulcast, the smallest picture first.
-    pub smaller: Vec<Arc<Clip>>,
 }
 
 /// Bytes of a steady packet's Opus: on the wire 92, with header, level, capture time and tag.
@@ -127,72 +72,12 @@ fn padded(packet: &[u8], len: usize) -> Vec<u8> {
     out
 }
 
-impl Clip {
-    /// Frames of so many full packets, a keyframe among them every two seconds.
-    fn of_packets(packets: usize, per_second: u32) -> Self {
-        let len = packets * (MAX_PAYLOAD - rtp::vp8::DESCRIPTOR_LEN);
-        let lens = vec![len; 2 * per_second as usize];
-        Self { burst: packets as u32, ..Self::of_lens(&lens, per_second) }
-    }
-
-    /// Frames whose packets have the sizes of a recorded camera's. Errors: no such record.
-    fn recorded(json: &str) -> Result<Self, serde_json::Error> {
-        let record: Recorded = serde_json::from_str(json)?;
-        let data = |sizes: &Vec<usize>| {
-            let descriptors = sizes.len() * rtp::vp8::DESCRIPTOR_LEN;
-            sizes.iter().sum::<usize>().saturating_sub(descriptors)
-        };
-        let lens: Vec<usize> = record.payload_bytes.iter().map(data).collect();
-        let longest = record.payload_bytes.iter().flatten().max().copied();
-        let max_payload = longest.unwrap_or(MAX_PAYLOAD);
-        Ok(Self { max_payload, ..Self::of_lens(&lens, record.frames_per_second) })
-    }
-
-    /// Frames of these many bytes, which show nothing; the first is a keyframe.
-    fn of_lens(lens: &[usize], per_second: u32) -> Self {
-        let (width, height) = (640, 360);
-        let frame = |(nth, len): (u32, &usize)| {
-            let keyframe = nth == 0;
-            // RFC 6386 §9.1: a keyframe says its size.
-            let head: &[u8] = match keyframe {
-                true => &[0x10, 0, 0, 0x9D, 0x01, 0x2A, 0x80, 0x02, 0x68, 0x01],
-                false => &[0x11, 0, 0],
-            };
-            let mut data = head.to_vec();
-            data.extend((data.len()..*len).map(|at| (at as u32 ^ nth) as u8));
-            ClipFrame { data, keyframe }
-        };
-        let frames = (0..).zip(lens).map(frame).collect();
-        let rate = (per_second, 1);
-        let (burst, max_payload) = (BURST, MAX_PAYLOAD);
-        Self { frames, rate, width, height, burst, max_payload, smaller: Vec::new() }
-    }
-
-    /// What is shown in the layers of a line with simulcast, the smallest picture first: at last the clip itself.
-    pub fn layers(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
-        self.smaller.iter().chain([self])
-    }
-
-    /// Index of the first keyframe at or after `index`, around the end.
-    pub fn keyframe_from(&self, index: usize) -> usize {
-        let len = self.frames.len();
-        (0..len).map(|step| (index + step) % len).find(|at| self.frames[*at].keyframe).unwrap_or(0)
-    }
-}
-
-/// The form of `media/chromium-camera.json`.
-#[derive(serde::Deserialize)]
-struct Recorded {
-    frames_per_second: u32,
-    /// Of each frame the payloads' lengths, VP8's descriptor included.
-    payload_bytes: Vec<Vec<usize>>,
-}
-
 /// All voices and clips.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixtures {
     voices: Vec<Arc<Voice>>,
     clips: [Arc<Clip>; 3],
+    pictures: Pictures,
     singles: Arc<Clip>,
     frames: Arc<Clip>,
     camera: Arc<Clip>,
@@ -241,6 +126,7 @@ impl Fixtures {
         Ok(Self {
             voices,
             clips: [half, Arc::new(full), Arc::new(clip(2)?)],
+            pictures: Pictures::embedded()?,
             singles: Arc::new(Clip::of_packets(1, 100)),
             frames: Arc::new(Clip::of_packets(8, 30)),
             camera: Arc::new(camera),
@@ -271,7 +157,10 @@ impl Fixtures {
             VideoSource::P360 => 0,
             // Whether the layers below are sent is up to the line.
             VideoSource::P480 | VideoSource::Simulcast => 1,
-            VideoSource::P1080 => 2,
+            VideoSource::Light1080 => 2,
+            VideoSource::P720 | VideoSource::P1080 | VideoSource::Screen | VideoSource::Slides => {
+                return self.pictures.clip(source);
+            }
             VideoSource::Singles => return Some(self.singles.clone()),
             VideoSource::Frames => return Some(self.frames.clone()),
             VideoSource::Chromium => return Some(self.camera.clone()),
@@ -356,14 +245,13 @@ fn read_clip(name: &str, data: &[u8]) -> Result<Clip, FixtureError> {
     if !frames.first().is_some_and(|frame| frame.keyframe) {
         return Err(error("it does not begin with a keyframe"));
     }
-    let (width, height) = (u16_at(12), u16_at(14));
-    let (burst, max_payload) = (BURST, MAX_PAYLOAD);
-    Ok(Clip { frames, rate, width, height, burst, max_payload, smaller: Vec::new() })
+    Ok(Clip::of_frames(frames, rate, (u16_at(12), u16_at(14))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::bot::clip::{MAX_PAYLOAD, Recorded};
 
     #[test]
     fn the_embedded_fixtures_are_whole() {
@@ -381,7 +269,7 @@ mod tests {
         for (source, width, fps) in [
             (VideoSource::P360, 640, 20),
             (VideoSource::P480, 848, 25),
-            (VideoSource::P1080, 1920, 30),
+            (VideoSource::Light1080, 1920, 30),
         ] {
             let clip = fixtures.clip(source).unwrap();
             assert_eq!((clip.width, clip.rate.0 / clip.rate.1), (width, fps));
@@ -462,13 +350,5 @@ mod tests {
             let error = read_clip("a.ivf", damaged).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
-    }
-
-    #[test]
-    fn the_next_keyframe_is_found_around_the_end() {
-        let frame = |keyframe: bool| ClipFrame { data: vec![u8::from(!keyframe)], keyframe };
-        let frames = [true, false, true, false].map(frame).to_vec();
-        let clip = Clip { frames, ..Clip::of_lens(&[], 20) };
-        assert_eq!([0, 1, 2, 3].map(|at| clip.keyframe_from(at)), [0, 2, 2, 0]);
     }
 }

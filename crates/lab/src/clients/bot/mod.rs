@@ -5,6 +5,8 @@
 //! [`hearing`] for a room's mix). [`driver`] is
 //! its runtime: the threads that own the bots' sockets, ICE and DTLS.
 
+mod blank;
+mod clip;
 pub mod driver;
 pub mod fixtures;
 mod frames;
@@ -14,6 +16,7 @@ pub mod marks;
 pub mod media;
 mod outgoing;
 mod padding;
+mod pictures;
 mod row;
 mod rtcp;
 mod slot;

@@ -17,6 +17,8 @@ const PACKET_TIME: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(200);
 /// Shortest time between two keyframes that were asked for.
 pub(super) const KEYFRAME_SPACING: Duration = Duration::from_millis(300);
+/// No further frame goes out, but a keyframe, where packets of the ones before wait for longer.
+const MOST_WAIT: Duration = Duration::from_millis(400);
 /// Time between two bursts of a frame's packets.
 const SPREAD: Duration = Duration::from_millis(1);
 
@@ -168,7 +170,7 @@ impl Piece {
     /// The payload's two parts.
     pub(super) fn payload<'a>(&'a self, clip: &'a Clip) -> (&'a [u8], &'a [u8]) {
         let from = self.from as usize;
-        let data = &clip.frames[self.frame as usize].data[from..from + usize::from(self.len)];
+        let data = &clip.frame(self.frame as usize).data[from..from + usize::from(self.len)];
         (&self.descriptor, data)
     }
 }
@@ -184,7 +186,7 @@ fn phase(clip: &Clip, random: &mut SplitMix) -> Duration {
     Duration::from_micros(random.below(interval(clip).as_micros() as u64))
 }
 
-/// A clip in a loop, which jumps to the next keyframe when one is asked for.
+/// A clip in a loop. When a keyframe is asked for, it jumps to the next one, or sends one of those that the clip has for that.
 #[derive(Debug)]
 pub(super) struct VideoSource {
     clip: Arc<Clip>,
@@ -198,6 +200,8 @@ pub(super) struct VideoSource {
     last_keyframe: Option<Instant>,
     keyframe_wanted: bool,
     keyframes: u64,
+    /// Which of the clip's own keyframes goes out in place of the next frame.
+    asked: Option<usize>,
     /// Nobody sees it: no frame begins.
     rests: bool,
 }
@@ -222,8 +226,9 @@ impl VideoSource {
 
     fn beginning(clip: Arc<Clip>, random: &mut SplitMix, next: Instant) -> Self {
         let from = random.below(clip.frames.len() as u64) as usize;
+        let asked = !clip.keyframes.is_empty();
         Self {
-            position: clip.keyframe_from(from),
+            position: if asked { from } else { clip.keyframe_from(from) },
             interval: interval(&clip),
             clip,
             timeline: Timeline { start: next, offset: random.next() as u32, clock_rate: 90_000 },
@@ -232,8 +237,9 @@ impl VideoSource {
             tl0_picture_index: random.next() as u8,
             queue: VecDeque::new(),
             last_keyframe: None,
-            keyframe_wanted: false,
+            keyframe_wanted: asked,
             keyframes: 0,
+            asked: None,
             rests: false,
         }
     }
@@ -273,7 +279,10 @@ impl VideoSource {
         if !self.keyframe_wanted {
             return None;
         }
-        Some(self.last_keyframe.map_or(self.next, |last| last + KEYFRAME_SPACING))
+        let Some(last) = self.last_keyframe else { return Some(self.next) };
+        // What is left of the one before goes first.
+        let sent = self.queue.back().map_or(last, |(due, _)| *due);
+        Some(sent.max(last + KEYFRAME_SPACING))
     }
 
     /// When there is a packet to send next; none while it rests.
@@ -293,7 +302,13 @@ impl VideoSource {
                 return None;
             }
             if self.keyframe_due().is_some_and(|due| due <= now) {
-                self.position = self.clip.keyframe_from(self.position);
+                match self.clip.keyframes.len() as u64 {
+                    0 => self.position = self.clip.keyframe_from(self.position),
+                    count => {
+                        let from = u64::from(self.timeline.offset);
+                        self.asked = Some(((from + self.keyframes) % count) as usize);
+                    }
+                }
                 self.begin_frame(now);
             } else if self.next <= now {
                 let late = now.saturating_duration_since(self.next);
@@ -310,10 +325,16 @@ impl VideoSource {
 
     /// Queues the packets of the next frame, captured at `at`.
     fn begin_frame(&mut self, at: Instant) {
-        let index = self.position;
-        let frame = &self.clip.frames[index];
-        self.position = (index + 1) % self.clip.frames.len();
+        let asked = self.asked.take().map(|nth| self.clip.frames.len() + nth);
+        let index = asked.unwrap_or(self.position);
+        let frame = self.clip.frame(index);
+        self.position = (self.position + 1) % self.clip.frames.len();
         self.next = at + self.interval;
+        // As an encoder does, it leaves out frames while many packets wait.
+        let waits = self.queue.back().is_some_and(|(due, _)| *due > at + MOST_WAIT);
+        if frame.data.is_empty() || (waits && !frame.keyframe) {
+            return;
+        }
         if frame.keyframe {
             self.last_keyframe = Some(at);
             self.keyframe_wanted = false;
@@ -322,9 +343,17 @@ impl VideoSource {
         let timestamp = self.timeline.at(at);
         let max_payload = self.clip.max_payload;
         let count = frame.data.len().div_ceil(max_payload) as u32;
-        let step = SPREAD.min(self.interval / 2 / count.div_ceil(self.clip.burst));
+        let bursts = count.div_ceil(self.clip.burst);
+        let step = match self.clip.pace_kbps {
+            None => SPREAD.min(self.interval / 2 / bursts),
+            Some(kbps) => {
+                let micros = frame.data.len() as u64 * 8000 / u64::from(kbps.max(1));
+                Duration::from_micros(micros) / bursts
+            }
+        };
         // What is left of the frame before goes first.
-        let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due));
+        let gap = self.clip.pace_kbps.map_or(Duration::ZERO, |_| step);
+        let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due + gap));
         let mut from = 0;
         let chunks =
             vp8::packetize(&frame.data, max_payload, self.picture_id, self.tl0_picture_index);
@@ -342,5 +371,62 @@ impl VideoSource {
         }
         self.picture_id = (self.picture_id + 1) & 0x7FFF;
         self.tl0_picture_index = self.tl0_picture_index.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The frames that leave in so many milliseconds: when their last packet did, their bytes, and whether they are keyframes.
+    fn frames(video: &mut VideoSource, from: Instant, ms: u64) -> Vec<(u64, usize, bool)> {
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        for at in 0..ms {
+            while let Some(piece) = video.pop(from + Duration::from_millis(at)) {
+                bytes += piece.payload(&video.clip).1.len();
+                if piece.last {
+                    frames.push((at, bytes, video.clip.frame(piece.frame as usize).keyframe));
+                    bytes = 0;
+                }
+            }
+        }
+        frames
+    }
+
+    #[test]
+    fn a_keyframe_that_is_asked_for_is_one_of_the_clips_own_and_frames_go_on_behind_it() {
+        let sizes: Vec<(usize, bool)> = (0..60).map(|nth| (1000 + nth, false)).collect();
+        let clip = Clip::of_sizes(&sizes, &[60_000, 70_000], 30, (1280, 720));
+        let clip = Arc::new(Clip { pace_kbps: Some(5000), ..clip });
+        let (now, mut random) = (Instant::now(), SplitMix(5));
+        let mut video = VideoSource::new(clip, &mut random, now);
+        let begun = frames(&mut video, now, 2000);
+        let keyframes: Vec<_> = begun.iter().filter(|frame| frame.2).collect();
+        assert_eq!((keyframes.len(), begun[0].2), (1, true));
+        // At 5 Mbit/s a keyframe takes about 100 ms, and what comes behind it waits for its turn.
+        assert!((90..150).contains(&begun[0].0), "{begun:?}");
+        assert!(begun[2..].windows(2).all(|pair| pair[1].1 == 1000 + (pair[0].1 - 999) % 60));
+        video.want_keyframe();
+        let later = frames(&mut video, now + Duration::from_millis(2000), 500);
+        let asked = later.iter().position(|frame| frame.2).unwrap();
+        assert!(asked <= 1 && later[asked].1 != begun[0].1, "{later:?}");
+        assert!(later[asked].1 >= 60_000 && later.len() > 10);
+        assert!(later[asked + 1..].iter().all(|frame| !frame.2 && frame.1 < 2000));
+    }
+
+    #[test]
+    fn frames_that_the_encoder_left_out_are_not_sent_and_few_wait() {
+        let clip = Clip::of_sizes(&[(0, false), (20_000, false)], &[20_000], 10, (640, 360));
+        let (now, mut random) = (Instant::now(), SplitMix(5));
+        let mut video = VideoSource::new(Arc::new(clip.clone()), &mut random, now);
+        let sent = frames(&mut video, now, 4000).len();
+        assert!((20..=21).contains(&sent), "half of 40, and a keyframe: {sent}");
+        // 0.8 Mbit/s of pictures at a pace of 0.4: half of them go, and what waits stays below a second.
+        let clip = Arc::new(Clip { pace_kbps: Some(400), ..clip });
+        let mut video = VideoSource::new(clip, &mut random, now);
+        let sent = frames(&mut video, now, 8000);
+        assert!((17..=21).contains(&sent.len()), "{sent:?}");
+        let last = video.queue.back().unwrap().0;
+        assert!(last < now + Duration::from_millis(9000));
     }
 }

@@ -3,7 +3,7 @@
 //! A bot is a participant without a browser. Signaling is the lab's ([`crate::people::person`]); media,
 //! from the SDP offer to the sample, is the driver's, one thread that owns all bots' sockets.
 
-pub use super::words::{AudioSource, Media, VideoSource};
+pub use super::words::{AudioSource, Lacks, Media, VideoSource};
 use crate::clients::bot::marks::{MarkRole, SaidMarks};
 use crate::clients::bot::talk::TalkRole;
 use crate::clients::bot::tones::ToneRole;
@@ -67,6 +67,8 @@ pub struct BotSpec {
     pub tones: Option<ToneRole>,
     /// Its part in the marks of its room, where the room mixes.
     pub marks: Option<MarkRole>,
+    /// What it does not have.
+    pub lacks: Lacks,
     /// How much it speaks; none: all the time.
     pub talk: Option<TalkRole>,
     /// Where it is one of a mesh's connections, and not one with the server.

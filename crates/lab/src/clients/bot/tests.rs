@@ -32,6 +32,7 @@ fn fixed(seed: u64) -> Fixed {
         red: false,
         red_first: false,
         feedback: true,
+        lacks: transport::Lacks::default(),
         seed,
         video: Codec::Vp8,
         send_audio: true,

@@ -25,8 +25,17 @@ pub enum VideoSource {
     P360,
     /// 848×480, 1.0 Mbit/s.
     P480,
-    /// 1920×1080, 1.46 Mbit/s.
+    /// 1920×1080 with small keyframes, 1.46 Mbit/s: what study A's load is made of.
+    Light1080,
+    /// A talking head of 1280×720, with the sizes of frames that Chromium's encoder makes of one: 1.5 Mbit/s.
+    P720,
+    /// The same of 1920×1080: 3.4 Mbit/s.
     P1080,
+    /// A screen of 1920×1080 with text that scrolls now and then, likewise: nearly nothing most of the time, and large
+    /// keyframes.
+    Screen,
+    /// Slides of 1920×1080 that change every ten seconds, likewise.
+    Slides,
     /// In three layers at once (simulcast, RFC 8853): 320×180, 640×360 and 848×480 with 0.13, 0.6 and 1.0 Mbit/s. Where the
     /// server takes no layers, the largest alone.
     Simulcast,
@@ -46,9 +55,18 @@ impl VideoSource {
     pub fn camera(self) -> &'static str {
         match self {
             Self::P480 => "480p",
-            Self::P1080 => "1080p",
-            Self::None | Self::P360 | Self::Simulcast => "360p",
+            Self::P720 => "720p",
+            Self::P1080 | Self::Light1080 => "1080p",
+            Self::None | Self::P360 | Self::Simulcast | Self::Screen | Self::Slides => "360p",
             Self::Singles | Self::Frames | Self::Chromium => "360p",
+        }
+    }
+
+    /// The name of a bot's track that shows this, as browsers call theirs: the server treats screens first.
+    pub fn track_name(self) -> &'static str {
+        match self {
+            Self::Screen | Self::Slides => "screen",
+            _ => "camera",
         }
     }
 
@@ -59,6 +77,15 @@ impl VideoSource {
             _ => &[],
         }
     }
+}
+
+/// What a bot does not have, as some browsers do not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// What it neither offers nor accepts.
+    pub transport: transport::Lacks,
+    /// A line for sound: it neither says nor hears anything.
+    pub sound: bool,
 }
 
 /// What a participant sends.

@@ -64,8 +64,11 @@ impl<D: BotDriver> Mesh<D> {
         let media = only(spec.media, &kinds);
         let audio =
             (media.audio != AudioSource::None).then_some(("audio", MediaKind::Audio, "microphone"));
-        let video =
-            (media.video != VideoSource::None).then_some(("video", MediaKind::Video, "camera"));
+        let video = (media.video != VideoSource::None).then_some((
+            "video",
+            MediaKind::Video,
+            media.video.track_name(),
+        ));
         let labels: Vec<_> = audio.into_iter().chain(video).collect();
         let tracks = labels.iter().map(|(mid, kind, name)| OfferedTrack {
             mid: (*mid).to_owned(),

@@ -5,7 +5,7 @@ use crate::clients::bot::marks::{MarkRole, Turn};
 use crate::clients::bot::spec::{BotSpec, SlotPool};
 use crate::clients::bot::talk::TalkRole;
 use crate::clients::bot::tones::{LOUD, TonePlan, ToneRole};
-use crate::clients::bot::words::{AudioSource, Media, VideoSource};
+use crate::clients::bot::words::{AudioSource, Lacks, Media, VideoSource};
 use crate::clients::seat::SignalingError;
 use crate::judge::expected::Listener;
 use crate::people::stage::Stage;
@@ -67,8 +67,8 @@ impl Place {
             person: name.to_owned(),
             participant: id.to_owned(),
             present: Span { from_ms: stage.now_ms(), until_ms: None },
-            mix: self.group.audio == AudioTopology::Mcu,
-            max_audio: None,
+            mix: self.group.audio == AudioTopology::Mcu && !self.lacks().sound,
+            max_audio: self.lacks().sound.then_some(0),
             max_video: show,
         }
     }
@@ -77,6 +77,7 @@ impl Place {
     pub(super) fn slots(&self, asked: SlotPool) -> SlotPool {
         SlotPool {
             audio: match self.group.audio {
+                _ if self.lacks().sound => 0,
                 AudioTopology::Mcu => 1,
                 AudioTopology::Sfu => asked.audio,
                 AudioTopology::Mesh => 0,
@@ -122,6 +123,11 @@ impl Place {
         let mixed = self.group.audio == AudioTopology::Mcu && heard;
         let listening = self.listening.filter(|_| mixed)?;
         Some(MarkRole { room: self.seed(), place, listening, turn: self.turn })
+    }
+
+    /// What a bot does not have.
+    pub fn lacks(&self) -> Lacks {
+        self.role.as_ref().map_or_else(Lacks::default, |role| role.lacks)
     }
 
     /// How much a bot speaks, if that is not all the time.

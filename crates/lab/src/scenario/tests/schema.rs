@@ -19,7 +19,8 @@ rooms:
   - { preset: small_call, count: 2, audio: sfu, video: sfu, video_codec: vp8,
       people: { bot: 3, chromium: 1 }, senders: 2, loud: anyone }
   - { people: { bot: 5 }, churn: { stay: 5s },
-      roles: [{ name: a, weight: 2, audio: true, video: false, speaks_pct: 40, in_turn: true }] }
+      roles: [{ name: a, weight: 2, audio: true, video: false, speaks_pct: 40, in_turn: true,
+               lacks: [rtx] }] }
   - { ramping: { stages: [{ duration: 1m30s, people: 3 }] } }
   - { arrival: { rate_per_second: 0.5, stay: 20s, max: 4 } }
   - { count: 9, people: { bot: 30 }, sizes: zipf }

@@ -104,7 +104,7 @@ pub(super) async fn over_tcp(sessions: &mut Sessions, table: &Table) -> Row {
     let (people, seconds) = if sessions.quick { (5, 8) } else { (30, 60) };
     let row = Row::new("later", format!("{people} people, 1080p, by TCP"))
         .note("the study expects 50 to 500 ms of jitter on UDP, 500 to 3000 ms on TCP");
-    let media = "video: 1080p, transport: tcp";
+    let media = "video: light-1080p, transport: tcp";
     let text = super::room::scenario(&sessions.serve(1), seconds, people, media);
     match sessions.run(&format!("{people}-people-tcp"), &text).await {
         Err(reason) => row.rest(table, &reason),
@@ -207,8 +207,8 @@ async fn behind(sessions: &mut Sessions, people: u32, way: Way) -> Result<Sessio
         return Err("left out with --quick".into());
     }
     let media = match way {
-        Way::Udp => "video: 1080p",
-        Way::Tcp | Way::Written => "video: 1080p, transport: tcp",
+        Way::Udp => "video: light-1080p",
+        Way::Tcp | Way::Written => "video: light-1080p, transport: tcp",
     };
     let fault = (way == Way::Written).then_some(WRITES_ALL);
     let text = super::room::scenario("", 30, people, media) + WHOLE;
@@ -304,7 +304,7 @@ fn words(filling: Filling, session: &Session) -> String {
 /// Layers, of which the server chooses, and a CPU quota behind the link; `used`: what the server uses without it, in
 /// percent of its CPU.
 async fn more(sessions: &mut Sessions, table: &Table, used: Option<f64>) -> Vec<Row> {
-    let (one, layers) = ("video: 1080p", "video: simulcast");
+    let (one, layers) = ("video: light-1080p", "video: simulcast");
     let quota = |pct| Limits { cores: Some(BEHIND * pct / 100.0), ..LINK };
     // Layers have a minute: the server must find out what each path carries.
     let plans = [

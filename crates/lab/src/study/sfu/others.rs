@@ -45,7 +45,7 @@ pub(super) async fn run(sessions: &mut Sessions, others: &Others, about: &mut Ab
         if sessions.quick { (&[4], 1, 8) } else { (&[10, 30], ROUNDS, 25) };
     let table = table();
     let columns = table.clone();
-    let text = |people| room::scenario("", seconds, people, "video: 1080p");
+    let text = |people| room::scenario("", seconds, people, "video: light-1080p");
     let figures = |row, session: &Session| figures(row, &columns, session);
     let rooms = Rooms { sizes, rounds, text: &text, figures: &figures };
     others.run(sessions, about, table, &rooms).await

@@ -49,7 +49,7 @@ async fn profile(sessions: &mut Sessions, dir: &Path) -> Result<String, String> 
         "there is no perf on PATH: install it with `apt-get install linux-perf`, and run `moim study sfu --profile` again",
     )?;
     let (people, seconds, looks) = if sessions.quick { (5, 16, 3) } else { (30, 24, 10) };
-    let text = scenario(&sessions.serve(1), seconds, people, "video: 1080p");
+    let text = scenario(&sessions.serve(1), seconds, people, "video: light-1080p");
     let name = format!("{people}-people-profile");
     let file = dir.join("perf.data");
     if sessions.interrupted() {

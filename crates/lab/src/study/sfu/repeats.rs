@@ -39,7 +39,7 @@ pub(super) async fn run(sessions: &mut Sessions, table: &Table) -> Vec<Row> {
     let mut rows = Vec::new();
     for number in 1..=runs {
         let row = Row::new("repeats", format!("run {number} of {runs}, {seconds} s"));
-        let text = scenario(&sessions.serve(1), seconds, people, "video: 1080p");
+        let text = scenario(&sessions.serve(1), seconds, people, "video: light-1080p");
         rows.push(match sessions.run(&format!("{people}-people-again-{number}"), &text).await {
             Err(reason) => row.rest(table, &reason),
             Ok(session) => from_session(row, table, &session),

@@ -25,11 +25,11 @@ mod tests {
 
     #[test]
     fn the_canary_looks_on_and_adds_no_picture() {
-        let text = with_canary("serve: {}\n", 60, 10, "video: 1080p");
+        let text = with_canary("serve: {}\n", 60, 10, "video: light-1080p");
         let scenario = Scenario::parse(&format!("name: x\n{text}"), "x").expect("valid");
         assert_eq!((scenario.bots(), scenario.chromium()), (10, 1));
         assert_eq!((scenario.canary.show, scenario.canary.camera), (1, None));
-        let text = self::scenario("serve: {}\n", 60, 30, "video: 1080p, transport: tcp");
+        let text = self::scenario("serve: {}\n", 60, 30, "video: light-1080p, transport: tcp");
         let scenario = Scenario::parse(&format!("name: x\n{text}"), "x").expect("valid");
         assert_eq!((scenario.bots(), scenario.chromium()), (30, 0));
     }

@@ -25,6 +25,16 @@ pub(super) struct Plan {
 const SENDS_LESS: &str = "the study's rate is no plausible one for this picture: here the video is \
                           sent at an ordinary rate";
 
+impl Plan {
+    /// What its people send, as scenarios call it. At 1080p the study's rate is no camera's.
+    pub(super) fn source(&self) -> &'static str {
+        match self.video {
+            "1080p" => "light-1080p",
+            other => other,
+        }
+    }
+}
+
 pub(super) const PLANS: [Plan; 4] = [
     Plan {
         name: "session 1: 10 people, 1080p",

@@ -66,7 +66,7 @@ pub(super) fn offered(media: Media, kind: Kind, mid: String) -> OfferedTrack {
     };
     let (kind, name) = match kind {
         Kind::Audio => (MediaKind::Audio, "microphone"),
-        Kind::Video => (MediaKind::Video, "camera"),
+        Kind::Video => (MediaKind::Video, media.video.track_name()),
     };
     let name = name.into();
     OfferedTrack { mid, kind, name, opaque: false, content_hint, layers: Vec::new() }

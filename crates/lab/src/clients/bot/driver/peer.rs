@@ -117,7 +117,7 @@ impl Peer {
             VideoCodec::Vp9 => VideoFormat::Vp9,
             VideoCodec::Av1 => VideoFormat::Av1,
         };
-        let shared_transport = &self.common.transport;
+        let shared_transport = &self.common.transport.clone().lacking(self.spec.lacks.transport);
         let ice = match self.spec.protocol {
             // Its connection begins with the answer.
             Protocol::Tcp => IceDtls::client_on_tcp(shared_transport, Some(video), now),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clients::bot::fixtures::Fixtures;
 use crate::clients::bot::media::{BotMedia, Clock, Config, Opening};
-use crate::clients::bot::words::{AudioSource, Media};
+use crate::clients::bot::words::{AudioSource, Lacks, Media};
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -345,4 +345,36 @@ fn bots_without_red_do_not_offer_it() {
         });
         assert_eq!(offer.sdp.contains(" red/48000/2"), red);
     }
+}
+
+#[test]
+fn what_a_bot_lacks_is_not_in_its_offer() {
+    let sdp = |lacks: Lacks| {
+        runtime().block_on(async {
+            let driver = Driver::start(&Options::default()).unwrap();
+            let slots = SlotPool { audio: if lacks.sound { 0 } else { 2 }, video: 2 };
+            let mut media = spec(1).media;
+            if lacks.sound {
+                media.audio = AudioSource::None;
+            }
+            let bot = driver.add(BotSpec { lacks, slots, media, ..spec(1) }).unwrap();
+            bot.offer().await.unwrap().sdp
+        })
+    };
+    let of = |transport| sdp(Lacks { transport, sound: false });
+    let count = |sdp: &str, what: &str| sdp.matches(what).count();
+    let (whole, none) = (sdp(Lacks::default()), transport::Lacks::default());
+    for (lacks, word) in [
+        (transport::Lacks { levels: true, ..none }, "ssrc-audio-level"),
+        (transport::Lacks { rtx: true, ..none }, " rtx/90000"),
+        (transport::Lacks { red: true, ..none }, " red/48000/2"),
+        (transport::Lacks { feedback: true, ..none }, " transport-cc"),
+    ] {
+        assert!(count(&whole, word) > 0 && count(&of(lacks), word) == 0, "{word}");
+    }
+    // Three lines of sound, as many of pictures.
+    let sound = of(transport::Lacks { feedback_on_sound: true, ..none });
+    assert_eq!((count(&whole, " transport-cc"), count(&sound, " transport-cc")), (6, 3));
+    let silent = sdp(Lacks { sound: true, ..Lacks::default() });
+    assert_eq!((count(&silent, "m=audio"), count(&silent, "m=video")), (0, 3));
 }
