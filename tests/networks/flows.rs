@@ -151,7 +151,7 @@ impl Network {
         let begins = self.origin + Duration::from_secs(plan.from_s);
         let limits = Limits { start_bps: 300_000, least_bps: 64_000, most_bps: 100_000_000 };
         let mut downlink = Downlink::new(begins, limits);
-        downlink.want(begins, plan.most_bps);
+        downlink.want(begins, plan.most_bps, false);
         // Sources do not film in step.
         let shift = Duration::from_secs_f64(unit(&mut self.random) / 30.0);
         self.flows.push(Flow {

@@ -46,6 +46,8 @@ fn send(world: &mut World, hand: &mut Hand, marker: bool, payload: &[u8]) {
 /// One who films and two who watch, the last on another shard where there is one.
 pub(super) fn watched(shards: u16) -> (World, Vec<PersonKey>, Hand, Ears) {
     let mut world = World::with_slots(31, LAN, Made { shards, ..SFU }, (4, 1));
+    // Nothing is known of the paths.
+    world.feedback = false;
     let people: Vec<_> = (0..3).map(|_| world.join_filming()).collect();
     let mut hand = Hand::new(&mut world, people[0], Kind::Video);
     let ears = Ears::of(&mut world, &people[1..]);
@@ -163,6 +165,7 @@ fn padding_of_sound_takes_no_number_and_waits_for_no_picture() {
 #[test]
 fn padding_takes_no_number_where_its_slot_still_waits_for_its_first_picture() {
     let mut world = World::with_slots(33, LAN, SFU, (4, 2));
+    world.feedback = false;
     let filming = [world.join_filming(), world.join_filming()];
     let viewer = world.join_filming();
     let mut hands = filming.map(|key| Hand::new(&mut world, key, Kind::Video));

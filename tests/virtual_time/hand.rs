@@ -279,6 +279,10 @@ impl Ears {
         let header = opened.header;
         let range = header.payload_range(&plain[..opened.len]).expect("a packet");
         let RtpHeader { ssrc, payload_type, marker, sequence, timestamp, .. } = header;
+        if range.is_empty() {
+            // Padding, which probes the path.
+            return;
+        }
         let payload = plain[range].to_vec();
         let dependency = header.find_extension(&plain, DEPENDENCY_ID).map(<[u8]>::to_vec);
         heard.push(Heard {

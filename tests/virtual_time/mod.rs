@@ -15,6 +15,7 @@ mod keyframes;
 mod mcu;
 mod order;
 mod pausing;
+mod pictures;
 mod pressure;
 mod properties;
 mod redundancy;

@@ -11,6 +11,7 @@ use engine::mix::{Hear, Mixer};
 use engine::room::{Effects, Notice, Room, RoomLimits, RoomSetup, Topology};
 use engine::shard::{Datagram, RelayPacket, Stats};
 use engine::{Now, PersonKey, Priority, Report, RoomKey, Shard, ShardIndex, Subject, TrackKey};
+use lab::bot::fixtures::Clip;
 use lab::bots::VideoSource;
 use lab::checks::Expected;
 use lab::link::{Fate, LinkSpec, Loss, Path, Queue};
@@ -21,6 +22,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::event::{PauseReason, SlotChange};
 
@@ -153,9 +155,13 @@ pub struct World {
     pub layers: usize,
     /// What those who come with a camera show, and what they call it.
     pub clip: VideoSource,
+    /// Pictures of the test's own, in place of a clip.
+    pub pictures: Option<Arc<Clip>>,
     pub picture: &'static str,
     /// Datagrams that never arrive.
     pub eats: Box<Eats>,
+    /// Sees what leaves for people, and when it arrives.
+    pub sees: Option<Box<Sees>>,
     /// A hash over all that was ever sent, with its time (FNV-1a).
     pub digest: u64,
     pub samples: Vec<SampleRecord>,
@@ -166,6 +172,18 @@ pub struct World {
 
 /// Whether the wire eats a datagram: (to server?, address of the person, bytes).
 type Eats = dyn FnMut(bool, SocketAddr, &[u8]) -> bool;
+
+/// A datagram that leaves for a person.
+pub struct Leaves<'a> {
+    pub to: SocketAddr,
+    pub bytes: &'a [u8],
+    pub at: Instant,
+    /// When it arrives; None if the link loses it.
+    pub arrives: Option<Instant>,
+}
+
+/// Who sees what leaves.
+type Sees = dyn FnMut(&Leaves<'_>);
 
 /// Pixels of the layers that those with simulcast send.
 pub const SIZES: [u32; 3] = [320 * 180, 640 * 360, 848 * 480];
@@ -240,8 +258,10 @@ impl World {
             codec: Codec::Vp8,
             layers: 1,
             clip: VideoSource::P360,
+            pictures: None,
             picture: "camera",
             eats: Box::new(|_, _, _| false),
+            sees: None,
             digest: 0xcbf2_9ce4_8422_2325,
             samples: Vec::new(),
             expected: Expected::default(),
@@ -334,10 +354,14 @@ impl World {
             true => path.offer_by(&mut self.shared.0, self.now.at, bytes.len(), None),
             false => path.offer(self.now.at, bytes.len(), None),
         };
-        match fate {
+        let arrives = match fate {
             Fate::Arrives(at) => Some(at),
             Fate::Lost | Fate::QueueFull => None,
+        };
+        if let Some(sees) = self.sees.as_mut().filter(|_| !to_server) {
+            sees(&Leaves { to: person, bytes, at: self.now.at, arrives });
         }
+        arrives
     }
 
     fn fly(&mut self, at: Instant, flying: Flying) {
@@ -348,9 +372,9 @@ impl World {
     fn send_up(&mut self, shard: ShardIndex, from: SocketAddr, bytes: Vec<u8>) {
         if let Some(at) = self.passes(true, from, &bytes) {
             // A media thread reads what has come since it last looked: here every 2 ms, in every other world.
-            let since = at.saturating_duration_since(self.origin).as_micros() as u64;
-            let wait = if self.batches { 2_000 - since % 2_000 } else { 0 };
-            self.fly(at + Duration::from_micros(wait), Flying::Up { shard, from, bytes });
+            let since = at.saturating_duration_since(self.origin).as_nanos() as u64;
+            let wait = if self.batches { 2_000_000 - since % 2_000_000 } else { 0 };
+            self.fly(at + Duration::from_nanos(wait), Flying::Up { shard, from, bytes });
         }
     }
 

@@ -1,7 +1,8 @@
 //! The estimate for one receiver: Google congestion control, with our units and clock.
 
+use crate::answer::{Answer, PROBE_PACKETS, Probed};
 use crate::arrivals::ReceiverClock;
-use crate::log::{Kind, SendLog, Sent};
+use crate::log::{IP_UDP_BYTES, Kind, SendLog, Sent};
 use crate::prober::{Cluster, Prober};
 use goog_cc::experiments::FieldTrials;
 use goog_cc::network_control::{NetworkControllerConfig, NetworkControllerInterface};
@@ -26,11 +27,34 @@ const CLUSTERS: usize = 16;
 const REMEMBERED: Duration = Duration::from_secs(40);
 /// After a dip of the estimate, the queue that caused it is gone in this time.
 const DIP_PROBED_AFTER: Duration = Duration::from_millis(300);
-/// From one probe of our own to the next.
+/// From one probe of our own to the next, if the path did not carry the last one: while little is sent…
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
-/// How long one lasts, in ms, and its least packets.
+/// …while more is wanted soon, …
+const PROBE_INTERVAL_URGENT: Duration = Duration::from_secs(2);
+/// …and so soon after the estimate fell.
+const PROBE_INTERVAL_FELL: Duration = Duration::from_secs(1);
+const FELL_LATELY: Duration = Duration::from_secs(15);
+/// How long one lasts, in ms. One at far more than the estimate is short.
 const PROBE_MS: i64 = 20;
-const PROBE_PACKETS: i32 = 5;
+const PROBE_MS_FAR: i64 = 5;
+/// The first one makes a queue of 300 ms on a path of 300 kbit/s.
+const PROBE_MS_FIRST: i64 = 9;
+/// The first one is at up to so many times the estimate: its packets show what a slow path carries.
+const FIRST_PROBE: u64 = 20;
+/// One that is urgent is at up to so many times the estimate, any other at up to twice.
+const URGENT_PROBE: u64 = 3;
+/// From one probe that the path carried to the next, at least.
+const PROBE_GOES_ON: Duration = Duration::from_millis(50);
+/// A probe whose result has not come by then was in vain.
+const PROBE_ANSWERED: Duration = Duration::from_millis(800);
+/// The estimate begins anew if a probe came so many times as fast.
+const RENEWING: f64 = 1.15;
+/// It is taken for so much of what the probe found.
+const RENEWED_SHARE: f64 = 0.9;
+/// If it falls to less than half of that within this time, the probe was misled: others share the path…
+const RENEWED_HOLDS: Duration = Duration::from_secs(8);
+/// …and it does not begin anew for so long, and twice as long each time that this happens.
+const RENEWED_RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(80));
 /// Where the numbers of such probes begin: the controller counts from 1.
 const OWN_PROBES: i32 = 1 << 24;
 /// Without feedback for so long, packets that leave are taken to have been away.
@@ -38,8 +62,6 @@ const SILENCE: Duration = Duration::from_millis(1500);
 /// If nothing of what left in so long came, the path was cut: a queue that is full lets some of it through. Those losses
 /// say nothing of what the path carries.
 const OUTAGE: TimeDelta = TimeDelta::from_millis(200);
-/// What IP and UDP add to a datagram, in bytes.
-pub const IP_UDP_BYTES: usize = 28;
 
 /// What a path is taken for at first, and how far an estimate may go, in bits a second.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +81,15 @@ struct Fall {
     at: Instant,
 }
 
+/// The estimate was begun anew by what a probe found.
+#[derive(Debug, Clone, Copy)]
+struct Renewed {
+    at: Instant,
+    bps: u64,
+    /// It fell soon after, and none is for so long.
+    rests: Duration,
+}
+
 /// The path to one receiver.
 pub struct Downlink {
     origin: Instant,
@@ -66,6 +97,7 @@ pub struct Downlink {
     prober: Prober,
     clock: ReceiverClock,
     controller: GoogCcNetworkController,
+    limits: Limits,
     clusters: [PacedPacketInfo; CLUSTERS],
     /// What feedback told since the last tick, and when the last one came.
     pending: Vec<PacketResult>,
@@ -78,8 +110,15 @@ pub struct Downlink {
     target_bps: u64,
     pacing_bps: u64,
     wanted_bps: u64,
+    /// It is wanted soon.
+    urgent: bool,
     sent_bytes: u64,
-    probed_at: Option<Instant>,
+    probed: Option<Probed>,
+    /// The path carried the last one.
+    goes_on: bool,
+    renewed: Option<Renewed>,
+    /// The last probe that was judged was in vain.
+    in_vain: bool,
     /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
     lately_bps: [u64; 3],
     fell: Option<Fall>,
@@ -95,28 +134,17 @@ pub struct Downlink {
 impl Downlink {
     /// A path that nothing is known of.
     pub fn new(now: Instant, limits: Limits) -> Self {
-        let rate = |bps: u64| DataRate::from_bits_per_sec(bps as i64);
-        let at_time = Timestamp::from_micros(EPOCH_US as i64);
-        let constraints = TargetRateConstraints {
-            at_time,
-            min_data_rate: Some(rate(limits.least_bps)),
-            max_data_rate: Some(rate(limits.most_bps)),
-            starting_rate: Some(rate(limits.start_bps)),
-        };
-        let stream_based_config =
-            StreamsConfig { at_time, requests_alr_probing: Some(true), ..StreamsConfig::default() };
-        let config = NetworkControllerConfig {
-            field_trials: FieldTrials::default(),
-            constraints,
-            stream_based_config,
-        };
-        let controller = GoogCcNetworkController::new(config, GoogCcConfig { feedback_only: true });
-        let mut downlink = Self {
+        Self {
             origin: now,
             log: SendLog::new(),
             prober: Prober::default(),
             clock: ReceiverClock::default(),
-            controller,
+            controller: controller(
+                limits,
+                limits.start_bps,
+                Timestamp::from_micros(EPOCH_US as i64),
+            ),
+            limits,
             clusters: [PacedPacketInfo::default(); CLUSTERS],
             pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
@@ -126,19 +154,19 @@ impl Downlink {
             target_bps: limits.start_bps,
             pacing_bps: limits.start_bps * 5 / 2,
             wanted_bps: 0,
+            urgent: false,
             sent_bytes: 0,
-            probed_at: None,
+            probed: None,
+            goes_on: false,
+            renewed: None,
+            in_vain: false,
             lately_bps: [0; 3],
             fell: None,
             dip: None,
             second: (now, 0),
             last_second_bps: 0,
             asked_probes: 0,
-        };
-        let available = NetworkAvailability { at_time, network_available: true };
-        let update = downlink.controller.on_network_availability(available);
-        downlink.apply(update, now);
-        downlink
+        }
     }
 
     /// The transport-wide sequence number of the next packet.
@@ -172,6 +200,10 @@ impl Downlink {
             }
             let Some(number) = self.log.number(number) else { continue };
             let Some(sent) = self.log.tell(number, came.is_some()) else { continue };
+            let of = |probed: &&mut Probed| sent.cluster == Some(probed.place);
+            if let Some(probed) = self.probed.as_mut().filter(of) {
+                probed.answer.note(&sent, came.map(|at_us| at_us + offset));
+            }
             let receive_time = match came {
                 Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
                 None => Timestamp::plus_infinity(),
@@ -195,8 +227,10 @@ impl Downlink {
     }
 
     /// So much would be sent if the path carried it, in bits a second. While that is more than the estimate, probes look
-    /// for it; else nothing is probed. A change of less than a quarter is none: the controller probes after each.
-    pub fn want(&mut self, now: Instant, bps: u64) {
+    /// for it; else nothing is probed. If it is `urgent`, they look for it soon, although as much is sent as the path is known
+    /// to carry. A change of less than a quarter is none: the controller probes after each.
+    pub fn want(&mut self, now: Instant, bps: u64, urgent: bool) {
+        self.urgent = urgent;
         if bps == 0 && self.wanted_bps == 0 || 4 * bps.abs_diff(self.wanted_bps) < bps {
             return;
         }
@@ -231,7 +265,16 @@ impl Downlink {
 
     /// Makes a new estimate of what came since the last one. To be called every 10 to 50 ms while packets are numbered.
     pub fn tick(&mut self, now: Instant) {
+        let due = self.period_began.is_none_or(|at| now.saturating_duration_since(at) >= PERIOD);
+        if due {
+            self.period_began = Some(now);
+        }
         if self.is_resuming(now) {
+            // What the controller knows is of before. Where nothing leaves, only a probe can tell more.
+            if due {
+                self.count_second(now);
+                self.probe(now);
+            }
             return;
         }
         if let (bytes, Some((at, kind))) = std::mem::take(&mut self.unheard) {
@@ -251,8 +294,7 @@ impl Downlink {
         } else if self.pending.len() == self.pending.capacity() {
             self.pending.clear();
         }
-        if self.period_began.is_none_or(|at| now.saturating_duration_since(at) >= PERIOD) {
-            self.period_began = Some(now);
+        if due {
             self.log.grow();
             let interval = ProcessInterval { at_time: self.time(now), pacer_queue: None };
             let update = self.controller.on_process_interval(interval);
@@ -308,42 +350,137 @@ impl Downlink {
         Some(bps.min(self.wanted_bps)).filter(|bps| *bps > self.target_bps)
     }
 
-    /// While more is wanted than the path is known to carry, it is probed now and then: up to twice the estimate if less
-    /// than that is sent, else up to what it carried before it fell. (The controller probes the first only if much less
-    /// is sent, and the second once.)
+    /// While more is wanted than the path is known to carry, it is probed: at a few times the estimate, or at what it carried
+    /// before. If the path carried that, the next probe follows at once, else after a while.
     fn probe(&mut self, now: Instant) {
-        if self.prober.due().is_none()
-            && let Some(bps) = self.dip_bps(now)
-        {
-            return self.probe_at(bps, now);
-        }
-        let idle = self.last_second_bps * 5 < self.target_bps * 4;
-        let interval = if idle { PROBE_INTERVAL } else { 2 * PROBE_INTERVAL };
-        let rests = |at| now.saturating_duration_since(at) < interval;
-        if self.probed_at.is_some_and(rests) || self.prober.due().is_some() {
+        if self.prober.due().is_some() {
             return;
         }
-        let lately = |fell: &Fall| now.saturating_duration_since(fell.at) < REMEMBERED;
-        let before = self.fell.filter(lately).map_or(0, |fell| fell.from_bps * 17 / 20);
-        let most = if idle { 2 * self.target_bps } else { before };
-        let bps = self.wanted_bps.min(most);
+        self.renew(now);
+        let carried = self.judge(now);
+        if let Some(bps) = self.dip_bps(now) {
+            return self.probe_at(bps, now);
+        }
+        self.goes_on |= carried;
+        let lately = |last: Probed| now.saturating_duration_since(last.at) < PROBE_GOES_ON;
+        let goes_on = self.goes_on && self.urgent && !self.probed.is_some_and(lately);
+        if self.wanted_bps <= self.target_bps || (!goes_on && self.rests(now)) {
+            return;
+        }
+        let idle = self.last_second_bps * 5 < self.target_bps * 4;
+        let before = self.fell_within(REMEMBERED, now).map_or(0, |fell| fell.from_bps * 17 / 20);
+        let bps = match self.urgent {
+            true if self.probed.is_none() => FIRST_PROBE * self.target_bps,
+            true => self.wanted_bps.min(before.max(URGENT_PROBE * self.target_bps)),
+            false if idle => self.wanted_bps.min(before.max(2 * self.target_bps)),
+            false => self.wanted_bps.min(before),
+        };
         if bps > self.target_bps {
             self.probe_at(bps, now);
         }
     }
 
+    /// The controller remembers losses for long, and does not believe a probe then. If more is wanted soon, and all of a probe
+    /// came much faster than it believes, it begins anew, as on another network.
+    fn renew(&mut self, now: Instant) {
+        if let Some(renewed) = &mut self.renewed {
+            let soon = now.saturating_duration_since(renewed.at) < RENEWED_HOLDS;
+            if soon && 2 * self.target_bps < renewed.bps {
+                let (least, most) = RENEWED_RESTS;
+                renewed.rests = (2 * renewed.rests).clamp(least, most);
+                renewed.bps = 0;
+            }
+        }
+        let rests = |renewed: Renewed| now.saturating_duration_since(renewed.at) < renewed.rests;
+        let Some(found) = self.probed.and_then(|probed| probed.answer.bps()) else { return };
+        let Limits { least_bps, most_bps, .. } = self.limits;
+        let bps = ((found as f64 * RENEWED_SHARE) as u64).clamp(least_bps, most_bps);
+        let more = bps as f64 > self.target_bps as f64 * RENEWING;
+        // The first one tells what a slow path carries before anything else does.
+        let more = more || (self.asked_probes == 1 && bps < self.target_bps);
+        let told = self.probed.is_some_and(|probed| probed.is_told() && !probed.judged);
+        if !(self.urgent && more && told) || self.renewed.is_some_and(rests) {
+            return;
+        }
+        let rests = self.renewed.map_or(Duration::ZERO, |renewed| renewed.rests);
+        self.renewed = Some(Renewed { at: now, bps, rests });
+        let at_time = self.time(now);
+        self.controller = controller(self.limits, bps, at_time);
+        // It takes its limits with its first period.
+        self.controller.on_process_interval(ProcessInterval { at_time, pacer_queue: None });
+        (self.target_bps, self.pacing_bps) = (bps, bps * 5 / 2);
+        let wanted = std::mem::take(&mut self.wanted_bps);
+        self.want(now, wanted, self.urgent);
+    }
+
+    /// Whether the path has just turned out to carry the last probe.
+    fn judge(&mut self, now: Instant) -> bool {
+        let Some(probed) = self.probed.as_mut().filter(|probed| !probed.judged) else {
+            return false;
+        };
+        let late = now.saturating_duration_since(probed.at) >= PROBE_ANSWERED;
+        probed.judged = probed.is_told() || late;
+        let carried = probed.judged && probed.answer.is_carried();
+        self.in_vain = probed.judged && !carried;
+        carried
+    }
+
+    /// Whether it is too soon after the last probe for another one.
+    fn rests(&self, now: Instant) -> bool {
+        let interval = match self.fell_within(FELL_LATELY, now) {
+            Some(_) if self.urgent => PROBE_INTERVAL_FELL,
+            _ if self.urgent => PROBE_INTERVAL_URGENT,
+            _ if self.last_second_bps * 5 < self.target_bps * 4 => PROBE_INTERVAL,
+            _ => 2 * PROBE_INTERVAL,
+        };
+        self.probed.is_some_and(|last| now.saturating_duration_since(last.at) < interval)
+    }
+
+    fn fell_within(&self, span: Duration, now: Instant) -> Option<Fall> {
+        self.fell.filter(|fell| now.saturating_duration_since(fell.at) < span)
+    }
+
+    /// Whether it was ever probed.
+    pub fn was_probed(&self) -> bool {
+        self.probed.is_some()
+    }
+
+    /// Whether enough was told of the last probe, and the estimate does not hold it yet.
+    pub fn was_told_of_probe(&self) -> bool {
+        self.probed.is_some_and(|probed| !probed.judged && probed.is_told())
+    }
+
+    /// Whether a probe left whose result is not known.
+    pub fn awaits_probe(&self) -> bool {
+        self.probed.is_some_and(|probed| !probed.judged)
+    }
+
+    /// Whether the path did not carry the last probe that was answered.
+    pub fn was_probed_in_vain(&self) -> bool {
+        self.in_vain
+    }
+
     /// A probe of our own at this rate.
     fn probe_at(&mut self, bps: u64, now: Instant) {
-        self.probed_at = Some(now);
+        self.goes_on = false;
         self.asked_probes = (self.asked_probes + 1) % OWN_PROBES;
+        let answer = Answer::default();
+        let place = place(OWN_PROBES + self.asked_probes);
+        let ms = match self.probed {
+            None => PROBE_MS_FIRST,
+            Some(_) if bps > 2 * self.target_bps && self.fell.is_some() => PROBE_MS_FAR,
+            Some(_) => PROBE_MS,
+        };
         let probe = ProbeClusterConfig {
             at_time: self.time(now),
             target_data_rate: DataRate::from_bits_per_sec(bps as i64),
-            target_duration: TimeDelta::from_millis(PROBE_MS),
+            target_duration: TimeDelta::from_millis(ms),
             target_probe_count: PROBE_PACKETS,
             id: OWN_PROBES + self.asked_probes,
             ..ProbeClusterConfig::default()
         };
+        let bytes = (probe.target_data_rate * probe.target_duration).bytes().max(1) as u64;
+        self.probed = Some(Probed { at: now, place, bytes, answer, judged: false });
         self.plan(&probe, now);
     }
 
@@ -352,7 +489,7 @@ impl Downlink {
         let packets = i64::from(probe.target_probe_count.max(1));
         let mut info = PacedPacketInfo::new(probe.id, packets, bytes);
         info.send_bitrate = probe.target_data_rate;
-        let place = probe.id.rem_euclid(CLUSTERS as i32) as u8;
+        let place = place(probe.id);
         self.clusters[usize::from(place)] = info;
         let cluster = Cluster {
             id: place,
@@ -419,6 +556,34 @@ impl Downlink {
     fn time(&self, at: Instant) -> Timestamp {
         Timestamp::from_micros(self.us(at) as i64)
     }
+}
+
+/// A controller that takes the path to carry `start_bps`.
+fn controller(limits: Limits, start_bps: u64, at_time: Timestamp) -> GoogCcNetworkController {
+    let rate = |bps: u64| DataRate::from_bits_per_sec(bps as i64);
+    let constraints = TargetRateConstraints {
+        at_time,
+        min_data_rate: Some(rate(limits.least_bps)),
+        max_data_rate: Some(rate(limits.most_bps)),
+        starting_rate: Some(rate(start_bps)),
+    };
+    let stream_based_config =
+        StreamsConfig { at_time, requests_alr_probing: Some(true), ..StreamsConfig::default() };
+    let config = NetworkControllerConfig {
+        field_trials: FieldTrials::default(),
+        constraints,
+        stream_based_config,
+    };
+    let mut controller = GoogCcNetworkController::new(config, GoogCcConfig { feedback_only: true });
+    // The probes that it would begin with are ours to make.
+    let available = NetworkAvailability { at_time, network_available: true };
+    controller.on_network_availability(available);
+    controller
+}
+
+/// The place of a probe's cluster.
+fn place(id: i32) -> u8 {
+    id.rem_euclid(CLUSTERS as i32) as u8
 }
 
 /// What feedback told, less the losses of outages.

@@ -11,11 +11,12 @@
 //! a second (`_bps`) and count whole datagrams without IP and UDP headers.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod arrivals;
 mod downlink;
 mod log;
 mod prober;
 
-pub use downlink::{Downlink, IP_UDP_BYTES, Limits};
-pub use log::Kind;
+pub use downlink::{Downlink, Limits};
+pub use log::{IP_UDP_BYTES, Kind};
 pub use prober::Prober;

@@ -6,6 +6,9 @@ const LEAST_PACKETS: usize = 256;
 /// as many in 1.6 s.
 const MOST_PACKETS: usize = 16_384;
 
+/// What IP and UDP add to a datagram, in bytes.
+pub const IP_UDP_BYTES: usize = 28;
+
 /// What a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -30,6 +33,13 @@ pub(crate) struct Sent {
     pub in_flight: u32,
     /// Feedback said that it came.
     told: bool,
+}
+
+#[cfg(test)]
+impl Sent {
+    pub(crate) fn of(at_us: u64, bytes: u16, kind: Kind) -> Self {
+        Self { at_us, bytes, kind, cluster: None, in_flight: 0, told: false }
+    }
 }
 
 /// The numbers of one receiver's packets.

@@ -68,7 +68,7 @@ fn no_feedback_panics_or_takes_the_estimate_out_of_its_bounds() {
     for seed in 0..seeds {
         let (mut random, origin) = (Random(seed), Instant::now());
         let mut downlink = Downlink::new(origin, LIMITS);
-        downlink.want(origin, 20_000_000);
+        downlink.want(origin, 20_000_000, true);
         let mut now = origin;
         for step in 0..3000_u64 {
             now += MS * random.below(30) as u32;

@@ -1,7 +1,7 @@
 //! The media core, sans-IO: no clock, no socket, no JSON, no str0m.
 //!
 //! [`room`] is the pure state machine that runs once a room: roster, tracks, slots. [`shard`] is
-//! what one media thread runs: packets. Commands travel from room to shard ([`command`]), reports
+//! what one media thread runs: packets. `egress` decides what leaves to one receiver. Commands travel from room to shard ([`command`]), reports
 //! back; datagrams come in batches and leave through a [`Sink`] that lends its send buffer.
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod bucket;
 mod clock;
 pub mod command;
 pub mod drops;
+mod egress;
 pub mod limits;
 pub mod mix;
 mod outbox;

@@ -26,10 +26,30 @@ pub const PACING_FACTOR: f64 = 2.5;
 pub const PACING_WINDOW: Duration = Duration::from_secs(1);
 /// What waits leaves within so many bursts, however much it is.
 pub const BURSTS_AT_MOST: usize = 4;
-/// Packets that wait for a receiver's next bursts: as many as 20 ms bring at half a Gbit/s.
-pub const PACED_PACKETS: usize = 1024;
+/// Entries that wait for a receiver's next bursts at most.
+pub const QUEUE_PACKETS: usize = 4096;
+/// Bytes that wait for a receiver's next bursts at most…
+pub const QUEUE_BYTES: usize = 4_000_000;
+/// …and of one slot.
+pub const QUEUE_SLOT_BYTES: usize = 1_500_000;
+/// Frames that wait beside keyframes leave within this time, or pictures stop.
+pub const DELTAS_WAIT: Duration = Duration::from_millis(1500);
+/// Until a path was probed, what waits is taken to leave at this rate at least, in bits a second.
+pub const YOUNG_BPS: u64 = 2_000_000;
+/// If so much waits, probes look for more than the estimate.
+pub const QUEUE_LONG: Duration = Duration::from_millis(100);
+/// On a limited path what waits leaves within this time, where that is not too fast.
+pub const PACED_AIM: Duration = Duration::from_millis(500);
+/// On an ample path as much may leave at once as makes a queue of this length, if the path carries no more than estimated.
+pub const BURST_QUEUE: Duration = Duration::from_millis(40);
+/// Bytes of a track that are held at most for receivers who have not got them.
+pub const HELD_BYTES: usize = 3_000_000;
+/// What left late to a receiver is kept for so long: it may be asked for again.
+pub const HELD_AFTER: Duration = Duration::from_secs(2);
 /// Least time between two keyframe requests to one publisher.
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
+/// The same if only those want one whose paths carry little.
+pub const KEYFRAME_INTERVAL_DEAR: Duration = Duration::from_secs(1);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// A slot begins with a keyframe that came already if it is not older than this, and if no more
@@ -109,16 +129,14 @@ pub const RESEND_PCT: (u64, u64) = (25, 65);
 pub const RESEND_BURST: Duration = Duration::from_millis(250);
 /// …and never less than this, in bytes: about ten packets.
 pub const LEAST_RESEND_BYTES: u64 = 12_000;
-/// What the path to a participant is taken to carry at first and at most, in bits a second.
+/// What the path to a participant is taken to carry at most, in bits a second…
 pub const DOWNLINK_MOST_BPS: u64 = 400_000_000;
+/// …and at first.
+pub const DOWNLINK_START_BPS: u64 = 400_000;
 /// It is never taken to carry less, in bits a second: sound fits.
 pub const DOWNLINK_LEAST_BPS: u64 = 100_000;
-/// On a path that carries less than twice what could flow, packets leave so many times as fast as it is estimated to carry.
-pub const PACING_LIMITED: f64 = 1.2;
-/// What waits for a burst leaves within this time at that rate, or pictures stop.
-pub const PACED_AT_MOST: Duration = Duration::from_millis(250);
-/// So many bytes may wait all the same: a keyframe must get through.
-pub const PACED_LEAST_BYTES: usize = 40_000;
+/// While much waits, packets leave at most so many times as fast as the path is estimated to carry.
+pub const PACING_LIMITED: f64 = 1.1;
 /// A picture that the path does not carry rests at least so long…
 pub const REST_LEAST: Duration = Duration::from_secs(2);
 /// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
@@ -172,8 +190,36 @@ pub const TRIAL_LOST: u8 = 26;
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
 pub const REST_AFTER: Duration = Duration::from_millis(1500);
-/// While pictures rest or have smaller layers than they need, probes look for so many times what all of them take.
+/// While pictures have smaller layers than they need, probes look for so many times what all of them take…
 pub const PROBE_HEADROOM: f64 = 1.2;
+/// …and while some rest, for so many times as much: those come back at once then.
+pub const PROBE_STARVED_HEADROOM: f64 = 1.7;
+/// When pictures begin to flow, the first probe looks for so many times the estimate.
+pub const FIRST_WANTED: u64 = 20;
+/// A path that carries so many times what flows is known to be ample.
+pub const AMPLE_HEADROOM: f64 = 2.3;
+/// A slot whose keyframe took too long for what came after it gets another one at once if the estimate is so many times as high.
+pub const STARVED_GROWTH: f64 = 1.25;
+/// A receiver who lacks the still of a picture that rests gets another one so often at most.
+pub const STILL_LEAST: Duration = Duration::from_secs(4);
+/// Receiver reports tell of a path once in so long…
+pub const REPORTS_WINDOW: Duration = Duration::from_millis(900);
+/// …if they tell of so many packets at least, …
+pub const REPORTS_PACKETS: u64 = 40;
+/// …and a greater share than this was lost.
+pub const REPORTS_LOST: f64 = 0.12;
+/// Of what came, the path is taken to carry so much.
+pub const REPORTS_CARRIED: f64 = 0.95;
+/// So long after a fall, reports tell of losses from before it.
+pub const REPORTS_SETTLE: Duration = Duration::from_millis(2500);
+/// Where nothing flows, the estimate grows to so many times what would flow.
+pub const REPORTS_ENOUGH: f64 = 1.8;
+/// The estimate by reports grows by so much in a second…
+pub const REPORTS_GROWTH: f64 = 1.08;
+/// …by so much while nothing flows, …
+pub const REPORTS_STARVED_GROWTH: f64 = 2.0;
+/// …until it is so many times what would flow.
+pub const REPORTS_AMPLE: f64 = 2.2;
 /// A layer that was never sent is taken to bring so many times what the layer below brings.
 pub const LAYER_GROWTH: u64 = 3;
 /// From one look at which layers of a track are wanted to the next.

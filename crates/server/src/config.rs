@@ -88,6 +88,8 @@ pub struct MediaConfig {
     /// `keep_together`: so many people of a room share a shard; those who come after them go to where the
     /// fewest people are. 1 spreads every room. Default 56.
     pub keep_together: usize,
+    /// `start_kbps`: what the path to a participant is taken to carry until their feedback tells more. Default 400.
+    pub start_kbps: u32,
     /// `advertise`: addresses that go into candidates instead of the bound ones, where the
     /// server is behind a one-to-one NAT or bound to 0.0.0.0.
     pub advertise: Vec<IpAddr>,
@@ -140,7 +142,9 @@ impl Default for MixConfig {
 impl Default for MediaConfig {
     fn default() -> Self {
         let bind = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        Self { bind, port: 7882, shards: 1, keep_together: 56, advertise: Vec::new() }
+        let start_kbps = (engine::limits::DOWNLINK_START_BPS / 1000) as u32;
+        let advertise = Vec::new();
+        Self { bind, port: 7882, shards: 1, keep_together: 56, start_kbps, advertise }
     }
 }
 
@@ -277,6 +281,7 @@ fn decode_media(media: &mut Section<'_>) -> MediaConfig {
         keep_together: media
             .read("keep_together", number(1..=10_000usize))
             .or(default.keep_together),
+        start_kbps: media.read("start_kbps", number(100..=100_000u32)).or(default.start_kbps),
         advertise: media.read("advertise", one_or_many(ip_address(), 16)).or(default.advertise),
     };
     for v6 in [false, true] {
@@ -435,7 +440,7 @@ mod tests {
         let config = parse(
             r#"
 http: { bind: ["[::]:443", "0.0.0.0:443"] }
-media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3,
+media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3, start_kbps: 900,
   advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
 limits: { participants_per_room: 20, roster: 12, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
@@ -455,6 +460,7 @@ mix: { hear: everyone, packet: 60ms }
         assert_eq!(config.media.advertise[1], "2001:db8::7".parse::<IpAddr>().unwrap());
         let media = &config.media;
         assert_eq!((media.port, media.shards, media.keep_together), (9000, 4, 3));
+        assert_eq!(media.start_kbps, 900);
         assert_eq!(config.origins, ["https://call.example.org", "http://10.0.0.1:8080"]);
         assert_eq!(
             config.limits,

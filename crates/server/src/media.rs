@@ -134,6 +134,8 @@ pub(crate) struct MediaThread {
     begin: Box<dyn FnOnce(Shard) -> Running + Send>,
     /// A fault for tests: extra work on each packet.
     pub(crate) burn: Option<Duration>,
+    /// What a path is taken to carry at first, in bits a second.
+    pub(crate) start_bps: u64,
 }
 
 /// A media thread at work.
@@ -188,6 +190,7 @@ impl MediaThread {
             name: name.clone(),
             place: (ShardIndex(index as u16), shards),
             burn: None,
+            start_bps: engine::limits::DOWNLINK_START_BPS,
             begin: Box::new(move |shard| Running {
                 name,
                 shard,
@@ -218,9 +221,9 @@ impl MediaThread {
         health: &Health,
         fault: Option<ThreadFault>,
     ) -> std::io::Result<std::thread::JoinHandle<()>> {
-        let Self { name, place: (index, shards), begin, burn } = self;
+        let Self { name, place: (index, shards), begin, burn, start_bps } = self;
         health.spawn(&name, fault, move |beat| {
-            let running = begin(Shard::new(index, shards));
+            let running = begin(Shard::new(index, shards).starting_at(start_bps));
             Running { burn, ..running }.run(beat);
         })
     }

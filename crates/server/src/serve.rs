@@ -240,6 +240,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
             &metrics,
         )?;
         thread.burn = config.faults.hot_thread.filter(|_| index == 0);
+        thread.start_bps = u64::from(config.media.start_kbps) * 1000;
         let control_thread = ControlThread::new(
             index,
             (lane.clone(), control_inputs),

@@ -1,7 +1,7 @@
 //! One peer: str0m as ICE agent, DTLS endpoint and SDP engine, nothing more.
 
-use crate::life::{Life, Turn};
 use crate::lacks::Lacks;
+use crate::life::{Life, Turn};
 use crate::nominated::Nominations;
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::tap::{self, KeySlot, KeysTaken};

@@ -7,8 +7,8 @@
 
 mod fixed;
 mod ice_dtls;
-mod life;
 mod lacks;
+mod life;
 mod nominated;
 mod sdp;
 mod tap;

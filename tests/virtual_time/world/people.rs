@@ -107,7 +107,9 @@ impl World {
             seed: session.seed,
             cname: name.clone(),
             voice: speaks.then(|| fixtures().voice(number as u32)),
-            clip: video.then(|| fixtures().clip(self.clip)).flatten(),
+            clip: video
+                .then(|| self.pictures.clone().or_else(|| fixtures().clip(self.clip)))
+                .flatten(),
             joined: self.now.at,
             clock: Clock { origin: self.origin, unix: Duration::from_secs(1_700_000_000) },
             opening: Opening::All,

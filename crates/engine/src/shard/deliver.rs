@@ -10,6 +10,7 @@ use super::scalable::{Frame, UpTo};
 use super::slot::Slot;
 use super::turn::Turn;
 use crate::drops::OutDrop;
+use crate::egress::Sent;
 use crate::sink::Sink;
 use rtp::header::HeaderWriter;
 use std::time::Instant;
@@ -104,11 +105,6 @@ pub(super) fn deliver<S: Sink>(
         Ok(len) => {
             turn.stats.rtp_out += 1;
             turn.stats.rtp_out_bytes += len as u64;
-            match packet.number {
-                Number::Again(..) | Number::Padding(_) => person.pacer.count_again(len),
-                Number::Next(_) if person.slots[slot].is_video() => person.pacer.count(len),
-                Number::Next(_) => {}
-            }
             Ok(())
         }
         Err(reason) => {
@@ -172,7 +168,7 @@ fn seal<S: Sink>(
         Some((red, recent.before(line.payload_type, out.sequence, out.timestamp)?))
     });
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
-    let number = person.path.number().map(u16::to_be_bytes);
+    let number = person.egress.number().map(u16::to_be_bytes);
     let numbered = line.extensions.transport_sequence.zip(number.as_ref());
     let mut extensions: [(u8, &[u8]); 4] = [(0, &[]); 4];
     let mut count = packet.passed.write(&line.extensions, &mut extensions);
@@ -210,7 +206,12 @@ fn seal<S: Sink>(
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
-    person.path.sent(turn.now.at, sealed, numbered, slot.is_video());
+    let what = match packet.number {
+        Number::Again(..) | Number::Padding(_) => Sent::Again,
+        Number::Next(_) if slot.is_video() => Sent::Picture,
+        Number::Next(_) => Sent::Sound,
+    };
+    person.egress.left(turn.now.at, sealed, what, numbered);
     if !again {
         slot.count(payload_len, out.timestamp, turn.now);
     }

@@ -5,7 +5,6 @@ use super::history::History;
 use super::keyframe::{KeyframeWish, NewestKeyframe};
 use super::lately::{Lately, Past};
 use super::packet::{Opened, Passed};
-use super::path::Rate;
 use super::reception::Reception;
 use super::rewrite::Counters;
 use super::scalable::{Frame, Inner};
@@ -13,6 +12,7 @@ use super::speaker::Voice;
 use crate::clock::Now;
 use crate::command::StreamKey;
 use crate::drops::InDrop;
+use crate::egress::Rate;
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
 use rtp::av1::Aggregation;
@@ -118,16 +118,21 @@ impl Encoding {
             reception.note(number, &header, arrival.payload.len(), repaired, at)?;
         }
         let bytes = arrival.payload.end + ON_THE_WAY_BYTES;
-        self.rate.count(at, bytes);
         if arrival.payload.is_empty() {
-            self.pass(number);
+            self.rate.count(at, bytes);
+            self.pass(number, at);
             return Ok(Arrived::Padding);
         }
         let mut opened = self.describe(number, header, arrival.payload, plain);
         (opened.passed, opened.repaired) = (arrival.passed, repaired);
         self.note_frame(&opened, at);
+        let keyframe = self.is_keyframe(header.timestamp);
+        match keyframe {
+            true => self.rate.count_keyframe(at, bytes),
+            false => self.rate.count(at, bytes),
+        }
         if let Some(frame) = &opened.frame {
-            self.inner.note(frame, at, bytes);
+            self.inner.note(frame, at, bytes, keyframe);
             if opened.begins {
                 self.note_sizes(&opened, plain);
             }
@@ -138,17 +143,17 @@ impl Encoding {
             began = self.hear(&opened, at, plain, silenced, sampler);
         }
         if self.line.nack {
-            self.history.keep(number, &plain[..opened.payload.end]);
+            self.history.keep(number, &plain[..opened.payload.end], at);
         }
         Ok(Arrived::Media(opened, began))
     }
 
     /// This number brought only padding.
-    pub(super) fn pass(&mut self, number: u64) {
+    pub(super) fn pass(&mut self, number: u64, at: Instant) {
         // It gets no number in a slot. A replay across it would leave a gap there.
         self.lately.iter_mut().for_each(Lately::forget);
         if self.is_video() && self.line.nack {
-            self.history.pass(number);
+            self.history.pass(number, at);
         }
     }
 
@@ -245,6 +250,12 @@ impl Encoding {
         }
         let level = self.voice.believed(claimed, arrival);
         self.voice.heard(level, index, timestamp)
+    }
+
+    /// Whether the frame with this timestamp is the newest keyframe.
+    #[inline]
+    pub(super) fn is_keyframe(&self, timestamp: u32) -> bool {
+        self.newest_keyframe.is_some_and(|newest| newest.timestamp == timestamp)
     }
 
     /// Notes where a frame ended, and that a keyframe came.

@@ -1,15 +1,16 @@
 //! Control packets that go out: what publishers are asked for, reports both ways, transport-wide feedback.
 
-use super::again::round_trip;
 use super::bursts::begin_with_kept;
 use super::fit::fit;
 use super::index::{PersonIndex, TrackIndex};
+use super::keyframe::Waits;
 use super::model::Model;
 use super::person::Person;
 use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::turn::Turn;
 use crate::clock::Now;
+use crate::egress::round_trip;
 use crate::limits::FEEDBACK_WAITING;
 use crate::relay::RelayControl;
 use crate::sink::Sink;
@@ -55,7 +56,7 @@ pub(super) fn ask_publisher<S: Sink>(
     let Some(track) = model.tracks[index].as_mut() else { return false };
     // No keyframe is asked for if the track is muted: its slots wait until a moderator releases it. None is asked for a
     // subscriber who cannot receive pictures at the moment.
-    let mut waits = false;
+    let mut waits = Waits::Nobody;
     if !track.silenced && track.encoding.keyframe.looks(turn.now.at) {
         waits = begin_with_kept(model, turn, index);
     }
@@ -76,12 +77,12 @@ pub(super) fn ask_publisher<S: Sink>(
     }
 }
 
-/// Asks a publisher of this shard. `waits`: a slot waits for a keyframe.
+/// Asks a publisher of this shard. `waits`: whose slots wait for a keyframe.
 fn ask_person<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
     (index, publisher): (TrackIndex, PersonIndex),
-    waits: bool,
+    waits: Waits,
     scratch: &mut Scratch,
 ) -> bool {
     let Some(track) = model.tracks[index].as_mut() else { return false };
@@ -141,7 +142,7 @@ pub(super) fn send_reports<S: Sink>(
         let Some(person) = model.people[index].as_mut() else { continue };
         if person.reports_due(now) {
             person.reported_at = Some(now);
-            person.resends.fill(person.pacer.media(), now);
+            person.egress.fill(now);
             receiver_report(model, turn, index, scratch);
             sender_reports(model, turn, index, scratch);
         }

@@ -5,7 +5,6 @@ use super::index::{Subscription, TrackIndex};
 use super::lately::Past;
 use super::level::Padding;
 use super::model::Model;
-use super::pacer::{Brings, Waiting, WaitingPacket};
 use super::packet::Opened;
 use super::person::Person;
 use super::queue::Queue;
@@ -13,9 +12,11 @@ use super::scalable::Frame;
 use super::slot::Slot;
 use super::track::Track;
 use super::turn::Turn;
-use crate::command::Report;
+use crate::command::{Report, StreamKey};
 use crate::drops::OutDrop;
+use crate::egress::{Admission, Brings, Level, Stands, Waiting, WaitingPacket};
 use crate::sink::{Priority, Sink};
+use foldhash::HashMap;
 
 /// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
 pub(super) const OVERHEAD: usize = 56;
@@ -39,47 +40,63 @@ fn forward<S: Sink>(
     track_index: TrackIndex,
     (queue, run): (&Queue, &[u8]),
 ) {
-    let Some(track) = model.tracks[track_index].as_ref() else { return };
+    let Model { people, tracks, track_by_key, bursts, .. } = model;
+    let Some(track) = tracks[track_index].as_ref() else { return };
     let mut superseded: Vec<(TrackIndex, Subscription)> = Vec::new();
     let padding = padding(queue, run);
     let waits = |index| run.iter().any(|at| queue.packet((*at).into()).0.counters.index == index);
-    let mut begin_to_wait = false;
+    let (mut begin_to_wait, mut cut) = (false, Vec::new());
     for subscription in &track.subscriptions {
-        let Some(person) = model.people[subscription.person].as_mut() else { continue };
+        let Some(person) = people[subscription.person].as_mut() else { continue };
         let Subscription { person: person_index, slot } = *subscription;
         let priority = person.slots[slot].priority();
         let held = turn.held(person, person_index, slot);
-        let mut way = Way { track: (track_index, track), slot, held };
-        let paced = held.is_none() && paces(person, track, priority);
-        if paced && !person.pacer.is_waiting() {
-            person.pacer.turn(turn.now.at);
+        let paces = paces(person, track, priority);
+        let waited = person.egress.is_waiting();
+        if paces && !waited {
+            person.egress.turn(turn.now.at);
         }
         for (nth, at) in run.iter().enumerate() {
             let (opened, plain) = queue.packet(usize::from(*at));
+            let held =
+                held.filter(|reason| !finishes(person, (track_index, slot), opened, *reason));
+            let mut way = Way { track: (track_index, track), slot, held };
             let padding = padding.get(nth);
-            if paced && person.pacer.is_full() {
-                let first = !person.pacer.is_waiting();
-                let slot = &person.slots[slot];
-                if person.pacer.wait(way.waiting(opened, padding, slot)) {
-                    turn.stats.paced += 1;
-                    if first {
-                        model.bursts.add(person_index);
-                        begin_to_wait = true;
-                    }
-                    continue;
+            if paces && person.egress.is_full() {
+                match wait(turn, &way, (opened, padding), person, &mut cut) {
+                    Wait::Done => continue,
+                    Wait::Stop(reason) => way.held = Some(reason),
+                    Wait::Not => {}
                 }
-                way.held = Some(OutDrop::PacerFull);
             }
             let old = offer(turn, &way, (opened, plain, padding), waits, person);
             superseded.extend(old.map(|old| (old, *subscription)));
         }
+        if !waited && person.egress.is_waiting() {
+            bursts.add(person_index);
+            begin_to_wait = true;
+        }
     }
+    give_up(turn, tracks, track_by_key, &cut);
     if begin_to_wait {
         model.plan_bursts();
     }
     for (old, subscription) in superseded {
         model.unsubscribe(Some(old), subscription);
     }
+}
+
+/// Whether a packet leaves although the path does not carry its picture any more: a part of its frame left already, or waits.
+fn finishes(
+    person: &Person,
+    (track, slot): (TrackIndex, usize),
+    opened: &Opened,
+    reason: OutDrop,
+) -> bool {
+    let known = &person.slots[slot];
+    let within = || known.current == Some(track) && known.rewrite.is_within(opened.counters);
+    reason == OutDrop::Bandwidth
+        && (within() || person.egress.completes(slot, opened.counters.timestamp))
 }
 
 /// The way from a track to a slot that carries it or waits for it.
@@ -90,18 +107,115 @@ pub(super) struct Way<'a> {
     pub held: Option<OutDrop>,
 }
 
+/// What became of a packet that cannot leave now.
+pub(super) enum Wait {
+    /// It waits, or it was counted.
+    Done,
+    /// Its slot stops at once, for this reason.
+    Stop(OutDrop),
+    /// It is as if nothing waited.
+    Not,
+}
+
+/// A packet cannot leave now: it waits behind the others, if its frame is let in. What is cut to make room for it is added
+/// to `cut`.
+pub(super) fn wait<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    way: &Way<'_>,
+    (opened, padding): (&Opened, u8),
+    person: &mut Person,
+    cut: &mut Vec<Waiting>,
+) -> Wait {
+    let (track_index, track) = way.track;
+    let slot = &person.slots[way.slot];
+    let (flows, is_next) = (slot.current == Some(track_index), slot.pending == Some(track_index));
+    if let Some(reason) = way.held {
+        if !person.egress.is_waiting_in(way.slot) {
+            return Wait::Not;
+        }
+        // What waits of the slot leaves all the same, and then the slot stops.
+        if flows || is_next {
+            turn.drop_copy(reason);
+        }
+        if person.egress.brings(way.slot, track.key) {
+            person.egress.stop(way.slot, cut);
+        }
+        return Wait::Done;
+    }
+    let stands = match flows {
+        true => Stands::Flows {
+            continues: slot.rewrite.is_within(opened.counters),
+            switches: slot.pending.is_some(),
+        },
+        false => Stands::Waits,
+    };
+    let (packet, index) = (way.waiting(opened, padding, slot), opened.counters.index);
+    let (key, brings) = (track.key, Brings::Packet(packet));
+    let waiting = Waiting { track: key, slot: way.slot, index, brings };
+    let able = flows || (is_next && person.reachable());
+    let admission = match able {
+        true => person.egress.offer(waiting, packet, stands, cut),
+        false => Admission::NotTaken,
+    };
+    match admission {
+        Admission::Waits => {
+            track.encoding.history.hold(index);
+            turn.stats.paced += 1;
+            return Wait::Done;
+        }
+        Admission::NotTaken => turn.stats.waiting += 1,
+        Admission::Stops => turn.drop_copy(OutDrop::PacerFull),
+        Admission::Refused => {
+            starve(turn, person, way.slot);
+            return Wait::Stop(OutDrop::PacerFull);
+        }
+    }
+    if admission == Admission::Stops {
+        starve(turn, person, way.slot);
+    }
+    Wait::Done
+}
+
+/// A slot's keyframe took so long that the frames after it could not follow: its picture rests.
+pub(super) fn starve<S: Sink>(turn: &mut Turn<'_, S>, person: &mut Person, slot: usize) {
+    let known = &mut person.slots[slot];
+    if known.rests() {
+        return;
+    }
+    let (level, spread) = (known.level, known.spread());
+    known.level = Level::REST;
+    person.egress.starved(slot, level, spread, turn.now.at);
+    turn.stats.rested += 1;
+    turn.reports.push(person.rests(slot, true));
+}
+
+/// What will not leave is counted, and no longer held.
+pub(super) fn give_up<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    tracks: &[Option<Track>],
+    track_by_key: &HashMap<StreamKey, TrackIndex>,
+    cut: &[Waiting],
+) {
+    for waiting in cut {
+        turn.drop_copy(OutDrop::PacerFull);
+        let track = track_by_key.get(&waiting.track).and_then(|index| tracks[*index].as_ref());
+        if let Some(track) = track {
+            track.encoding.history.let_go(waiting.index);
+        }
+    }
+}
+
 impl Way<'_> {
     /// A packet that waits until there is place in a burst.
-    fn waiting(&self, opened: &Opened, padding: u8, slot: &Slot) -> Waiting {
+    fn waiting(&self, opened: &Opened, padding: u8, slot: &Slot) -> WaitingPacket {
         let Opened { begins, repaired, .. } = *opened;
         let flows = slot.current == Some(self.track.0);
         let left_out = |frame: &Frame| flows && slot.rewrite.selection.leaves_out(frame);
         let leaves = !opened.frame.as_ref().is_some_and(left_out);
         let len = if leaves { opened.payload.end + OVERHEAD } else { 0 };
-        let packet = WaitingPacket { begins, repaired, padding, len };
-        let index = opened.counters.index;
-        let (track, brings) = (self.track.1.key, Brings::Packet(packet));
-        Waiting { track, slot: self.slot, index, brings }
+        let (ends, timestamp) = (opened.header.marker, opened.counters.timestamp);
+        let keyframe = self.track.1.encoding.is_keyframe(timestamp);
+        WaitingPacket { begins, repaired, keyframe, ends, timestamp, padding, len }
     }
 }
 

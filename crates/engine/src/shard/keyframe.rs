@@ -1,12 +1,25 @@
 //! Whether a keyframe is wanted of a publisher, and which one came last.
 
-use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_INTERVAL_DEAR, KEYFRAME_RETRY};
 use std::time::Instant;
+
+/// Who waits for a keyframe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Waits {
+    /// Nobody does.
+    Nobody,
+    /// Only people do on whose paths a keyframe is dear.
+    Dear,
+    /// Others do.
+    Somebody,
+}
 
 /// When a keyframe was asked for and whether one is still wanted.
 #[derive(Debug, Default)]
 pub(super) struct KeyframeWish {
     wanted: bool,
+    /// All who want one have a path on which a keyframe is dear.
+    dear: bool,
     asked: Option<Instant>,
     /// When the slots were last searched for one that waits.
     looked: Option<Instant>,
@@ -29,6 +42,12 @@ pub(super) struct NewestKeyframe {
 impl KeyframeWish {
     /// Somebody needs a keyframe.
     pub(super) fn want(&mut self) {
+        self.want_for(false);
+    }
+
+    /// The same of somebody on whose path a keyframe is `dear`. For those alone one is asked for once a second at most.
+    pub(super) fn want_for(&mut self, dear: bool) {
+        self.dear = dear && (self.dear || !self.wanted);
         self.wanted = true;
     }
 
@@ -37,9 +56,11 @@ impl KeyframeWish {
         self.waited_for = true;
     }
 
-    /// The slots that began to wait were offered what is kept; `still` says whether some wait on.
-    pub(super) fn waited(&mut self, still: bool) {
-        self.wanted |= std::mem::take(&mut self.waited_for) && still;
+    /// The slots that began to wait were offered what is kept; `still` says who waits on.
+    pub(super) fn waited(&mut self, still: Waits) {
+        if std::mem::take(&mut self.waited_for) && still != Waits::Nobody {
+            self.want_for(still == Waits::Dear);
+        }
     }
 
     /// Whether one is still to be asked for.
@@ -77,12 +98,17 @@ impl KeyframeWish {
     }
 
     /// Whether to ask the publisher now: not too often, and again if none came.
-    pub(super) fn ask(&mut self, now: Instant, someone_waits: bool) -> bool {
+    pub(super) fn ask(&mut self, now: Instant, waits: Waits) -> bool {
         let since = self.asked.map(|at| now.saturating_duration_since(at));
         let due = match since {
-            None => self.wanted || someone_waits,
+            None => self.wanted || waits != Waits::Nobody,
+            Some(since) if self.wanted && self.dear => since >= KEYFRAME_INTERVAL_DEAR,
             Some(since) if self.wanted => since >= KEYFRAME_INTERVAL,
-            Some(since) => someone_waits && since >= KEYFRAME_RETRY,
+            Some(since) => match waits {
+                Waits::Nobody => false,
+                Waits::Dear => since >= KEYFRAME_INTERVAL_DEAR,
+                Waits::Somebody => since >= KEYFRAME_RETRY,
+            },
         };
         if due {
             self.wanted = false;
@@ -102,15 +128,21 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut wish = KeyframeWish::default();
-        assert!(!wish.ask(at(0), false), "nobody wants one");
+        assert!(!wish.ask(at(0), Waits::Nobody), "nobody wants one");
         wish.want();
-        assert!(wish.ask(at(0), true));
+        assert!(wish.ask(at(0), Waits::Somebody));
         wish.want();
-        assert!(!wish.ask(at(100), true), "throttled");
-        assert!(wish.ask(at(300), true), "kept for later");
-        assert!(!wish.ask(at(900), true));
-        assert!(wish.ask(at(1000), true), "none came");
+        assert!(!wish.ask(at(100), Waits::Somebody), "throttled");
+        assert!(wish.ask(at(300), Waits::Somebody), "kept for later");
+        assert!(!wish.ask(at(900), Waits::Somebody));
+        assert!(wish.ask(at(1000), Waits::Somebody), "none came");
         wish.came();
-        assert!(!wish.ask(at(5000), false));
+        assert!(!wish.ask(at(5000), Waits::Nobody));
+        wish.want_for(true);
+        assert!(wish.ask(at(5000), Waits::Somebody));
+        wish.want_for(true);
+        assert!(!wish.ask(at(5900), Waits::Somebody), "for thin paths once a second");
+        wish.want();
+        assert!(wish.ask(at(5900), Waits::Somebody), "somebody else wants one, too");
     }
 }

@@ -8,24 +8,21 @@
 //!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
 //!    The subscriber's slot decides what becomes of each (make before break: a video slot switches with a keyframe).
-//!    [`path`] estimates what the way to a participant carries, or takes their word for it ([`remb`]), [`fit`] chooses
-//!    pictures and their layers by it, those within a stream too ([`scalable`]), and [`layers`] tells publishers which
-//!    layers anybody wants.
-//!    [`pacer`] limits how much of pictures leaves at once, [`bursts`] sends what waited, and [`shortage`] stops pictures
-//!    when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
+//!    [`crate::egress`] says what the way to a participant carries and what leaves now. [`fit`] tells it of their pictures. It
+//!    gives slots the layers that the egress chose, those within a stream too ([`scalable`]). [`layers`] tells publishers
+//!    which layers anybody wants. [`bursts`] sends what waited, and [`shortage`] stops pictures when the CPU is short. If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed
 //!    packets to the listeners. [`relay`] is the way to and from the other shards.
 //! 4. [`deliver`] is the last step of them all: [`rewrite`] continues the slot's own counters, and the packet is built
 //!    and sealed in the buffer that the sink lends; sound carries a copy of the packet before it ([`rtp::red`]) while its
 //!    receiver loses packets.
 //! 5. [`history`] keeps each publisher's video once, in plaintext. [`requests`] reads what receivers ask for, [`resend`]
-//!    sends packets again within the bounds of [`again`]. [`feedback`] sends reports, requests for missing packets and keyframes ([`keyframe`]), and arrivals.
+//!    sends packets again within the bounds of the egress. [`feedback`] sends reports, requests for missing packets and keyframes ([`keyframe`]), and arrivals.
 //! 6. [`voices`] tells who speaks ([`speaker`]; [`claim`] measures whether that is true). [`lately`] keeps how a speech
 //!    began if slots are short. [`stats`] and [`crate::drops`] count everything.
 //!
 //! Underneath is plain state: [`model`] holds people ([`person`]), their slots ([`slot`]) and tracks ([`track`]). A
 //! [`turn`] carries what else a step needs.
 
-mod again;
 mod bar;
 mod bursts;
 mod claim;
@@ -46,15 +43,12 @@ mod layers;
 mod level;
 mod mixing;
 mod model;
-mod pacer;
 mod packet;
-mod path;
 mod person;
 mod pictures;
 mod queue;
 mod reception;
 mod relay;
-mod remb;
 mod requests;
 mod resend;
 mod restore;
@@ -140,6 +134,13 @@ impl Shard {
         Self { index, shards, ..Self::default() }
     }
 
+    /// The same shard, which takes a path to carry `start_bps` bits a second until feedback tells more.
+    #[must_use]
+    pub fn starting_at(mut self, start_bps: u64) -> Self {
+        self.model.start_bps = Some(start_bps);
+        self
+    }
+
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -198,7 +199,10 @@ impl Shard {
 
     /// What the path to a person is estimated to carry, in bits a second. None if that is not known.
     pub fn estimate_bps(&self, person: PersonKey, now: Instant) -> Option<u64> {
-        self.model.people[*self.model.person_by_key.get(&person)?].as_ref()?.path.estimate_bps(now)
+        self.model.people[*self.model.person_by_key.get(&person)?]
+            .as_ref()?
+            .egress
+            .estimate_bps(now)
     }
 
     /// A batch of datagrams came in.

@@ -2,15 +2,15 @@
 
 use super::bar::Told;
 use super::index::{PersonIndex, Subscription, TrackIndex};
-use super::pacer::Waiting;
 use super::person::{Person, Source};
 use super::queue::Queue;
 use super::scalable::UpTo;
-use super::slot::Level;
 use super::spreading::Spreading;
 use super::track::{Origin, Track};
 use crate::clock::Now;
 use crate::command::{PersonKey, Precedence, RoomKey, ShardIndex, Shown, StreamKey, TrackKey};
+use crate::egress::{Brings, Level};
+use crate::limits::DOWNLINK_START_BPS;
 use foldhash::HashMap;
 use rtp::TransportAddress;
 use rtp::negotiated::{Line, MOST_LAYERS};
@@ -37,6 +37,8 @@ pub(super) struct Model {
     /// Opened packets that are not forwarded yet.
     pub queue: Queue,
     pub bursts: Bursts,
+    /// What a path is taken to carry at first, in bits a second, if that is not [`DOWNLINK_START_BPS`].
+    pub start_bps: Option<u64>,
 }
 
 /// A room whose sound is mixed, and that somebody listens to here.
@@ -100,7 +102,8 @@ impl Model {
         if let Some(index) = self.person_by_key.get(&key) {
             return *index;
         }
-        let person = Some(Person::new(key, room, now.at));
+        let start_bps = self.start_bps.unwrap_or(DOWNLINK_START_BPS);
+        let person = Some(Person::new(key, room, now.at, start_bps));
         let index = match self.free_people.pop() {
             Some(index) => {
                 self.people[index] = person;
@@ -188,7 +191,14 @@ impl Model {
                 self.remove_stream(key);
             }
         }
-        let person = self.people[index].take()?;
+        let mut person = self.people[index].take()?;
+        for waiting in person.egress.clear() {
+            let known = self.track_by_key.get(&waiting.track);
+            let track = known.and_then(|track| self.tracks[*track].as_ref());
+            if let Some(track) = track.filter(|_| matches!(waiting.brings, Brings::Packet(_))) {
+                track.encoding.history.let_go(waiting.index);
+            }
+        }
         for (slot_index, slot) in person.slots.iter().enumerate() {
             let subscription = Subscription { person: index, slot: slot_index };
             self.unsubscribe(slot.current, subscription);
@@ -328,10 +338,12 @@ impl Model {
     pub(super) fn suspend(&mut self, index: TrackIndex) {
         let Some(track) = self.tracks[index].as_mut() else { return };
         track.encoding.suspend();
-        let (people, key) = (&mut self.people, track.key);
+        let (people, key, history) = (&mut self.people, track.key, &track.encoding.history);
         track.subscriptions.retain(|subscription| {
             let Some(person) = people[subscription.person].as_mut() else { return false };
-            person.pacer.withdraw(key);
+            let mut cut = Vec::new();
+            person.egress.withdraw(key, &mut cut);
+            cut.iter().for_each(|waiting| history.let_go(waiting.index));
             let slot = &mut person.slots[subscription.slot];
             if slot.current.take_if(|current| *current == index).is_none() {
                 return true;
@@ -348,9 +360,10 @@ impl Model {
             let Some(person) = people[subscription.person].as_mut() else { return true };
             let slot = &mut person.slots[subscription.slot];
             let flows = slot.current == Some(index);
-            if pictures && person.pacer.is_waiting() {
+            if pictures && person.egress.is_waiting_in(subscription.slot) {
                 // In its turn. If too much waits, the picture stops until a keyframe: no gap is of our making.
-                let waits = person.pacer.wait(Waiting::nothing(key, subscription.slot, number));
+                let waits = !person.egress.brings(subscription.slot, key)
+                    || person.egress.pass(key, subscription.slot, number);
                 return waits || !flows || slot.hold();
             }
             if flows {
@@ -407,7 +420,7 @@ impl Model {
         }
         slot.level = slot.level.min(Level::SMALLEST);
         slot.rewrite.selection.want_next(UpTo::SMALLEST);
-        self.people[index].as_mut()?.path.reconsider();
+        self.people[index].as_mut()?.egress.reconsider();
         self.aim(subscription, first);
         Some(())
     }
@@ -445,7 +458,7 @@ impl Model {
         let index = *self.person_by_key.get(&person)?;
         let person = self.people[index].as_mut()?;
         let slot_index = person.slot(mid)?;
-        person.path.reconsider();
+        person.egress.reconsider();
         let slot = &mut person.slots[slot_index];
         let was_hidden = slot.is_hidden();
         slot.shown = Some(shown.pixels);
@@ -473,10 +486,7 @@ impl Model {
     /// When the next of all bursts is due.
     pub(super) fn plan_bursts(&mut self) {
         let Self { bursts, people, .. } = self;
-        let due = |person: &PersonIndex| {
-            let person = people[*person].as_ref()?;
-            person.pacer.due().into_iter().chain(person.path.probe_due()).min()
-        };
+        let due = |person: &PersonIndex| people[*person].as_ref()?.egress.due();
         bursts.due = bursts.waiting.iter().filter_map(due).min();
     }
 }

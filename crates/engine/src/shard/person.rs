@@ -1,17 +1,12 @@
 //! A participant as a shard knows them: keys, lines, what they publish, what their slots carry.
 
-use super::again::Resends;
 use super::consent::Checks;
 use super::index::TrackIndex;
-use super::pacer::Pacer;
-use super::path::Path;
-use super::slot::{Level, Slot};
+use super::slot::Slot;
 use crate::command::{PersonKey, Report, RoomKey};
-use crate::limits::{
-    MAX_TRACKS_EACH, PACING_LIMITED, PROBE_HEADROOM, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING,
-};
+use crate::egress::{Egress, Level};
+use crate::limits::{MAX_TRACKS_EACH, REPORT_INTERVAL, REPORT_INTERVAL_LISTENING};
 use rtp::TransportAddress;
-use rtp::losses::Losses;
 use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
 use rtp::stun::Responder;
@@ -77,16 +72,10 @@ pub(super) struct Person {
     pub arrivals: FeedbackBuilder,
     /// When feedback was sent last.
     pub feedback_at: Instant,
-    /// How pictures leave to the participant.
-    pub pacer: Pacer,
-    /// What the path to the participant carries.
-    pub path: Path,
-    /// What they say that they lose.
-    pub losses: Losses,
+    /// What leaves to the participant, and when.
+    pub egress: Egress,
     /// How many packets of before a packet of sound holds.
     copies: usize,
-    /// What may be sent again to the participant.
-    pub resends: Resends,
     /// When the last reports went to the participant.
     pub reported_at: Option<Instant>,
     /// Server clock less publisher clock in nanoseconds: the least seen.
@@ -96,7 +85,8 @@ pub(super) struct Person {
 }
 
 impl Person {
-    pub(super) fn new(key: PersonKey, room: RoomKey, now: Instant) -> Self {
+    /// `start_bps`: what their path is taken to carry at first, in bits a second.
+    pub(super) fn new(key: PersonKey, room: RoomKey, now: Instant, start_bps: u64) -> Self {
         Self {
             key,
             room,
@@ -109,11 +99,8 @@ impl Person {
             tracks: Vec::new(),
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
-            pacer: Pacer::new(now),
-            path: Path::default(),
-            losses: Losses::default(),
+            egress: Egress::new(now, start_bps),
             copies: 0,
-            resends: Resends::new(now),
             reported_at: None,
             clock_offset_ns: None,
             rtt_ms: None,
@@ -192,16 +179,19 @@ impl Person {
     /// A report tells of a slot: how far its packets came, and how many of 256 were lost.
     pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8, now: Instant) {
         let packets = self.slots[slot].reported(highest);
-        if self.losses.report(packets, lost).is_some() {
-            self.repeat_sound(now);
+        if self.egress.reported(packets, lost).is_some() {
+            self.repeat(self.egress.copies(now, self.copies));
         }
     }
 
-    /// Sound repeats itself if many packets are lost, of sound or of pictures: they share the path. On a path that sound
-    /// takes much of, it does not: there the losses come from too much that is sent.
-    fn repeat_sound(&mut self, now: Instant) {
-        let most = self.path.most_copies(now, self.copies);
-        let copies = self.losses.copies().min(most);
+    /// Sound repeats itself no more often than the path allows by now.
+    pub(super) fn repeat_sound(&mut self, now: Instant) {
+        if self.copies > 0 {
+            self.repeat(self.egress.copies(now, self.copies));
+        }
+    }
+
+    fn repeat(&mut self, copies: usize) {
         if copies != self.copies {
             self.copies = copies;
             self.slots.iter_mut().for_each(|slot| slot.repeat(copies));
@@ -214,33 +204,9 @@ impl Person {
         self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
     }
 
-    /// How packets leave, by what flows and what would if the path carried it, both in bits a second. Returns what the
-    /// participant is to be told of the path, if anything.
-    pub(super) fn pace(&mut self, now: Instant, flow: u64, all: u64) -> Option<Report> {
-        let Some(estimate) = self.path.estimate_bps(now) else {
-            self.path.leave(now);
-            self.pacer.limit(None);
-            self.resends.limit(flow, None);
-            return self.tell_path(now, false);
-        };
-        if let Some(downlink) = self.path.downlink() {
-            let wanted = (all as f64 * PROBE_HEADROOM) as u64;
-            downlink.want(now, if flow < all { wanted } else { 0 });
-        }
-        // A path that carries far more than could flow takes bursts. Another one gets packets evenly.
-        let limited = estimate < 2 * all;
-        self.resends.limit(flow, Some(estimate));
-        if self.copies > 0 {
-            self.repeat_sound(now);
-        }
-        self.path.look(now, !limited);
-        self.pacer.limit(limited.then_some((estimate as f64 * PACING_LIMITED) as u64));
-        self.tell_path(now, limited)
-    }
-
-    fn tell_path(&mut self, now: Instant, limited: bool) -> Option<Report> {
-        let kbps = self.path.news(now, limited)?;
-        Some(Report::Downlink { person: self.key, room: self.room, kbps })
+    /// A report of what the participant is to be told of the path, in kbit/s.
+    pub(super) fn told(&self, kbps: Option<u32>) -> Report {
+        Report::Downlink { person: self.key, room: self.room, kbps }
     }
 
     /// A slot that carries nothing does not rest.
@@ -272,7 +238,7 @@ impl Person {
     /// that counts instead.
     pub(super) fn receiver_told(&mut self, now: Instant, bps: u64) {
         if self.is_by_udp() && !self.slots.iter().any(Slot::gives_feedback) {
-            self.path.receiver_told(now, bps);
+            self.egress.receiver_told(now, bps);
         }
     }
 

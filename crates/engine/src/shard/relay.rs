@@ -138,7 +138,7 @@ pub(super) fn take_relayed<S: Sink>(
         RelayContent::Original | RelayContent::Repaired => {}
         RelayContent::Padding => {
             let track = model.tracks[index].as_mut().ok_or(InDrop::NotWanted)?;
-            track.encoding.pass(packet.index);
+            track.encoding.pass(packet.index, turn.now.at);
             model.leave_out(index, packet.index);
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use super::datagram::Datagram;
 use super::feedback::{Scratch, ask_publisher};
+use super::fit::fit;
 use super::index::PersonIndex;
 use super::model::Model;
 use super::person::Source;
@@ -61,8 +62,9 @@ fn read_compound<S: Sink>(
                 }
             }
             Packet::TransportFeedback { fci, .. } => {
-                if let Some(person) = model.people[from].as_mut() {
-                    person.path.feedback(turn.now.at, fci);
+                let Some(person) = model.people[from].as_mut() else { continue };
+                if person.egress.feedback(turn.now.at, fci) {
+                    fit(model, turn, from);
                 }
             }
             Packet::Remb(remb) => {
@@ -121,7 +123,7 @@ fn report_blocks<S: Sink>(
         person.reported(slot, block.highest_sequence, block.fraction_lost, turn.now.at);
         if let Some(rtt) = rtt_ms(&block, Ntp::from_unix(turn.now.unix)) {
             person.rtt_ms = Some(rtp::nack::longest_lately(person.rtt_ms, rtt));
-            person.path.reported(turn.now.at, rtt, block.fraction_lost);
+            person.egress.reported_rtt(turn.now.at, rtt, block.fraction_lost);
         }
     }
 }
@@ -137,14 +139,20 @@ fn want_keyframe<S: Sink>(
 ) {
     let Some(person) = model.people[from].as_mut() else { return };
     let Some(slot) = person.slot_by_ssrc(media) else { return };
+    // One that waits to leave is what they need.
+    let comes = person.egress.brings_keyframe(slot);
+    let dear = person.egress.is_limited(turn.now.at);
+    if person.slots[slot].rests() && !comes {
+        person.egress.lacks_still(slot, turn.now.at);
+    }
     let slot = &mut person.slots[slot];
     let Some(index) = slot.current.filter(|_| slot.is_video()) else { return };
-    if !slot.hears_wish(turn.now.at) {
+    if comes || !slot.hears_wish(turn.now.at) {
         turn.stats.keyframe_requests_refused += 1;
         return;
     }
     if let Some(track) = model.tracks[index].as_mut() {
-        track.encoding.keyframe.want();
+        track.encoding.keyframe.want_for(dear);
         ask_publisher(model, turn, index, scratch);
     }
 }

@@ -1,17 +1,16 @@
 //! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
 //! with the pictures.
 
-use super::again::round_trip;
 use super::deliver::{Number, Outgoing, deliver};
 use super::forward::{OVERHEAD, paces};
 use super::index::PersonIndex;
 use super::model::Model;
-use super::pacer::{Brings, Waiting};
 use super::pictures::Pictures;
 use super::rewrite::Left;
 use super::track::Track;
 use super::turn::Turn;
 use crate::drops::OutDrop;
+use crate::egress::{Brings, Waiting, round_trip};
 use crate::sink::{Priority, Sink};
 use rtp::rtcp::Nack;
 
@@ -27,10 +26,8 @@ pub(super) fn asked_again<S: Sink>(
     if !person.slots[slot].resends() {
         return;
     }
-    person.path.hint(turn.now.at);
     let asked = nack.count();
-    let allowed = person.resends.look(asked, turn.now.at);
-    person.resends.fill(person.pacer.media(), turn.now.at);
+    let allowed = person.egress.asked_again(asked, turn.now.at);
     let refused = (asked - allowed) as u64;
     turn.stats.copies += refused;
     turn.stats.out_drops.add_many(OutDrop::ResendBudget, refused);
@@ -63,34 +60,34 @@ fn resend<S: Sink>(
     let track = tracks[*track].as_ref().ok_or(OutDrop::NotKept)?;
     let kept = track.encoding.history.get(left.index).ok_or(OutDrop::NotKept)?;
     let len = kept.len() + OVERHEAD;
-    if let Some(reason) = turn.held(person, index, slot_index) {
+    // The still of a picture that rests is repaired all the same.
+    let held = turn.held(person, index, slot_index);
+    if let Some(reason) = held.filter(|reason| *reason != OutDrop::Bandwidth) {
         return Err(reason);
     }
     let paced = paces(person, track, Priority::Low);
-    if paced && !person.pacer.is_waiting() {
-        person.pacer.turn(turn.now.at);
+    if paced && !person.egress.is_waiting() {
+        person.egress.turn(turn.now.at);
     }
-    let first = !person.pacer.is_waiting();
-    let waits = paced && person.pacer.is_full();
-    if waits && !person.pacer.has_room(1) {
+    let first = !person.egress.is_waiting();
+    let waits = paced && person.egress.is_full();
+    if waits && !person.egress.has_room(2, 2 * len) {
         return Err(OutDrop::PacerFull);
     }
-    if !person.resends.take(len) {
-        return Err(OutDrop::ResendBudget);
-    }
-    let interval = round_trip(person.path.least_rtt_ms());
+    let twice = person.egress.may_send_again(len).ok_or(OutDrop::ResendBudget)?;
+    let interval = round_trip(person.egress.least_rtt_ms());
     person.slots[slot_index].sent_again.note(sequence, turn.now.at, interval);
     let brings = Brings::Again { sequence, len };
     let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
     // Where many packets are lost, those that are sent again are as well: each goes twice, at a distance.
-    let twice = paced && person.losses.are_many() && person.resends.take_spare(len);
-    let waiting = usize::from(waits) + usize::from(twice);
+    let waiting = usize::from(waits) + usize::from(paced && twice);
     if !waits {
         send_again(model, turn, (index, slot_index), sequence);
     }
     let Some(person) = model.people[index].as_mut() else { return Ok(()) };
     for _ in 0..waiting {
-        turn.stats.paced += u64::from(person.pacer.wait(again));
+        turn.stats.paced += 1;
+        person.egress.again(again);
     }
     if first && waiting > 0 {
         model.bursts.add(index);

@@ -238,6 +238,12 @@ impl Rewrite {
         index + 1 >= self.next + ANOTHER_STREAM
     }
 
+    /// Whether a part of a packet's frame was the last that left.
+    pub(super) fn is_within(&self, packet: Counters) -> bool {
+        let out = packet.timestamp.wrapping_add(self.content.timestamp);
+        self.used > self.content.since && self.last.is_some_and(|last| last.out.timestamp == out)
+    }
+
     /// The packet that left with this sequence number, if that is still noted. Its track knows whether it is still kept.
     pub(super) fn left(&self, sequence: u16) -> Option<Left> {
         let newest = self.sequence(self.used.checked_sub(1)?);

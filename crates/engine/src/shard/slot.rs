@@ -1,102 +1,17 @@
 //! A slot: a line that a participant receives on, with its own SSRC, whatever track it carries.
 
-use super::again::SentAgain;
 use super::index::TrackIndex;
 use super::packet::Opened;
 use super::rewrite::Rewrite;
 use super::scalable::UpTo;
 use crate::clock::Now;
-use crate::limits::{
-    KEYFRAME_WISH_INTERVAL, LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST,
-    LAYER_SETTLED, REST_LEAST, REST_MOST, SETTLED,
-};
+use crate::egress::{Level, SentAgain};
+use crate::limits::KEYFRAME_WISH_INTERVAL;
 use crate::sink::Priority;
-use rtp::negotiated::{Codec, Kind, Line, MOST_LAYERS};
+use rtp::negotiated::{Codec, Kind, Line};
 use rtp::red::Recent;
 use rtp::srtp::{SealStream, Sealer};
-use std::time::{Duration, Instant};
-
-/// How much of a picture a slot gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Level(u8);
-
-impl Level {
-    /// Nothing: the path does not carry it.
-    pub const REST: Self = Self(0);
-    /// The smallest layer, without its highest frame rate.
-    pub const FEWER_FRAMES: Self = Self(1);
-    /// The smallest layer, whole.
-    pub const SMALLEST: Self = Self::layer(0);
-
-    /// The layer with this number, 0 being the smallest, whole.
-    pub const fn layer(layer: u8) -> Self {
-        Self(layer + 2)
-    }
-
-    /// The highest layer that it may have, by number.
-    pub fn wish(self) -> u8 {
-        self.0.saturating_sub(2)
-    }
-
-    /// The level below; None if there is none.
-    pub fn below(self) -> Option<Self> {
-        self.0.checked_sub(1).map(Self)
-    }
-
-    /// The level above.
-    pub fn above(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
-
-/// How long a slot waits until it gets more again, after the path did not carry what it had: longer each time that it
-/// got more and had to fall again soon.
-#[derive(Debug, Clone, Copy, Default)]
-struct Patience {
-    /// How long it waited last, and until when.
-    last: Option<(Duration, Instant)>,
-    /// The level that did not fit, and when it was given up: a lower one need not wait as long.
-    failed: Option<(Level, Instant)>,
-    /// When it got more.
-    rose: Option<Instant>,
-}
-
-impl Patience {
-    /// It fell from a level to the next, or it `rests`. `spread`: who shares a path waits for so many times as long as others, so
-    /// that not all try again at once.
-    fn fell(&mut self, from: Level, rests: bool, spread: f32, now: Instant) {
-        let (least, most, times, settled) = match rests {
-            true => (REST_LEAST, REST_MOST, 2, SETTLED),
-            false => {
-                let largest = usize::from(from.wish()) + 1 == MOST_LAYERS;
-                let most = if largest { LAYER_MOST_LARGEST } else { LAYER_MOST };
-                (LAYER_LEAST, most, LAYER_FAILED_TIMES, LAYER_SETTLED)
-            }
-        };
-        // One fall goes over several steps.
-        let falling = self.last.is_some_and(|(_, until)| now < until);
-        let soon = |at: Instant| now.saturating_duration_since(at) < settled;
-        let failed = self.rose.take().is_some_and(soon);
-        let wait = match self.last {
-            Some((last, _)) if failed => times * last,
-            Some((last, _)) if falling => last,
-            _ => least.mul_f32(spread),
-        };
-        let wait = wait.min(most);
-        let known = self.failed.filter(|_| falling);
-        self.failed = Some(known.map_or((from, now), |(highest, _)| (highest.max(from), now)));
-        self.last = Some((wait, now + wait));
-    }
-
-    /// Whether it may get to this level.
-    fn is_over(&self, to: Level, now: Instant) -> bool {
-        // The estimate must have seen what it got last.
-        let lately = |at: Instant| now.saturating_duration_since(at) < LAYER_LEAST;
-        let lower = self.failed.is_some_and(|(failed, at)| to < failed && !lately(at));
-        let over = lower || self.last.is_none_or(|(_, until)| now >= until);
-        over && !self.rose.is_some_and(lately)
-    }
-}
+use std::time::Instant;
 
 /// A slot of a participant.
 pub(super) struct Slot {
@@ -116,7 +31,6 @@ pub(super) struct Slot {
     pub shown: Option<u32>,
     /// It comes before all that are not.
     pub pinned: bool,
-    patience: Patience,
     pub rewrite: Rewrite,
     /// Its last packets of sound, while each packet repeats some of those before it (RED).
     pub recent: Option<Box<Recent>>,
@@ -151,7 +65,6 @@ impl Slot {
             level: Level::SMALLEST,
             shown: None,
             pinned: false,
-            patience: Patience::default(),
             sent_again: SentAgain::default(),
             wished: None,
             packets: 0,
@@ -227,23 +140,9 @@ impl Slot {
         self.level == Level::REST
     }
 
-    /// The path does not carry what it has: it gets less.
-    pub(super) fn fall(&mut self, to: Level, now: Instant) {
-        let from = std::mem::replace(&mut self.level, to);
-        // From 0.75 to 1.25.
-        let spread = 0.75 + (self.ssrc().wrapping_mul(0x9E37_79B9) >> 16) as f32 / 131_072.0;
-        self.patience.fell(from, self.rests(), spread, now);
-    }
-
-    /// Whether it may get to this level.
-    pub(super) fn may_rise(&self, to: Level, now: Instant) -> bool {
-        self.patience.is_over(to, now)
-    }
-
-    /// It gets more. If it rested, its picture flows again.
-    pub(super) fn rise(&mut self, to: Level, now: Instant) {
-        self.level = to;
-        self.patience.rose = Some(now);
+    /// So many times as long as others it waits until it gets more again: from 0.75 to 1.25.
+    pub(super) fn spread(&self) -> f32 {
+        0.75 + (self.ssrc().wrapping_mul(0x9E37_79B9) >> 16) as f32 / 131_072.0
     }
 
     /// It is to get these layers of `stream`, which flows or is to flow, as far as its receiver can decode them. Says whether a

@@ -1,5 +1,5 @@
 //! How much is sent again (RFC 4588): each packet at most once in a round-trip time, and in all at most a share of the
-//! pictures that flow to the receiver. [`super::resend`] refuses the rest.
+//! pictures that flow to the receiver. [`crate::shard`] refuses the rest.
 
 use crate::limits::{
     HISTORY_PACKETS, LEAST_RESEND_BYTES, RESEND_BURST, RESEND_INTERVAL, RESEND_LOOKUPS_PER_S,
@@ -87,7 +87,7 @@ impl Resends {
 
 /// When each sequence number of a slot may be sent again, for as many numbers as packets are kept.
 #[derive(Debug, Default)]
-pub(super) struct SentAgain {
+pub(crate) struct SentAgain {
     /// By sequence number: which one, and from when on it may be sent again, in milliseconds
     /// since `began`. Empty before the first request.
     ring: Vec<(u16, u32)>,
@@ -100,13 +100,13 @@ impl SentAgain {
     }
 
     /// Whether a number was sent again less than a round trip ago.
-    pub(super) fn is_too_soon(&self, sequence: u16, now: Instant) -> bool {
+    pub(crate) fn is_too_soon(&self, sequence: u16, now: Instant) -> bool {
         let place = self.ring.get(usize::from(sequence) % HISTORY_PACKETS);
         place.is_some_and(|(known, from_ms)| *known == sequence && self.ms(now) < *from_ms)
     }
 
     /// A number is sent again. It will not be sent once more within `interval`.
-    pub(super) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
+    pub(crate) fn note(&mut self, sequence: u16, now: Instant, interval: Duration) {
         if self.ring.is_empty() {
             self.ring.resize(HISTORY_PACKETS, (0, 0));
             self.began = Some(now);
@@ -118,7 +118,7 @@ impl SentAgain {
 
 /// A round-trip time to a participant, in bounds: the longest lately between two requests for a packet, the least between
 /// two resends of it.
-pub(super) fn round_trip(rtt_ms: Option<f64>) -> Duration {
+pub(crate) fn round_trip(rtt_ms: Option<f64>) -> Duration {
     let known = rtt_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
     known.unwrap_or(RTT_UNKNOWN).clamp(RESEND_INTERVAL.0, RESEND_INTERVAL.1)
 }

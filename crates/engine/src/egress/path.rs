@@ -1,16 +1,17 @@
 //! The path to one participant: what it carries, and what leaves on it.
 //!
 //! While pictures go to a participant who gives transport-wide feedback, all their packets are numbered, and [`bwe`]
-//! estimates what the path carries. At first it is taken to carry everything: packets themselves show it soonest if it does
-//! not. Layers rise in steps all the same, each of which may double what flows: others may share the path, and each of them
-//! takes it for their own. Of those who give no such feedback, their own estimate counts if they tell one ([`Remb`]): there are
-//! no probes then. To those who come by TCP nothing is estimated.
+//! estimates what the path carries. It begins with a configured estimate and looks for more by probes. Layers rise in steps
+//! all the same, each of which may double what flows: others may share the path, and each of them takes it for their own.
+//! Of those who give no such feedback, their own estimate counts if they tell one ([`Remb`]), or else what they lose
+//! ([`Reports`]): there are no probes then. To those who come by TCP nothing is estimated.
 //!
 //! Feedback costs the server more than the packets that it tells of. A path that carries far more than could flow is
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
 use super::remb::Remb;
+use super::reports::Reports;
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
     PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST, TRIED_TIMES,
@@ -22,6 +23,10 @@ use std::time::{Duration, Instant};
 
 /// A path is looked at without a break for so long at first…
 const LOOK_FIRST: Duration = Duration::from_secs(4);
+/// Without feedback for so long after the first packet, none is expected.
+const MUTE: Duration = Duration::from_secs(3);
+/// For so long after it was looked at first it is young.
+const YOUNG: Duration = Duration::from_secs(4);
 /// …and after a hint at trouble. A path that is ample is looked at for…
 const LOOK_HINTED: Duration = Duration::from_secs(10);
 /// …so long…
@@ -39,16 +44,18 @@ const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Bits a second of what comes or leaves.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     since: Option<Instant>,
     bytes: u32,
     bps: u32,
+    /// Bytes of keyframes that were not counted yet.
+    keyframes: u32,
 }
 
 impl Rate {
     /// So many bytes more.
     #[inline]
-    pub(super) fn count(&mut self, now: Instant, bytes: usize) {
+    pub(crate) fn count(&mut self, now: Instant, bytes: usize) {
         let since = *self.since.get_or_insert(now);
         self.bytes = self.bytes.saturating_add(bytes as u32);
         let passed = now.saturating_duration_since(since);
@@ -57,8 +64,18 @@ impl Rate {
         }
     }
 
+    /// So many bytes more, of a keyframe. They count little by little, over some ten windows: what came is to tell what flows
+    /// in the long run.
+    #[inline]
+    pub(crate) fn count_keyframe(&mut self, now: Instant, bytes: usize) {
+        self.keyframes = self.keyframes.saturating_add(bytes as u32);
+        self.count(now, 0);
+    }
+
     #[cold]
     fn turn(&mut self, now: Instant, passed: Duration) {
+        let due = self.keyframes / 10;
+        (self.keyframes, self.bytes) = (self.keyframes - due, self.bytes.saturating_add(due));
         let newest = (f64::from(self.bytes) * 8.0 / passed.as_secs_f64()) as u32;
         // Most of the old rate stays: keyframes are rare and large.
         self.bps = if self.bps == 0 { newest } else { self.bps / 4 * 3 + newest / 4 };
@@ -66,7 +83,7 @@ impl Rate {
     }
 
     /// The rate, in bits a second. 0 if nothing came for two windows.
-    pub(super) fn bps(&self, now: Instant) -> u64 {
+    pub(crate) fn bps(&self, now: Instant) -> u64 {
         let counts = |since| now.saturating_duration_since(since) < 2 * RATE_WINDOW;
         if self.since.is_some_and(counts) { u64::from(self.bps) } else { 0 }
     }
@@ -78,8 +95,13 @@ pub(super) struct Path {
     downlink: Option<Box<Downlink>>,
     /// What the receiver estimates, if they give no feedback on packets.
     remb: Option<Remb>,
+    /// What their reports tell, if they say nothing else.
+    reports: Reports,
     /// Packets are numbered.
     numbers: bool,
+    /// When the first one left that was, and whether feedback ever came.
+    began: Option<Instant>,
+    heard: bool,
     /// What sound takes.
     sound: Rate,
     /// Since when more flows than the path is estimated to carry.
@@ -104,6 +126,7 @@ pub(super) struct Path {
 /// When a path is looked at.
 #[derive(Debug, Clone, Copy)]
 struct Look {
+    began: Instant,
     /// It is looked at without a break until then.
     constant_until: Instant,
     /// Whether it is looked at now, and when that changes.
@@ -112,21 +135,69 @@ struct Look {
 }
 
 impl Path {
-    /// Estimates the path while `on`.
-    pub(super) fn estimate(&mut self, now: Instant, on: bool) {
+    /// Estimates the path by feedback on packets while `on`, at first as `start_bps`.
+    pub(super) fn estimate(&mut self, now: Instant, on: bool, start_bps: u64) {
+        let on = on && !self.is_mute(now);
         self.numbers = on;
         self.remb = self.remb.filter(|remb| !on && !remb.is_old(now));
         if let Some(since) = self.remb.as_mut().and_then(|remb| remb.judge(now)) {
             self.over = Some(since);
         }
         if on && self.downlink.is_none() {
-            let limits = Limits {
-                start_bps: DOWNLINK_MOST_BPS,
-                least_bps: DOWNLINK_LEAST_BPS,
-                most_bps: DOWNLINK_MOST_BPS,
-            };
+            let limits =
+                Limits { start_bps, least_bps: DOWNLINK_LEAST_BPS, most_bps: DOWNLINK_MOST_BPS };
             self.downlink = Some(Box::new(Downlink::new(now, limits)));
         }
+    }
+
+    /// A report tells of so many packets that `lost`/256 of them were lost.
+    pub(super) fn lost(&mut self, packets: u32, lost: u8) {
+        if !self.numbers && self.remb.is_none() {
+            self.reports.told(packets, lost);
+            self.due = None;
+        }
+    }
+
+    /// What reports told counts, if nothing better is known: `sent` bytes of pictures have left in all, and they take `flow` and
+    /// would take `all` bits a second.
+    pub(super) fn look_at_reports(&mut self, now: Instant, sent: u64, (flow, all): (u64, u64)) {
+        if self.numbers || self.remb.is_some() {
+            self.reports = Reports::default();
+        } else {
+            self.reports.look(now, sent, flow, all);
+        }
+    }
+
+    /// Whether it has not been estimated for long: it is to be known soon what it carries.
+    pub(super) fn is_young(&self, now: Instant) -> bool {
+        self.look.is_none_or(|look| now < look.began + YOUNG)
+    }
+
+    /// Whether it was never probed.
+    pub(super) fn is_unprobed(&self) -> bool {
+        self.downlink.as_ref().is_some_and(|downlink| !downlink.was_probed())
+    }
+
+    /// Whether a probe left whose result is not known.
+    pub(super) fn awaits_probe(&self) -> bool {
+        let downlink = self.downlink.as_ref().filter(|_| self.numbers);
+        downlink.is_some_and(|downlink| downlink.awaits_probe())
+    }
+
+    /// Whether feedback has just told of a probe.
+    pub(super) fn was_told_of_probe(&self) -> bool {
+        let downlink = self.downlink.as_ref().filter(|_| self.numbers);
+        downlink.is_some_and(|downlink| downlink.was_told_of_probe())
+    }
+
+    /// Whether feedback was agreed on, packets left for a while, and none came. Then the path is estimated as if it had not been.
+    fn is_mute(&self, now: Instant) -> bool {
+        !self.heard && self.began.is_some_and(|at| now.saturating_duration_since(at) >= MUTE)
+    }
+
+    /// Whether it was never probed in vain how much more than what flows the path carries.
+    pub(super) fn is_untried(&self) -> bool {
+        self.downlink.as_ref().is_some_and(|downlink| !downlink.was_probed_in_vain())
     }
 
     /// Whether it is time to think about the path: often if it is looked at.
@@ -147,7 +218,8 @@ impl Path {
 
     /// Looks at the path, or leaves it alone for a while if it is `ample`.
     pub(super) fn look(&mut self, now: Instant, ample: bool) {
-        let first = Look { constant_until: now + LOOK_FIRST, on: true, until: now };
+        let constant_until = now + LOOK_FIRST;
+        let first = Look { began: now, constant_until, on: true, until: now };
         let mut look = self.look.unwrap_or(first);
         if !ample || now < look.constant_until {
             (look.on, look.until) = (true, now + LOOK);
@@ -199,12 +271,13 @@ impl Path {
     /// A packet left, with that number if it is `numbered`.
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, bytes: usize, numbered: bool, video: bool) {
-        if (self.numbers || self.remb.is_some()) && !video {
+        if (self.numbers || self.remb.is_some() || self.reports.bps().is_some()) && !video {
             self.sound.count(now, bytes + IP_UDP_BYTES);
         }
         if !numbered {
             return;
         }
+        self.began.get_or_insert(now);
         if let Some(downlink) = &mut self.downlink {
             downlink.sent(now, bytes, if video { Kind::Video } else { Kind::Audio });
         }
@@ -213,6 +286,7 @@ impl Path {
     /// Feedback came. What cannot be read changes nothing.
     pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) {
         if let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) {
+            self.heard = true;
             downlink.feedback(now, &feedback);
         }
     }
@@ -343,7 +417,8 @@ impl Path {
     fn estimated_bps(&self) -> Option<u64> {
         let downlink = self.downlink.as_ref().filter(|_| self.numbers);
         let measured = downlink.map(|downlink| downlink.estimate_bps());
-        measured.or_else(|| self.remb.map(|remb| remb.bps()))
+        let told = measured.or_else(|| self.remb.map(|remb| remb.bps()));
+        told.or_else(|| self.reports.bps())
     }
 
     /// What the participant is to be told of the estimate, in kbit/s, if that is news. Only that of a `limited` path means
@@ -387,6 +462,21 @@ mod tests {
         }
         assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
         assert_eq!(rate.bps(at(17_000)), 0);
+    }
+
+    #[test]
+    fn keyframes_count_as_what_they_take_in_the_long_run() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut rate = Rate::default();
+        rate.count_keyframe(at(0), 250_000);
+        (0..2000).for_each(|ms| rate.count(at(ms), 10));
+        assert!(rate.bps(at(2000)) < 400_000, "one: {}", rate.bps(at(2000)));
+        for s in 2..60 {
+            rate.count_keyframe(at(1000 * s), 50_000);
+            (0..1000).for_each(|ms| rate.count(at(1000 * s + ms), 10));
+        }
+        assert!(rate.bps(at(60_000)).abs_diff(480_000) < 30_000, "{}", rate.bps(at(60_000)));
     }
 
     /// A path that is estimated to carry so many bits a second.
@@ -448,7 +538,7 @@ mod tests {
         let start = Instant::now();
         let now = start + Duration::from_secs(3);
         let copies = |sound_bps: u64, estimate_bps: u64, copies: usize| {
-            let sound = Rate { since: Some(now), bytes: 0, bps: sound_bps as u32 };
+            let sound = Rate { since: Some(now), bps: sound_bps as u32, ..Rate::default() };
             Path { sound, ..estimated(start, estimate_bps) }.most_copies(now, copies)
         };
         assert_eq!(copies(50_000, 300_000, 0), 2);
@@ -465,15 +555,15 @@ mod tests {
         let at = |ms| start + Duration::from_millis(ms);
         let mut path = Path::default();
         path.receiver_told(at(0), 300_000);
-        path.estimate(at(9000), false);
+        path.estimate(at(9000), false, 1000);
         assert_eq!(path.estimate_bps(at(9000)), Some(300_000));
-        path.estimate(at(10_000), false);
+        path.estimate(at(10_000), false, 1000);
         assert_eq!(path.estimate_bps(at(10_000)), None, "none came for a while");
         let mut path = estimated(start, 9_000_000);
         path.receiver_told(at(0), 300_000);
         assert_eq!(path.estimate_bps(at(0)), Some(9_000_000));
-        path.estimate(at(0), true);
-        path.estimate(at(0), false);
+        path.estimate(at(0), true, 1000);
+        path.estimate(at(0), false, 1000);
         assert_eq!(path.estimate_bps(at(0)), None, "there is better feedback");
     }
 
@@ -487,7 +577,7 @@ mod tests {
         assert!(!path.may_try(at(0), 200_000, 400_000), "one after the other");
         assert!(!path.is_over(at(0), 400_000, path.estimate_bps(at(0)).unwrap()));
         path.reported(at(1600), 50.0, 80);
-        path.estimate(at(1600), false);
+        path.estimate(at(1600), false, 1000);
         assert_eq!(path.estimate_bps(at(1600)), Some(300_000));
         assert!(path.is_over(at(1600), 400_000, 300_000));
         assert!(path.is_over_for(at(1600), Duration::from_millis(1500)), "pictures rest at once");

@@ -1,0 +1,129 @@
+//! The estimate for those who give no feedback on packets and no estimate of their own: by the losses that their receiver
+//! reports tell (RFC 3550 §6.4.1).
+//!
+//! As long as little is lost, nothing is estimated. If much is, the path carries what came. From then on the estimate rises,
+//! the faster the less flows: where nothing flows, no report tells anything. It is forgotten once it is ample.
+
+use crate::limits::{
+    DOWNLINK_LEAST_BPS, REPORTS_AMPLE, REPORTS_CARRIED, REPORTS_ENOUGH, REPORTS_GROWTH,
+    REPORTS_LOST, REPORTS_PACKETS, REPORTS_SETTLE, REPORTS_STARVED_GROWTH, REPORTS_WINDOW,
+};
+use std::time::Instant;
+
+/// What receiver reports tell of a path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Reports {
+    bps: Option<u64>,
+    /// Packets that reports told of since the last look, and how many were lost, in 1/256.
+    packets: u64,
+    lost: u64,
+    /// When it was looked at last, and the bytes that had left then.
+    looked: Option<(Instant, u64)>,
+    /// When it fell last.
+    fell: Option<Instant>,
+}
+
+impl Reports {
+    /// A report tells of so many packets that `fraction`/256 of them were lost.
+    pub(super) fn told(&mut self, packets: u32, fraction: u8) {
+        // A report that covers more than a few seconds tells of another time.
+        let packets = u64::from(packets.min(10_000));
+        (self.packets, self.lost) =
+            (self.packets + packets, self.lost + packets * u64::from(fraction));
+    }
+
+    /// What the path carries, in bits a second; None if too little was lost to tell.
+    #[inline]
+    pub(super) fn bps(&self) -> Option<u64> {
+        self.bps
+    }
+
+    /// Makes a new estimate, where it is time: `sent` bytes have left in all, pictures take `flow` and would take `all` bits a
+    /// second.
+    pub(super) fn look(&mut self, now: Instant, sent: u64, flow: u64, all: u64) {
+        if all == 0 {
+            // Sound alone does not follow an estimate.
+            *self = Self::default();
+            return;
+        }
+        let (since, before) = *self.looked.get_or_insert((now, sent));
+        let passed = now.saturating_duration_since(since);
+        if passed < REPORTS_WINDOW {
+            return;
+        }
+        let came = 1.0 - self.lost as f64 / 256.0 / self.packets.max(1) as f64;
+        let sent_bps = (sent - before) as f64 * 8.0 / passed.as_secs_f64();
+        // Reports tell of what left a while ago: right after a fall, of what was lost before it.
+        let settled =
+            self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_SETTLE);
+        if self.packets >= REPORTS_PACKETS && came < 1.0 - REPORTS_LOST {
+            let carried = (REPORTS_CARRIED * came * sent_bps) as u64;
+            let known = self.bps.unwrap_or(u64::MAX);
+            if settled {
+                self.bps = Some(known.min(carried).max(DOWNLINK_LEAST_BPS));
+                self.fell = Some(now);
+            }
+        } else if let Some(bps) = self.bps {
+            self.rise(bps, passed.as_secs_f64(), flow, all);
+        }
+        (self.packets, self.lost, self.looked) = (0, 0, Some((now, sent)));
+    }
+
+    fn rise(&mut self, bps: u64, seconds: f64, flow: u64, all: u64) {
+        let (bps, all) = (bps as f64, all as f64);
+        let risen = match flow {
+            // As far as makes a picture flow again.
+            0 => (bps * REPORTS_STARVED_GROWTH.powf(seconds)).min(bps.max(all * REPORTS_ENOUGH)),
+            _ => bps * REPORTS_GROWTH.powf(seconds),
+        };
+        let ample = all > 0.0 && risen > all * REPORTS_AMPLE;
+        self.bps = (!ample).then_some(risen as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A second in which `kbps` left and `lost` of 256 packets were lost.
+    struct Seconds(Reports, Instant, u64);
+
+    impl Seconds {
+        fn new() -> Self {
+            let mut seconds = Self(Reports::default(), Instant::now(), 0);
+            seconds.0.look(seconds.1, 0, 0, 1_000_000);
+            seconds
+        }
+
+        fn pass(&mut self, kbps: u64, lost: u8, flow: u64) -> Option<u64> {
+            self.1 += Duration::from_secs(1);
+            self.2 += 125 * kbps;
+            self.0.told((kbps / 8) as u32, lost);
+            self.0.look(self.1, self.2, flow, 1_000_000);
+            self.0.bps()
+        }
+    }
+
+    #[test]
+    fn nothing_is_estimated_while_little_is_lost() {
+        let mut seconds = Seconds::new();
+        for lost in [0, 5, 13, 20] {
+            assert_eq!(seconds.pass(1000, lost, 1_000_000), None, "{lost} of 256");
+        }
+        assert_eq!(seconds.pass(100, 128, 1_000_000), None, "too few packets to tell");
+    }
+
+    #[test]
+    fn what_came_is_what_the_path_carries_and_the_estimate_rises_until_it_is_ample() {
+        let mut seconds = Seconds::new();
+        let fell = seconds.pass(1000, 128, 1_000_000).expect("half was lost");
+        assert!((440_000..500_000).contains(&fell), "{fell}");
+        let risen = seconds.pass(400, 0, 400_000).expect("it is not ample");
+        assert!(fell < risen && risen < fell * 6 / 5, "{risen}");
+        let starved = seconds.pass(0, 0, 0).expect("it is not ample");
+        assert!(starved >= risen * 3 / 2, "where nothing flows it rises fast: {starved}");
+        let later: Vec<_> = (0..20).map(|_| seconds.pass(900, 3, 900_000)).collect();
+        assert_eq!(later.last(), Some(&None), "it is forgotten: {later:?}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Pictures of real sizes arrive, whatever the path carries and whatever its receiver says of it.
+
+mod call;
+mod property;
+
+use call::{Call, FAST, Feedback, MS, S, link, pictures};
+
+/// A viewer who says 1.5 Mbit/s once a second, on a path without loss.
+fn said(seed: u64, keyframe: usize, kbps: u32) -> (usize, u64, usize) {
+    let mut call = Call::new(seed, FAST, &pictures(keyframe, 30, kbps));
+    call.look_on(link(100_000, 20, 0), Feedback::Reports);
+    for _ in 0..20 {
+        let viewer = &mut call.viewers[0];
+        viewer.say(&mut call.world, 1_500_000.0);
+        call.run(S);
+    }
+    call.world.assert_invariants(seed);
+    (call.shown(0).len(), call.asked(), call.holes(0))
+}
+
+#[test]
+fn a_keyframe_of_any_size_reaches_who_says_what_their_path_carries() {
+    for keyframe in [5_000, 40_000, 56_000, 80_000, 200_000, 300_000] {
+        let (shown, asked, holes) = said(1, keyframe, 960);
+        println!("{keyframe}: {shown} of 600 shown, {asked} asked for, {holes} holes");
+        assert!(
+            shown >= 500,
+            "{keyframe} bytes: {shown} of 600 frames, {asked} keyframes asked for"
+        );
+        assert!(asked <= 4, "{keyframe} bytes: {asked} keyframes asked for");
+        assert_eq!(holes, 0, "{keyframe}");
+    }
+}
+
+#[test]
+fn a_screen_of_few_bits_and_large_keyframes_is_seen_behind_a_slow_link() {
+    for keyframe in [80_000, 250_000] {
+        let mut call = Call::new(2, FAST, &pictures(keyframe, 5, 80));
+        call.look_on(link(1500, 40, 0), Feedback::All);
+        call.run(25 * S);
+        let (shown, asked) = (call.shown(0), call.asked());
+        println!("{keyframe}: {} shown, {asked} asked for", shown.len());
+        assert!(
+            shown.len() >= 90,
+            "{} of 125, {asked} keyframes asked for: {shown:?}",
+            shown.len()
+        );
+        assert_eq!(call.holes(0), 0);
+    }
+}
+
+#[test]
+fn pictures_come_back_after_a_dip_whoever_gives_feedback_on_what() {
+    for feedback in [Feedback::All, Feedback::Pictures] {
+        let mut call = Call::new(3, FAST, &pictures(12_000, 30, 480));
+        call.look_on(link(3000, 40, 0), feedback);
+        call.run(10 * S);
+        call.set_links(link(100, 40, 0));
+        call.run(7 * S);
+        call.set_links(link(3000, 40, 0));
+        let back = call.now();
+        call.run(20 * S);
+        let first = call.viewers[0]
+            .eye
+            .borrow()
+            .shown
+            .iter()
+            .find(|s| s.at > back + 200 * MS)
+            .map(|s| s.at - back);
+        let late = call.frames(0, call.now() - 10 * S, call.now());
+        println!("{feedback:?}: back after {first:?}, {late} frames in the last 10 s");
+        assert!(first.is_some_and(|after| after < 4 * S), "{feedback:?}: {first:?}");
+        assert!(late >= 290, "{feedback:?}: {late}");
+        assert_eq!(call.holes(0), 0, "{feedback:?}");
+    }
+}
+
+#[test]
+fn the_first_second_of_a_slow_path_loses_nothing() {
+    let mut call = Call::new(4, FAST, &pictures(40_000, 30, 1000));
+    call.look_on(link(1500, 40, 0), Feedback::All);
+    call.run(S);
+    let lost = call.viewers[0].eye.borrow().lost.len();
+    println!("{lost} lost");
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn no_number_is_assigned_that_does_not_leave_where_a_slot_begins_with_what_is_kept() {
+    // Others look on already, so that a keyframe and what came since is kept.
+    let mut call = Call::new(5, FAST, &pictures(300_000, 30, 2000));
+    call.look_on(link(100_000, 20, 0), Feedback::All);
+    for _ in 0..6 {
+        call.run(700 * MS);
+        call.look_on(link(2500, 20, 0), Feedback::All);
+    }
+    call.run(5 * S);
+    let holes: Vec<usize> = (0..call.viewers.len()).map(|viewer| call.holes(viewer)).collect();
+    assert_eq!(holes, [0; 7]);
+    call.world.assert_invariants(5);
+}
