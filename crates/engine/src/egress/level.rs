@@ -40,8 +40,8 @@ impl Level {
     }
 }
 
-/// How long a slot waits until it gets more again, after the path did not carry what it had: longer each time that it
-/// got more and had to fall again soon.
+/// How long a slot waits until it gets more again, after the path did not carry what it had. It waits longer each time that
+/// it got more and had to fall again soon.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Patience {
     /// How long it waited last, and until when.

@@ -256,11 +256,11 @@ impl Egress {
         self.resends.fill(self.pace.media(), now);
     }
 
-    /// Whether a packet of so many bytes may be sent again, and whether twice: where many packets are lost, those that are
-    /// sent again are as well.
-    pub(crate) fn may_send_again(&mut self, len: usize) -> Option<bool> {
+    /// Whether a packet of so many bytes may be sent again, and whether twice, if it is `paced`. Where many packets are lost,
+    /// those that are sent again are as well.
+    pub(crate) fn may_send_again(&mut self, len: usize, paced: bool) -> Option<bool> {
         let may = self.resends.take(len);
-        may.then(|| self.losses.are_many() && self.resends.take_spare(len))
+        may.then(|| paced && self.losses.are_many() && self.resends.take_spare(len))
     }
 
     /// Feedback on packets came. Says whether it told the result of a probe, which is worth to be thought about at once.

@@ -158,8 +158,8 @@ impl Path {
         }
     }
 
-    /// What reports told counts, if nothing better is known: `sent` bytes of pictures have left in all, and they take `flow` and
-    /// would take `all` bits a second.
+    /// What reports told counts, if nothing better is known. So far `sent` bytes of pictures have left. They take `flow` bits a
+    /// second and would take `all`.
     pub(super) fn look_at_reports(&mut self, now: Instant, sent: u64, (flow, all): (u64, u64)) {
         if self.numbers || self.remb.is_some() {
             self.reports = Reports::default();

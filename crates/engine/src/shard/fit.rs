@@ -18,10 +18,10 @@ use std::cmp::Reverse;
 pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex) {
     let now = turn.now.at;
     let Some(person) = model.people[index].as_mut() else { return };
-    let estimates = person.estimates();
     if !person.egress.is_due(now) {
         return;
     }
+    let estimates = person.estimates();
     person.egress.estimate(now, estimates);
     person.wake_empty(turn.reports);
     let mut pictures = pictures(model, index, turn.now);

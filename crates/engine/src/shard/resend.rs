@@ -74,13 +74,13 @@ fn resend<S: Sink>(
     if waits && !person.egress.has_room(2, 2 * len) {
         return Err(OutDrop::PacerFull);
     }
-    let twice = person.egress.may_send_again(len).ok_or(OutDrop::ResendBudget)?;
+    let twice = person.egress.may_send_again(len, paced).ok_or(OutDrop::ResendBudget)?;
     let interval = round_trip(person.egress.least_rtt_ms());
     person.slots[slot_index].sent_again.note(sequence, turn.now.at, interval);
     let brings = Brings::Again { sequence, len };
     let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
     // Where many packets are lost, those that are sent again are as well: each goes twice, at a distance.
-    let waiting = usize::from(waits) + usize::from(paced && twice);
+    let waiting = usize::from(waits) + usize::from(twice);
     if !waits {
         send_again(model, turn, (index, slot_index), sequence);
     }
