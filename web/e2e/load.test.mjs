@@ -205,7 +205,10 @@ canary: { camera: none }
       .filter(({ person }) => person.includes("chromium"))
       .flatMap(({ sample }) => sample.received.filter(({ kind }) => kind === "video"));
     const shown = rows.filter((row) => row.frame_height === lines && row.frames_per_second >= rate);
-    assert.ok(shown.length >= 2, `${video}: ${JSON.stringify(rows.map((row) => [row.frame_height, row.frames_per_second]))}`);
+    assert.ok(
+      shown.length >= 2,
+      `${video}: ${JSON.stringify(rows.map((row) => [row.frame_height, row.frames_per_second]))}`,
+    );
   }
 });
 
