@@ -1,29 +1,12 @@
 //! What became of a probe: its packets tell at what rate they came.
 
 use crate::log::{IP_UDP_BYTES, Sent};
-use std::time::Instant;
 
 /// Least packets of a probe.
 pub(crate) const PROBE_PACKETS: i32 = 5;
 
-/// A probe of our own.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Probed {
-    pub at: Instant,
-    /// Its place among the clusters, and its bytes.
-    pub place: u8,
-    pub bytes: u64,
-    pub answer: Answer,
-    /// Its result was looked at.
-    pub judged: bool,
-}
-
-impl Probed {
-    /// Whether enough was told of it.
-    pub(crate) fn is_told(&self) -> bool {
-        10 * (self.answer.bytes + self.answer.lost) >= 7 * self.bytes
-    }
-}
+/// All packets of a probe are taken to come in so many times longer than they did, as their delays differ.
+const JITTERS: f64 = 2.5;
 
 /// What feedback told of a probe's packets.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,6 +19,37 @@ pub(crate) struct Answer {
     arrived_us: (i64, i64),
     /// Bytes of all but the first packet that came.
     bytes: u64,
+    line: Line,
+}
+
+/// Arrival times in µs over bytes, each since the first packet: sums for a line through them by least squares.
+#[derive(Debug, Clone, Copy, Default)]
+struct Line {
+    bytes: f64,
+    us: f64,
+    bytes_squared: f64,
+    us_squared: f64,
+    product: f64,
+}
+
+impl Line {
+    fn add(&mut self, bytes: f64, us: f64) {
+        self.bytes += bytes;
+        self.us += us;
+        self.bytes_squared += bytes * bytes;
+        self.us_squared += us * us;
+        self.product += bytes * us;
+    }
+
+    /// How many µs a byte takes, and its standard error, of so many packets.
+    fn slope(&self, packets: f64) -> (f64, f64) {
+        let bytes = self.bytes_squared - self.bytes * self.bytes / packets;
+        let us = self.us_squared - self.us * self.us / packets;
+        let product = self.product - self.bytes * self.us / packets;
+        let slope = product / bytes.max(1.0);
+        let rest = (us - slope * product).max(0.0);
+        (slope, (rest / (packets - 2.0).max(1.0) / bytes.max(1.0)).sqrt())
+    }
 }
 
 impl Answer {
@@ -51,16 +65,28 @@ impl Answer {
             self.bytes += u64::from(sent.bytes) + IP_UDP_BYTES as u64;
         }
         (self.sent_us.1, self.arrived_us.1) = (sent.at_us, arrived_us);
+        self.line.add(self.bytes as f64, (arrived_us - self.arrived_us.0) as f64);
         self.came += 1;
     }
 
-    /// How fast its packets came, in bits a second, and no faster than they left. None if too few came.
-    pub(crate) fn bps(&self) -> Option<u64> {
+    /// Whether enough was told of a probe of so many bytes.
+    pub(crate) fn is_told(&self, of: u64) -> bool {
+        10 * (self.bytes + self.lost) >= 7 * of
+    }
+
+    /// How fast its packets came, in bits a second, and no faster than they left. None if too few came. By radio, packets come
+    /// late or in heaps. Where their delays differ so, by `jitter_us` in the mean or by what the probe itself shows, the rate is
+    /// in doubt: then it is the least that it may well have been.
+    pub(crate) fn bps(&self, jitter_us: f64) -> Option<u64> {
         let (sent, arrived) = self.took_us();
-        let us = u64::try_from(arrived).ok()?.max(sent);
         let most = self.bytes >= self.lost && self.came >= PROBE_PACKETS as u32 - 1;
-        let enough = most && us > 0;
-        enough.then(|| self.bytes * 8_000_000 / us)
+        if !most || arrived < 0 || (arrived == 0 && sent == 0) {
+            return None;
+        }
+        let (slope, error) = self.line.slope(f64::from(self.came));
+        let doubt = error.max(JITTERS * jitter_us / self.bytes as f64);
+        let us = (slope + doubt).max(sent as f64 / self.bytes as f64);
+        Some((8_000_000.0 / us) as u64)
     }
 
     /// How long its packets took to leave and to arrive, in µs.
@@ -71,10 +97,19 @@ impl Answer {
         )
     }
 
-    /// Whether they came as fast as they left.
+    /// Whether they came as fast as they left. A few that are lost say nothing of a rate: radio loses some at any.
     pub(crate) fn is_carried(&self) -> bool {
+        4 * self.lost <= self.bytes && self.bps(0.0).is_some() && self.is_fast()
+    }
+
+    /// Whether too many were lost to tell, and what came did as fast as it left.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.lost > 0 && !self.is_carried() && self.is_fast()
+    }
+
+    fn is_fast(&self) -> bool {
         let (sent, arrived) = self.took_us();
-        self.lost == 0 && self.bps().is_some() && arrived <= sent as i64 * 23 / 20 + 1000
+        arrived <= sent as i64 * 23 / 20 + 1000
     }
 }
 
@@ -96,13 +131,13 @@ mod tests {
 
     #[test]
     fn a_probe_tells_what_a_path_carries_and_no_more_than_left() {
-        assert_eq!(answer(1000, 0..0).bps(), Some(8_000_000));
+        assert_eq!(answer(1000, 0..0).bps(0.0), Some(8_000_000));
         assert!(answer(1000, 0..0).is_carried());
-        assert_eq!(answer(500, 0..0).bps(), Some(8_000_000), "they came in a heap");
-        assert_eq!(answer(4000, 0..0).bps(), Some(2_000_000), "a slow path");
+        assert_eq!(answer(500, 0..0).bps(0.0), Some(8_000_000), "they came in a heap");
+        assert_eq!(answer(4000, 0..0).bps(0.0), Some(2_000_000), "a slow path");
         assert!(!answer(4000, 0..0).is_carried());
-        assert!(answer(1000, 7..9).bps().is_some() && !answer(1000, 7..9).is_carried());
-        assert_eq!(answer(1000, 3..10).bps(), None, "too few came");
-        assert_eq!(answer(-1000, 0..0).bps(), None, "no clock runs backwards");
+        assert!(answer(1000, 7..9).bps(0.0).is_some() && !answer(1000, 7..9).is_carried());
+        assert_eq!(answer(1000, 3..10).bps(0.0), None, "too few came");
+        assert_eq!(answer(-1000, 0..0).bps(0.0), None, "no clock runs backwards");
     }
 }

@@ -1,7 +1,8 @@
 //! The estimate for one receiver: Google congestion control, with our units and clock.
 
-use crate::answer::{Answer, PROBE_PACKETS, Probed};
+use crate::answer::{Answer, PROBE_PACKETS};
 use crate::arrivals::ReceiverClock;
+use crate::ceiling::Ceiling;
 use crate::log::{IP_UDP_BYTES, Kind, SendLog, Sent};
 use crate::prober::{Cluster, Prober};
 use goog_cc::experiments::FieldTrials;
@@ -34,6 +35,8 @@ const PROBE_INTERVAL_URGENT: Duration = Duration::from_secs(2);
 /// …and so soon after the estimate fell.
 const PROBE_INTERVAL_FELL: Duration = Duration::from_secs(1);
 const FELL_LATELY: Duration = Duration::from_secs(15);
+/// The same if it told nothing.
+const PROBE_INTERVAL_DOUBTFUL: Duration = Duration::from_millis(300);
 /// How long one lasts, in ms. One at far more than the estimate is short.
 const PROBE_MS: i64 = 20;
 const PROBE_MS_FAR: i64 = 5;
@@ -45,16 +48,28 @@ const FIRST_PROBE: u64 = 20;
 const URGENT_PROBE: u64 = 3;
 /// From one probe that the path carried to the next, at least.
 const PROBE_GOES_ON: Duration = Duration::from_millis(50);
+/// The same if it is not urgent.
+const PROBE_GOES_ON_IDLY: Duration = Duration::from_secs(1);
 /// A probe whose result has not come by then was in vain.
 const PROBE_ANSWERED: Duration = Duration::from_millis(800);
 /// The estimate begins anew if a probe came so many times as fast.
 const RENEWING: f64 = 1.15;
 /// It is taken for so much of what the probe found.
-const RENEWED_SHARE: f64 = 0.9;
+const RENEWED_SHARE: f64 = 0.95;
 /// If it falls to less than half of that within this time, the probe was misled: others share the path…
-const RENEWED_HOLDS: Duration = Duration::from_secs(8);
+const RENEWED_HOLDS: Duration = Duration::from_secs(3);
 /// …and it does not begin anew for so long, and twice as long each time that this happens.
 const RENEWED_RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(80));
+/// While packets wait so long, nothing is probed.
+const PROBE_QUEUE: Duration = Duration::from_millis(80);
+/// By radio, packets come late or in heaps: a probe lasts so many times longer than their delays differ, and so much at most.
+const PROBE_JITTERS: f64 = 9.0;
+/// The same for one at twice the estimate. One at more makes a longer queue.
+const PROBE_JITTERS_MS: f64 = 60.0;
+/// Half a full packet: that much lies before another one in the mean.
+const OWN_BITS: f64 = 4800.0;
+/// So many probes in a row are believed all the same.
+const RENEWED_INSISTS: u32 = 3;
 /// Where the numbers of such probes begin: the controller counts from 1.
 const OWN_PROBES: i32 = 1 << 24;
 /// Without feedback for so long, packets that leave are taken to have been away.
@@ -90,6 +105,15 @@ struct Renewed {
     rests: Duration,
 }
 
+/// A probe of our own.
+#[derive(Debug, Clone, Copy)]
+struct Probed {
+    at: Instant,
+    place: u8,
+    /// Its result was looked at.
+    judged: bool,
+}
+
 /// The path to one receiver.
 pub struct Downlink {
     origin: Instant,
@@ -98,7 +122,7 @@ pub struct Downlink {
     clock: ReceiverClock,
     controller: GoogCcNetworkController,
     limits: Limits,
-    clusters: [PacedPacketInfo; CLUSTERS],
+    clusters: [(PacedPacketInfo, Answer); CLUSTERS],
     /// What feedback told since the last tick, and when the last one came.
     pending: Vec<PacketResult>,
     told_at: Instant,
@@ -107,7 +131,10 @@ pub struct Downlink {
     /// Bytes that left since the controller heard of it, and the last of them.
     unheard: (u64, Option<(Instant, Kind)>),
     period_began: Option<Instant>,
+    /// The controller's estimate, and ours.
+    believed_bps: u64,
     target_bps: u64,
+    ceiling: Ceiling,
     pacing_bps: u64,
     wanted_bps: u64,
     /// It is wanted soon.
@@ -117,8 +144,12 @@ pub struct Downlink {
     /// The path carried the last one.
     goes_on: bool,
     renewed: Option<Renewed>,
+    /// So many probes in a row found that much more.
+    found_more: u32,
     /// The last probe that was judged was in vain.
     in_vain: bool,
+    /// So much of it was lost that it told nothing.
+    doubtful: bool,
     /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
     lately_bps: [u64; 3],
     fell: Option<Fall>,
@@ -145,13 +176,15 @@ impl Downlink {
                 Timestamp::from_micros(EPOCH_US as i64),
             ),
             limits,
-            clusters: [PacedPacketInfo::default(); CLUSTERS],
+            clusters: Default::default(),
             pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
             resumed: None,
             unheard: (0, None),
             period_began: None,
+            believed_bps: limits.start_bps,
             target_bps: limits.start_bps,
+            ceiling: Ceiling::default(),
             pacing_bps: limits.start_bps * 5 / 2,
             wanted_bps: 0,
             urgent: false,
@@ -159,7 +192,9 @@ impl Downlink {
             probed: None,
             goes_on: false,
             renewed: None,
+            found_more: 0,
             in_vain: false,
+            doubtful: false,
             lately_bps: [0; 3],
             fell: None,
             dip: None,
@@ -200,9 +235,12 @@ impl Downlink {
             }
             let Some(number) = self.log.number(number) else { continue };
             let Some(sent) = self.log.tell(number, came.is_some()) else { continue };
-            let of = |probed: &&mut Probed| sent.cluster == Some(probed.place);
-            if let Some(probed) = self.probed.as_mut().filter(of) {
-                probed.answer.note(&sent, came.map(|at_us| at_us + offset));
+            if let Some(at_us) = came {
+                self.ceiling.came(now, &sent, at_us + offset);
+            }
+            if let Some(place) = sent.cluster {
+                let (_, answer) = &mut self.clusters[usize::from(place) % CLUSTERS];
+                answer.note(&sent, came.map(|at_us| at_us + offset));
             }
             let receive_time = match came {
                 Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
@@ -214,7 +252,7 @@ impl Downlink {
     }
 
     fn sent_packet(&self, sent: &Sent, number: u64) -> SentPacket {
-        let cluster = sent.cluster.map(|id| self.clusters[usize::from(id) % CLUSTERS]);
+        let cluster = sent.cluster.map(|id| self.clusters[usize::from(id) % CLUSTERS].0);
         SentPacket {
             send_time: Timestamp::from_micros(sent.at_us as i64),
             size: DataSize::from_bytes(i64::from(sent.bytes) + IP_UDP_BYTES as i64),
@@ -299,6 +337,8 @@ impl Downlink {
             let interval = ProcessInterval { at_time: self.time(now), pacer_queue: None };
             let update = self.controller.on_process_interval(interval);
             self.apply(update, now);
+            self.ceiling.turn(now, self.believed_bps);
+            self.target_bps = self.bounded_bps();
             self.count_second(now);
             self.probe(now);
         }
@@ -308,6 +348,7 @@ impl Downlink {
         let capacity = self.pending.capacity();
         let told = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
         let packet_feedbacks = without_outages(told);
+        self.bound(&packet_feedbacks);
         let feedback = TransportPacketsFeedback {
             feedback_time: self.time(self.told_at),
             data_in_flight: DataSize::from_bytes(i64::from(self.log.in_flight())),
@@ -318,17 +359,43 @@ impl Downlink {
         self.apply(update, self.told_at);
     }
 
+    /// No probe raises the estimate above what its [`Answer`] tells.
+    fn bound(&mut self, told: &[PacketResult]) {
+        let places = told.iter().map(|packet| packet.sent_packet.pacing_info.probe_cluster_id);
+        for id in places.filter(|id| *id > 0) {
+            let (info, answer) = &self.clusters[usize::from(place(id))];
+            if info.probe_cluster_id == id {
+                let found = answer.bps(self.jitter_us(self.told_at));
+                self.ceiling.probed(self.told_at, found, self.target_bps);
+            }
+        }
+    }
+
+    /// By how much delays differ, in µs. Where more is wanted soon, without what the receiver's own packets make each other wait:
+    /// else there is time for doubt.
+    fn jitter_us(&self, now: Instant) -> f64 {
+        let own_us = OWN_BITS * 1_000_000.0 / self.target_bps.max(1) as f64;
+        let own_us = if self.urgent { own_us } else { 0.0 };
+        (self.ceiling.jitter_us(self.us(now)) - own_us).max(0.0)
+    }
+
+    /// What the controller believes, as far as it may be.
+    fn bounded_bps(&self) -> u64 {
+        self.ceiling.bound(self.believed_bps).max(self.limits.least_bps)
+    }
+
     fn apply(&mut self, update: NetworkControlUpdate, now: Instant) {
         if let Some(target) = update.target_rate {
-            let from_bps =
-                std::mem::replace(&mut self.target_bps, target.target_rate.bps().max(0) as u64);
+            self.believed_bps = target.target_rate.bps().max(0) as u64;
+            let bps = self.bounded_bps();
+            let from_bps = std::mem::replace(&mut self.target_bps, bps);
             self.note_dip(from_bps, now);
         }
         if let Some(pacer) = update.pacer_config {
             self.pacing_bps = pacer.data_rate().bps().max(0) as u64;
         }
         for probe in update.probe_cluster_configs {
-            if self.wanted_bps > self.target_bps {
+            if self.wanted_bps > self.target_bps && !self.waits(now) {
                 self.plan(&probe, now);
             }
         }
@@ -358,12 +425,16 @@ impl Downlink {
         }
         self.renew(now);
         let carried = self.judge(now);
+        if self.waits(now) {
+            return;
+        }
         if let Some(bps) = self.dip_bps(now) {
             return self.probe_at(bps, now);
         }
         self.goes_on |= carried;
-        let lately = |last: Probed| now.saturating_duration_since(last.at) < PROBE_GOES_ON;
-        let goes_on = self.goes_on && self.urgent && !self.probed.is_some_and(lately);
+        let soon = if self.urgent { PROBE_GOES_ON } else { PROBE_GOES_ON_IDLY };
+        let lately = |last: Probed| now.saturating_duration_since(last.at) < soon;
+        let goes_on = self.goes_on && !self.probed.is_some_and(lately);
         if self.wanted_bps <= self.target_bps || (!goes_on && self.rests(now)) {
             return;
         }
@@ -380,6 +451,11 @@ impl Downlink {
         }
     }
 
+    /// Whether a queue is so long that a probe would tell little, and harm.
+    fn waits(&self, now: Instant) -> bool {
+        self.ceiling.queue(now) > PROBE_QUEUE
+    }
+
     /// The controller remembers losses for long, and does not believe a probe then. If more is wanted soon, and all of a probe
     /// came much faster than it believes, it begins anew, as on another network.
     fn renew(&mut self, now: Instant) {
@@ -392,23 +468,31 @@ impl Downlink {
             }
         }
         let rests = |renewed: Renewed| now.saturating_duration_since(renewed.at) < renewed.rests;
-        let Some(found) = self.probed.and_then(|probed| probed.answer.bps()) else { return };
+        let Some(found) = self.answer().and_then(|answer| answer.bps(self.jitter_us(now))) else {
+            return;
+        };
         let Limits { least_bps, most_bps, .. } = self.limits;
         let bps = ((found as f64 * RENEWED_SHARE) as u64).clamp(least_bps, most_bps);
         let more = bps as f64 > self.target_bps as f64 * RENEWING;
         // The first one tells what a slow path carries before anything else does.
         let more = more || (self.asked_probes == 1 && bps < self.target_bps);
-        let told = self.probed.is_some_and(|probed| probed.is_told() && !probed.judged);
-        if !(self.urgent && more && told) || self.renewed.is_some_and(rests) {
+        if !self.was_told_of_probe() {
             return;
         }
+        self.found_more = if more { self.found_more + 1 } else { 0 };
+        let rests = self.renewed.is_some_and(rests) && self.found_more < RENEWED_INSISTS;
+        if !self.urgent || !more || rests {
+            return;
+        }
+        self.found_more = 0;
         let rests = self.renewed.map_or(Duration::ZERO, |renewed| renewed.rests);
         self.renewed = Some(Renewed { at: now, bps, rests });
         let at_time = self.time(now);
         self.controller = controller(self.limits, bps, at_time);
         // It takes its limits with its first period.
         self.controller.on_process_interval(ProcessInterval { at_time, pacer_queue: None });
-        (self.target_bps, self.pacing_bps) = (bps, bps * 5 / 2);
+        (self.believed_bps, self.target_bps, self.pacing_bps) = (bps, bps, bps * 5 / 2);
+        self.ceiling.lift();
         let wanted = std::mem::take(&mut self.wanted_bps);
         self.want(now, wanted, self.urgent);
     }
@@ -418,16 +502,24 @@ impl Downlink {
         let Some(probed) = self.probed.as_mut().filter(|probed| !probed.judged) else {
             return false;
         };
+        let (info, answer) = &self.clusters[usize::from(probed.place)];
         let late = now.saturating_duration_since(probed.at) >= PROBE_ANSWERED;
-        probed.judged = probed.is_told() || late;
-        let carried = probed.judged && probed.answer.is_carried();
+        probed.judged = answer.is_told(info.probe_cluster_min_bytes as u64) || late;
+        let carried = probed.judged && answer.is_carried();
         self.in_vain = probed.judged && !carried;
+        self.doubtful = probed.judged && answer.is_doubtful();
         carried
+    }
+
+    /// What was told of the last probe of our own.
+    fn answer(&self) -> Option<&Answer> {
+        self.probed.map(|probed| &self.clusters[usize::from(probed.place)].1)
     }
 
     /// Whether it is too soon after the last probe for another one.
     fn rests(&self, now: Instant) -> bool {
         let interval = match self.fell_within(FELL_LATELY, now) {
+            Some(_) if self.urgent && self.doubtful => PROBE_INTERVAL_DOUBTFUL,
             Some(_) if self.urgent => PROBE_INTERVAL_FELL,
             _ if self.urgent => PROBE_INTERVAL_URGENT,
             _ if self.last_second_bps * 5 < self.target_bps * 4 => PROBE_INTERVAL,
@@ -447,7 +539,10 @@ impl Downlink {
 
     /// Whether enough was told of the last probe, and the estimate does not hold it yet.
     pub fn was_told_of_probe(&self) -> bool {
-        self.probed.is_some_and(|probed| !probed.judged && probed.is_told())
+        self.probed.filter(|probed| !probed.judged).is_some_and(|probed| {
+            let (info, answer) = &self.clusters[usize::from(probed.place)];
+            answer.is_told(info.probe_cluster_min_bytes as u64)
+        })
     }
 
     /// Whether a probe left whose result is not known.
@@ -460,16 +555,22 @@ impl Downlink {
         self.in_vain
     }
 
+    /// How much longer a probe at this rate lasts because delays differ, in ms.
+    fn longer_ms(&self, bps: u64, now: Instant) -> i64 {
+        let ms = PROBE_JITTERS * self.jitter_us(now) / 1000.0;
+        let times = bps as f64 / self.target_bps.max(1) as f64;
+        ms.min(PROBE_JITTERS_MS / (times - 1.0).max(1.0)) as i64
+    }
+
     /// A probe of our own at this rate.
     fn probe_at(&mut self, bps: u64, now: Instant) {
         self.goes_on = false;
         self.asked_probes = (self.asked_probes + 1) % OWN_PROBES;
-        let answer = Answer::default();
         let place = place(OWN_PROBES + self.asked_probes);
         let ms = match self.probed {
             None => PROBE_MS_FIRST,
             Some(_) if bps > 2 * self.target_bps && self.fell.is_some() => PROBE_MS_FAR,
-            Some(_) => PROBE_MS,
+            Some(_) => PROBE_MS + self.longer_ms(bps, now),
         };
         let probe = ProbeClusterConfig {
             at_time: self.time(now),
@@ -479,8 +580,7 @@ impl Downlink {
             id: OWN_PROBES + self.asked_probes,
             ..ProbeClusterConfig::default()
         };
-        let bytes = (probe.target_data_rate * probe.target_duration).bytes().max(1) as u64;
-        self.probed = Some(Probed { at: now, place, bytes, answer, judged: false });
+        self.probed = Some(Probed { at: now, place, judged: false });
         self.plan(&probe, now);
     }
 
@@ -490,7 +590,7 @@ impl Downlink {
         let mut info = PacedPacketInfo::new(probe.id, packets, bytes);
         info.send_bitrate = probe.target_data_rate;
         let place = place(probe.id);
-        self.clusters[usize::from(place)] = info;
+        self.clusters[usize::from(place)] = (info, Answer::default());
         let cluster = Cluster {
             id: place,
             rate_bps: probe.target_data_rate.bps().max(1) as u64,

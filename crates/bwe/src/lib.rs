@@ -5,6 +5,7 @@
 //!    these times on our own clock.
 //! 3. [`Downlink`] hands both to Google congestion control as libwebrtc runs it (the `goog_cc` port of its source): a
 //!    trend of the delay, a model of the losses, and probes. What comes out is a rate to send at.
+//!    A [`ceiling`] bounds it: by what a probe really found, and where a queue stands.
 //! 4. [`Prober`] says when a probe's packets are due: short bursts at a higher rate, which tell whether more fits.
 //!
 //! Nothing here reads a clock or owns a socket: time is an argument. Noting a packet does not allocate. Rates are in bits
@@ -13,6 +14,8 @@
 
 mod answer;
 mod arrivals;
+mod ceiling;
+mod delays;
 mod downlink;
 mod log;
 mod prober;

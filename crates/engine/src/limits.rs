@@ -201,7 +201,7 @@ pub const AMPLE_HEADROOM: f64 = 2.3;
 /// A slot whose keyframe took too long for what came after it gets another one at once if the estimate is so many times as high.
 pub const STARVED_GROWTH: f64 = 1.25;
 /// A receiver who lacks the still of a picture that rests gets another one so often at most.
-pub const STILL_LEAST: Duration = Duration::from_secs(4);
+pub const STILL_LEAST: Duration = Duration::from_secs(2);
 /// Receiver reports tell of a path once in so long…
 pub const REPORTS_WINDOW: Duration = Duration::from_millis(900);
 /// …if they tell of so many packets at least, …
@@ -212,14 +212,20 @@ pub const REPORTS_LOST: f64 = 0.12;
 pub const REPORTS_CARRIED: f64 = 0.95;
 /// So long after a fall, reports tell of losses from before it.
 pub const REPORTS_SETTLE: Duration = Duration::from_millis(2500);
+/// Until then the estimate falls to this share of what it was at most.
+pub const REPORTS_AT_ONCE: f64 = 0.75;
 /// Where nothing flows, the estimate grows to so many times what would flow.
-pub const REPORTS_ENOUGH: f64 = 1.8;
+pub const REPORTS_ENOUGH: f64 = 1.2;
 /// The estimate by reports grows by so much in a second…
 pub const REPORTS_GROWTH: f64 = 1.08;
 /// …by so much while nothing flows, …
-pub const REPORTS_STARVED_GROWTH: f64 = 2.0;
+pub const REPORTS_STARVED_GROWTH: f64 = 1.35;
 /// …until it is so many times what would flow.
 pub const REPORTS_AMPLE: f64 = 2.2;
+/// It grows if this share of it came,…
+pub const REPORTS_TRIED: f64 = 0.65;
+/// …or so long after it fell.
+pub const REPORTS_LAST: Duration = Duration::from_secs(15);
 /// A layer that was never sent is taken to bring so many times what the layer below brings.
 pub const LAYER_GROWTH: u64 = 3;
 /// From one look at which layers of a track are wanted to the next.

@@ -2,6 +2,7 @@
 
 use super::super::asking_again::{Control, SENDER};
 use super::super::downlink::slow;
+use super::super::number;
 use super::super::world::{LAN, Leaves, Link, World};
 use engine::PersonKey;
 use lab::bot::fixtures::Clip;
@@ -221,11 +222,13 @@ impl Call {
         }
     }
 
-    /// Prints how it is with the first viewer.
+    /// Prints how it is with a viewer: the first, or the one that `MOIM_VIEWER` names.
     fn trace(&mut self) {
-        let (key, now) = (self.viewers[0].key, self.world.now.at);
+        let nth = number("MOIM_VIEWER").unwrap_or(0) as usize;
+        let viewer = &self.viewers[nth.min(self.viewers.len() - 1)];
+        let (key, now) = (viewer.key, self.world.now.at);
         let estimate = self.world.shards[0].estimate_bps(key, now).map(|bps| bps / 1000);
-        let eye = self.viewers[0].eye.borrow();
+        let eye = viewer.eye.borrow();
         let within = |at: &Instant| *at > now - 250 * MS;
         let shown = eye.shown.iter().filter(|shown| within(&shown.at)).count();
         let lost = eye.lost.iter().filter(|at| within(at)).count();
@@ -234,13 +237,14 @@ impl Call {
         let paused = self.world.paused.iter().filter(|(who, _)| *who == key).count();
         let stats = self.world.stats();
         println!(
-            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {} asked, {} probed, {} resent",
+            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {} asked, {} probed, {} resent, dropped {:?}",
             (now - self.origin).as_secs_f64(),
             came * 32 / 1000,
             waits.max(),
             stats.keyframes_asked,
             stats.probed,
             stats.resent,
+            stats.out_drops,
         );
     }
 

@@ -17,14 +17,15 @@ mod level;
 mod pace;
 mod path;
 mod queue;
+mod rate;
 mod remb;
 mod reports;
 
 pub(crate) use again::{SentAgain, round_trip};
 pub(crate) use allocation::{Change, Layer, Layers, Picture};
 pub(crate) use level::Level;
-pub(crate) use path::Rate;
 pub(crate) use queue::{Admission, Brings, Stands, Waiting, WaitingPacket};
+pub(crate) use rate::{Counted, Rate};
 
 use crate::command::StreamKey;
 use crate::limits::{
@@ -78,6 +79,13 @@ impl Egress {
             patience: Vec::new(),
             losses: Losses::default(),
             takes: Takes::default(),
+        }
+    }
+
+    /// The receiver will give feedback: a keyframe that comes before the path was thought about leaves no faster than it begins.
+    pub(crate) fn begin(&mut self) {
+        if self.path.is_unknown() {
+            self.pace.begin_with(Limit::of(self.start_bps, false));
         }
     }
 
@@ -274,10 +282,10 @@ impl Egress {
         self.path.receiver_told(now, bps);
     }
 
-    /// A report tells of so many packets that `lost`/256 of them were lost. If enough was told to say so, returns how often
-    /// sound should be repeated.
-    pub(crate) fn reported(&mut self, packets: u32, lost: u8) -> Option<usize> {
-        self.path.lost(packets, lost);
+    /// A report tells of so many packets, of so many bytes each, that `lost`/256 of them were lost. If enough was told to say so,
+    /// returns how often sound should be repeated.
+    pub(crate) fn reported(&mut self, (packets, bytes): (u32, u32), lost: u8) -> Option<usize> {
+        self.path.lost((packets, bytes), lost);
         self.losses.report(packets, lost)
     }
 
@@ -327,7 +335,7 @@ impl Egress {
     /// Makes a new estimate, by feedback on packets if `on`.
     pub(crate) fn estimate(&mut self, now: Instant, on: bool) {
         self.path.estimate(now, on, self.start_bps);
-        self.path.look_at_reports(now, self.pace.all(), (self.takes.flow, self.takes.all));
+        self.path.look_at_reports(now, self.pace.again(), (self.takes.flow, self.takes.all));
         if let Some(downlink) = self.path.downlink() {
             downlink.tick(now);
         }
@@ -382,7 +390,8 @@ impl Egress {
             true => PROBE_STARVED_HEADROOM,
             false => PROBE_HEADROOM,
         };
-        let lacks = flow < all || (untried && estimate < 2 * all);
+        // On an ample path all rises by itself.
+        let lacks = estimate < 2 * all && (flow < all || untried);
         let wanted = if lacks { times(all, headroom) } else { 0 };
         // The first probe tells of any path what it carries: a keyframe may come.
         let first = self.path.is_unprobed() && (long || all > 0);

@@ -35,6 +35,11 @@ impl Limit {
         (self.bps as f64 * PACING_LIMITED) as u64
     }
 
+    /// Bytes of a burst at this rate.
+    fn burst(self, bps: u64) -> usize {
+        bytes(bps, BURST_INTERVAL).max(self.depth).max(1)
+    }
+
     /// How fast packets leave if so many bytes wait, in bits a second: so that they leave within [`PACED_AIM`], where that is
     /// not too fast.
     fn rate_bps(self, queued: usize) -> u64 {
@@ -88,6 +93,12 @@ impl Pace {
         self.limit = limit;
     }
 
+    /// The same from the present burst on.
+    pub(super) fn begin_with(&mut self, limit: Option<Limit>) {
+        self.limit = limit;
+        self.most = limit.map_or(LEAST_BURST_BYTES, |limit| limit.burst(limit.bps));
+    }
+
     /// What leaves in a second at most, in bits; None if that is not limited.
     #[inline]
     pub(super) fn most_bps(&self) -> Option<u64> {
@@ -114,12 +125,12 @@ impl Pace {
 
     /// Bytes of pictures that have left so far, without those that were sent again.
     pub(super) fn media(&self) -> u64 {
-        self.all() - self.again
+        self.before + self.sent as u64 - self.again
     }
 
-    /// Bytes of pictures that have left so far.
-    pub(super) fn all(&self) -> u64 {
-        self.before + self.sent as u64
+    /// Bytes that were sent again so far.
+    pub(super) fn again(&self) -> u64 {
+        self.again
     }
 
     /// Begins the next burst, if it is due: so many bytes wait, and so many at most since something began to wait. Says
@@ -151,7 +162,7 @@ impl Pace {
             Some(limit) => {
                 let bps = limit.rate_bps(queued);
                 let debt = (self.debt + sent).saturating_sub(bytes(bps, passed));
-                (bytes(bps, BURST_INTERVAL).max(limit.depth).max(1), debt)
+                (limit.burst(bps), debt)
             }
         };
     }

@@ -10,6 +10,7 @@
 //! therefore only looked at now and then, until something hints at trouble: a request for a packet, a loss that reports
 //! tell, a round trip that takes longer.
 
+use super::rate::{Counted, Rate};
 use super::remb::Remb;
 use super::reports::Reports;
 use crate::limits::{
@@ -39,55 +40,6 @@ const LOOK_AWAY: Duration = Duration::from_millis(400);
 const LOST_HINT: u8 = 5;
 /// A participant is told of the estimate once in so long at most.
 const TOLD_INTERVAL: Duration = Duration::from_secs(1);
-/// How long bytes are counted until they make a new rate.
-const RATE_WINDOW: Duration = Duration::from_secs(1);
-
-/// Bits a second of what comes or leaves.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rate {
-    since: Option<Instant>,
-    bytes: u32,
-    bps: u32,
-    /// Bytes of keyframes that were not counted yet.
-    keyframes: u32,
-}
-
-impl Rate {
-    /// So many bytes more.
-    #[inline]
-    pub(crate) fn count(&mut self, now: Instant, bytes: usize) {
-        let since = *self.since.get_or_insert(now);
-        self.bytes = self.bytes.saturating_add(bytes as u32);
-        let passed = now.saturating_duration_since(since);
-        if passed >= RATE_WINDOW {
-            self.turn(now, passed);
-        }
-    }
-
-    /// So many bytes more, of a keyframe. They count little by little, over some ten windows: what came is to tell what flows
-    /// in the long run.
-    #[inline]
-    pub(crate) fn count_keyframe(&mut self, now: Instant, bytes: usize) {
-        self.keyframes = self.keyframes.saturating_add(bytes as u32);
-        self.count(now, 0);
-    }
-
-    #[cold]
-    fn turn(&mut self, now: Instant, passed: Duration) {
-        let due = self.keyframes / 10;
-        (self.keyframes, self.bytes) = (self.keyframes - due, self.bytes.saturating_add(due));
-        let newest = (f64::from(self.bytes) * 8.0 / passed.as_secs_f64()) as u32;
-        // Most of the old rate stays: keyframes are rare and large.
-        self.bps = if self.bps == 0 { newest } else { self.bps / 4 * 3 + newest / 4 };
-        (self.since, self.bytes) = (Some(now), 0);
-    }
-
-    /// The rate, in bits a second. 0 if nothing came for two windows.
-    pub(crate) fn bps(&self, now: Instant) -> u64 {
-        let counts = |since| now.saturating_duration_since(since) < 2 * RATE_WINDOW;
-        if self.since.is_some_and(counts) { u64::from(self.bps) } else { 0 }
-    }
-}
 
 /// The path to one participant.
 #[derive(Default)]
@@ -150,27 +102,32 @@ impl Path {
         }
     }
 
-    /// A report tells of so many packets that `lost`/256 of them were lost.
-    pub(super) fn lost(&mut self, packets: u32, lost: u8) {
+    /// A report tells of so many packets, of so many bytes each, that `lost`/256 of them were lost.
+    pub(super) fn lost(&mut self, told: (u32, u32), lost: u8) {
         if !self.numbers && self.remb.is_none() {
-            self.reports.told(packets, lost);
+            self.reports.told(told, lost);
             self.due = None;
         }
     }
 
-    /// What reports told counts, if nothing better is known. So far `sent` bytes of pictures have left. They take `flow` bits a
+    /// What reports told counts, if nothing better is known. So far `again` bytes were sent again. Pictures take `flow` bits a
     /// second and would take `all`.
-    pub(super) fn look_at_reports(&mut self, now: Instant, sent: u64, (flow, all): (u64, u64)) {
+    pub(super) fn look_at_reports(&mut self, now: Instant, again: u64, (flow, all): (u64, u64)) {
         if self.numbers || self.remb.is_some() {
             self.reports = Reports::default();
         } else {
-            self.reports.look(now, sent, flow, all);
+            self.reports.look(now, again, flow, all);
         }
     }
 
     /// Whether it has not been estimated for long: it is to be known soon what it carries.
     pub(super) fn is_young(&self, now: Instant) -> bool {
         self.look.is_none_or(|look| now < look.began + YOUNG)
+    }
+
+    /// Whether it was never looked at.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.look.is_none() && self.remb.is_none()
     }
 
     /// Whether it was never probed.
@@ -272,7 +229,7 @@ impl Path {
     #[inline]
     pub(super) fn sent(&mut self, now: Instant, bytes: usize, numbered: bool, video: bool) {
         if (self.numbers || self.remb.is_some() || self.reports.bps().is_some()) && !video {
-            self.sound.count(now, bytes + IP_UDP_BYTES);
+            self.sound.count(now, Counted::Other(bytes + IP_UDP_BYTES));
         }
         if !numbered {
             return;
@@ -448,37 +405,6 @@ impl Path {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_rate_follows_what_comes_and_ends_with_it() {
-        let start = Instant::now();
-        let mut rate = Rate::default();
-        let at = |ms| start + Duration::from_millis(ms);
-        for ms in 0..3000 {
-            rate.count(at(ms), 125);
-        }
-        assert!(rate.bps(at(3000)).abs_diff(1_000_000) < 20_000, "{}", rate.bps(at(3000)));
-        for ms in 3000..15_000 {
-            rate.count(at(ms), 25);
-        }
-        assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
-        assert_eq!(rate.bps(at(17_000)), 0);
-    }
-
-    #[test]
-    fn keyframes_count_as_what_they_take_in_the_long_run() {
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut rate = Rate::default();
-        rate.count_keyframe(at(0), 250_000);
-        (0..2000).for_each(|ms| rate.count(at(ms), 10));
-        assert!(rate.bps(at(2000)) < 400_000, "one: {}", rate.bps(at(2000)));
-        for s in 2..60 {
-            rate.count_keyframe(at(1000 * s), 50_000);
-            (0..1000).for_each(|ms| rate.count(at(1000 * s + ms), 10));
-        }
-        assert!(rate.bps(at(60_000)).abs_diff(480_000) < 30_000, "{}", rate.bps(at(60_000)));
-    }
-
     /// A path that is estimated to carry so many bits a second.
     fn estimated(now: Instant, start_bps: u64) -> Path {
         let limits = Limits { start_bps, least_bps: 1000, most_bps: DOWNLINK_MOST_BPS };
@@ -538,7 +464,7 @@ mod tests {
         let start = Instant::now();
         let now = start + Duration::from_secs(3);
         let copies = |sound_bps: u64, estimate_bps: u64, copies: usize| {
-            let sound = Rate { since: Some(now), bps: sound_bps as u32, ..Rate::default() };
+            let sound = Rate::of(now, sound_bps as u32);
             Path { sound, ..estimated(start, estimate_bps) }.most_copies(now, copies)
         };
         assert_eq!(copies(50_000, 300_000, 0), 2);

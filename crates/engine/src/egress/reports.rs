@@ -5,8 +5,9 @@
 //! the faster the less flows: where nothing flows, no report tells anything. It is forgotten once it is ample.
 
 use crate::limits::{
-    DOWNLINK_LEAST_BPS, REPORTS_AMPLE, REPORTS_CARRIED, REPORTS_ENOUGH, REPORTS_GROWTH,
-    REPORTS_LOST, REPORTS_PACKETS, REPORTS_SETTLE, REPORTS_STARVED_GROWTH, REPORTS_WINDOW,
+    DOWNLINK_LEAST_BPS, REPORTS_AMPLE, REPORTS_AT_ONCE, REPORTS_CARRIED, REPORTS_ENOUGH,
+    REPORTS_GROWTH, REPORTS_LAST, REPORTS_LOST, REPORTS_PACKETS, REPORTS_SETTLE,
+    REPORTS_STARVED_GROWTH, REPORTS_TRIED, REPORTS_WINDOW,
 };
 use std::time::Instant;
 
@@ -14,22 +15,26 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reports {
     bps: Option<u64>,
-    /// Packets that reports told of since the last look, and how many were lost, in 1/256.
+    /// Packets that reports told of since the last look, how many were lost, in 1/256, and the bytes of those that came.
     packets: u64,
     lost: u64,
-    /// When it was looked at last, and the bytes that had left then.
+    came: u64,
+    /// When it was looked at last, and the bytes that had been sent again then.
     looked: Option<(Instant, u64)>,
+    /// No report told of any packet before the last look.
+    silent: bool,
     /// When it fell last.
     fell: Option<Instant>,
 }
 
 impl Reports {
-    /// A report tells of so many packets that `fraction`/256 of them were lost.
-    pub(super) fn told(&mut self, packets: u32, fraction: u8) {
+    /// A report tells of so many packets, of so many bytes each, that `fraction`/256 of them were lost.
+    pub(super) fn told(&mut self, (packets, bytes): (u32, u32), fraction: u8) {
         // A report that covers more than a few seconds tells of another time.
         let packets = u64::from(packets.min(10_000));
-        (self.packets, self.lost) =
-            (self.packets + packets, self.lost + packets * u64::from(fraction));
+        let lost = packets * u64::from(fraction);
+        (self.packets, self.lost) = (self.packets + packets, self.lost + lost);
+        self.came += (256 * packets - lost) * u64::from(bytes) / 256;
     }
 
     /// What the path carries, in bits a second; None if too little was lost to tell.
@@ -38,47 +43,65 @@ impl Reports {
         self.bps
     }
 
-    /// Makes a new estimate, where it is time: `sent` bytes have left in all, pictures take `flow` and would take `all` bits a
-    /// second.
-    pub(super) fn look(&mut self, now: Instant, sent: u64, flow: u64, all: u64) {
+    /// Makes a new estimate, where it is time: `again` bytes were sent again so far, of which reports do not tell. Pictures take
+    /// `flow` and would take `all` bits a second.
+    pub(super) fn look(&mut self, now: Instant, again: u64, flow: u64, all: u64) {
         if all == 0 {
             // Sound alone does not follow an estimate.
             *self = Self::default();
             return;
         }
-        let (since, before) = *self.looked.get_or_insert((now, sent));
+        let (since, before) = *self.looked.get_or_insert((now, again));
         let passed = now.saturating_duration_since(since);
         if passed < REPORTS_WINDOW {
             return;
         }
         let came = 1.0 - self.lost as f64 / 256.0 / self.packets.max(1) as f64;
-        let sent_bps = (sent - before) as f64 * 8.0 / passed.as_secs_f64();
-        // Reports tell of what left a while ago: right after a fall, of what was lost before it.
+        let bytes = self.came as f64 + came * (again - before) as f64;
+        let came_bps = bytes * 8.0 / passed.as_secs_f64();
+        // Right after a fall, reports tell of what was lost before it.
         let settled =
             self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_SETTLE);
-        if self.packets >= REPORTS_PACKETS && came < 1.0 - REPORTS_LOST {
-            let carried = (REPORTS_CARRIED * came * sent_bps) as u64;
-            let known = self.bps.unwrap_or(u64::MAX);
-            if settled {
-                self.bps = Some(known.min(carried).max(DOWNLINK_LEAST_BPS));
+        // Nothing came for a while: the path was cut, and what was lost then says nothing of what it carries.
+        let cut = std::mem::replace(&mut self.silent, self.packets == 0);
+        if !cut && self.packets >= REPORTS_PACKETS && came < 1.0 - REPORTS_LOST {
+            let carried = (REPORTS_CARRIED * came_bps) as u64;
+            // By then little may have left, and less came than would have.
+            let least = self.bps.filter(|_| !settled).unwrap_or(0) as f64 * REPORTS_AT_ONCE;
+            if self.bps.is_none_or(|bps| carried < bps) {
+                self.bps = Some(carried.max(least as u64).max(DOWNLINK_LEAST_BPS));
                 self.fell = Some(now);
             }
         } else if let Some(bps) = self.bps {
-            self.rise(bps, passed.as_secs_f64(), flow, all);
+            let long = self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_LAST);
+            let tried = came_bps >= bps as f64 * REPORTS_TRIED;
+            self.bps = rise(bps, passed.as_secs_f64(), (flow, all), (tried, long));
         }
-        (self.packets, self.lost, self.looked) = (0, 0, Some((now, sent)));
+        (self.packets, self.lost, self.came) = (0, 0, 0);
+        self.looked = Some((now, again));
     }
+}
 
-    fn rise(&mut self, bps: u64, seconds: f64, flow: u64, all: u64) {
-        let (bps, all) = (bps as f64, all as f64);
-        let risen = match flow {
-            // As far as makes a picture flow again.
-            0 => (bps * REPORTS_STARVED_GROWTH.powf(seconds)).min(bps.max(all * REPORTS_ENOUGH)),
-            _ => bps * REPORTS_GROWTH.powf(seconds),
-        };
-        let ample = all > 0.0 && risen > all * REPORTS_AMPLE;
-        self.bps = (!ample).then_some(risen as u64);
-    }
+/// What an estimate is after so many seconds without losses, while pictures take `flow` and would take `all` bits a second; None
+/// if it is to be forgotten. What the path carried when it fell last holds for a while, if no more was `tried`. After a `long`
+/// while it is tried.
+fn rise(
+    bps: u64,
+    seconds: f64,
+    (flow, all): (u64, u64),
+    (tried, long): (bool, bool),
+) -> Option<u64> {
+    let (bps, all) = (bps as f64, all as f64);
+    let risen = match flow {
+        // Soon as far as makes a picture flow again, then slowly: whatever it takes, it gets a try.
+        0 if bps < all * REPORTS_ENOUGH => {
+            (bps * REPORTS_STARVED_GROWTH.powf(seconds)).min(all * REPORTS_ENOUGH)
+        }
+        _ if flow == 0 || tried || long => bps * REPORTS_GROWTH.powf(seconds),
+        _ => bps,
+    };
+    let ample = all > 0.0 && risen > all * REPORTS_AMPLE && long;
+    (!ample).then_some(risen as u64)
 }
 
 #[cfg(test)]
@@ -87,20 +110,19 @@ mod tests {
     use std::time::Duration;
 
     /// A second in which `kbps` left and `lost` of 256 packets were lost.
-    struct Seconds(Reports, Instant, u64);
+    struct Seconds(Reports, Instant);
 
     impl Seconds {
         fn new() -> Self {
-            let mut seconds = Self(Reports::default(), Instant::now(), 0);
+            let mut seconds = Self(Reports::default(), Instant::now());
             seconds.0.look(seconds.1, 0, 0, 1_000_000);
             seconds
         }
 
         fn pass(&mut self, kbps: u64, lost: u8, flow: u64) -> Option<u64> {
             self.1 += Duration::from_secs(1);
-            self.2 += 125 * kbps;
-            self.0.told((kbps / 8) as u32, lost);
-            self.0.look(self.1, self.2, flow, 1_000_000);
+            self.0.told(((kbps / 8) as u32, 1000), lost);
+            self.0.look(self.1, 0, flow, 1_000_000);
             self.0.bps()
         }
     }

@@ -12,7 +12,7 @@ use super::speaker::Voice;
 use crate::clock::Now;
 use crate::command::StreamKey;
 use crate::drops::InDrop;
-use crate::egress::Rate;
+use crate::egress::{Counted, Rate};
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
 use rtp::RtpHeader;
 use rtp::av1::Aggregation;
@@ -119,20 +119,22 @@ impl Encoding {
         }
         let bytes = arrival.payload.end + ON_THE_WAY_BYTES;
         if arrival.payload.is_empty() {
-            self.rate.count(at, bytes);
+            self.rate.count(at, Counted::Other(bytes));
             self.pass(number, at);
             return Ok(Arrived::Padding);
         }
         let mut opened = self.describe(number, header, arrival.payload, plain);
         (opened.passed, opened.repaired) = (arrival.passed, repaired);
         self.note_frame(&opened, at);
-        let keyframe = self.is_keyframe(header.timestamp);
-        match keyframe {
-            true => self.rate.count_keyframe(at, bytes),
-            false => self.rate.count(at, bytes),
-        }
+        let newest = self.newest_keyframe.filter(|newest| newest.timestamp == header.timestamp);
+        let counted = match newest.map(|newest| newest.asked) {
+            None => Counted::Other(bytes),
+            Some(false) => Counted::Keyframe(bytes),
+            Some(true) => Counted::Asked(bytes, header.timestamp),
+        };
+        self.rate.count(at, counted);
         if let Some(frame) = &opened.frame {
-            self.inner.note(frame, at, bytes, keyframe);
+            self.inner.note(frame, at, counted);
             if opened.begins {
                 self.note_sizes(&opened, plain);
             }
@@ -268,11 +270,16 @@ impl Encoding {
                     newest.first = newest.first.min(first);
                 }
                 Some(newest) if first < newest.first => {}
-                newest => *newest = Some(NewestKeyframe { first, timestamp, at }),
+                newest => {
+                    *newest = Some(NewestKeyframe { first, timestamp, at, asked: false });
+                }
             }
             // No slot switches with a retransmission.
-            if !opened.repaired {
-                self.keyframe.came();
+            if !opened.repaired
+                && self.keyframe.came()
+                && let Some(newest) = &mut self.newest_keyframe
+            {
+                newest.asked = newest.timestamp == timestamp;
             }
         }
         if opened.repaired {
@@ -448,7 +455,8 @@ mod tests {
             let begins = encoding.begins_h264(payload, timestamp);
             if begins {
                 let at = Instant::now();
-                encoding.newest_keyframe = Some(NewestKeyframe { first: 0, timestamp, at });
+                encoding.newest_keyframe =
+                    Some(NewestKeyframe { first: 0, timestamp, at, asked: false });
             }
             begins
         };

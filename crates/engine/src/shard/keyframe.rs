@@ -21,6 +21,8 @@ pub(super) struct KeyframeWish {
     /// All who want one have a path on which a keyframe is dear.
     dear: bool,
     asked: Option<Instant>,
+    /// None has come since.
+    awaited: bool,
     /// When the slots were last searched for one that waits.
     looked: Option<Instant>,
     /// A slot began to wait. It gets what is kept; if that is not possible, a keyframe is wanted.
@@ -37,6 +39,8 @@ pub(super) struct NewestKeyframe {
     pub timestamp: u32,
     /// When that packet came.
     pub at: Instant,
+    /// It was asked for.
+    pub asked: bool,
 }
 
 impl KeyframeWish {
@@ -73,9 +77,10 @@ impl KeyframeWish {
         !self.wanted && self.asked.is_some()
     }
 
-    /// A keyframe came.
-    pub(super) fn came(&mut self) {
+    /// A keyframe came. Says whether it was asked for.
+    pub(super) fn came(&mut self) -> bool {
         self.wanted = false;
+        std::mem::take(&mut self.awaited)
     }
 
     /// A packet came as a retransmission.
@@ -112,7 +117,7 @@ impl KeyframeWish {
         };
         if due {
             self.wanted = false;
-            self.asked = Some(now);
+            (self.asked, self.awaited) = (Some(now), true);
         }
         due
     }
@@ -140,6 +145,7 @@ mod tests {
         assert!(!wish.ask(at(5000), Waits::Nobody));
         wish.want_for(true);
         assert!(wish.ask(at(5000), Waits::Somebody));
+        assert!(wish.came() && !wish.came(), "one was asked for");
         wish.want_for(true);
         assert!(!wish.ask(at(5900), Waits::Somebody), "for thin paths once a second");
         wish.want();

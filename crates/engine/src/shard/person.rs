@@ -119,6 +119,9 @@ impl Person {
                 }
                 Direction::Send if line.local.is_some() && self.slot(&line.mid).is_none() => {
                     self.slots.push(Slot::new(line.clone()));
+                    if self.slots.last().is_some_and(Slot::gives_feedback) {
+                        self.egress.begin();
+                    }
                 }
                 _ => {}
             }
@@ -178,8 +181,8 @@ impl Person {
 
     /// A report tells of a slot: how far its packets came, and how many of 256 were lost.
     pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8, now: Instant) {
-        let packets = self.slots[slot].reported(highest);
-        if self.egress.reported(packets, lost).is_some() {
+        let told = self.slots[slot].reported(highest);
+        if self.egress.reported(told, lost).is_some() {
             self.repeat(self.egress.copies(now, self.copies));
         }
     }

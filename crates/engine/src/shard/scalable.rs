@@ -7,7 +7,7 @@
 //!
 //! Layers of simulcast are streams of their own, see [`super::layers`]. Each of them may have temporal layers inside.
 
-use crate::egress::Rate;
+use crate::egress::{Counted, Rate};
 use rtp::dependency::{self, Dependencies, Indication};
 use rtp::{vp8, vp9};
 use std::time::{Duration, Instant};
@@ -227,19 +227,15 @@ pub(super) struct Known {
 }
 
 impl Inner {
-    /// A packet of so many bytes came, maybe of a `keyframe`.
+    /// A packet came, of so many bytes.
     #[inline]
-    pub(super) fn note(&mut self, frame: &Frame, now: Instant, bytes: usize, keyframe: bool) {
-        let count = |rate: &mut Rate| match keyframe {
-            true => rate.count_keyframe(now, bytes),
-            false => rate.count(now, bytes),
-        };
+    pub(super) fn note(&mut self, frame: &Frame, now: Instant, bytes: Counted) {
         let layer = &mut self.spatial[usize::from(frame.spatial)];
-        count(&mut layer.rate);
+        layer.rate.count(now, bytes);
         layer.newest = Some(now);
         self.switches |= frame.joins || frame.opens;
         if frame.spatial == 0 {
-            count(&mut self.temporal[usize::from(frame.temporal)]);
+            self.temporal[usize::from(frame.temporal)].count(now, bytes);
         }
     }
 
@@ -354,7 +350,7 @@ mod tests {
         for ms in 0..3000 {
             // Temporal layers 0, 2, 1, 2 in turn; 1, 2 and 4 bytes a millisecond.
             let temporal = [0, 2, 1, 2][ms as usize / 50 % 4];
-            (0..3).for_each(|s| inner.note(&frame(s, temporal), at(ms), 125 << s, false));
+            (0..3).for_each(|s| inner.note(&frame(s, temporal), at(ms), Counted::Other(125 << s)));
         }
         inner.size(1, 640, 360);
         let known = inner.known(at(3000));
@@ -362,13 +358,13 @@ mod tests {
         assert!(near(known.bps[0], 1_000_000) && near(known.bps[2], 7_000_000), "{known:?}");
         assert_eq!((known.count, known.pixels), (3, [0, 640 * 360, 0]));
         assert_eq!(known.fewer_frames, None, "it does not say where frames may begin again");
-        inner.note(&Frame { opens: true, ..frame(0, 0) }, at(3000), 1, false);
+        inner.note(&Frame { opens: true, ..frame(0, 0) }, at(3000), Counted::Other(1));
         let known = inner.known(at(3000));
         let (up_to, bps) = known.fewer_frames.unwrap();
         assert!(up_to == 1 && near(bps, 500_000), "{known:?}");
         assert_eq!((inner.highest(at(3000)), inner.highest(at(9000))), (2, 0));
         let mut elsewhere = Inner::default();
-        elsewhere.note(&frame(0, 0), at(0), 1, false);
+        elsewhere.note(&frame(0, 0), at(0), Counted::Other(1));
         elsewhere.told([100, 300, 900]);
         let told = elsewhere.known(at(1));
         assert_eq!((told.count, told.bps), (3, [0, 200, 800]), "the first is measured here");

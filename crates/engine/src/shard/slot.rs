@@ -6,7 +6,7 @@ use super::rewrite::Rewrite;
 use super::scalable::UpTo;
 use crate::clock::Now;
 use crate::egress::{Level, SentAgain};
-use crate::limits::KEYFRAME_WISH_INTERVAL;
+use crate::limits::{KEYFRAME_WISH_INTERVAL, ON_THE_WAY_BYTES};
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::red::Recent;
@@ -34,8 +34,11 @@ pub(super) struct Slot {
     pub rewrite: Rewrite,
     /// Its last packets of sound, while each packet repeats some of those before it (RED).
     pub recent: Option<Box<Recent>>,
-    /// The newest number that the receiver's reports told of.
+    /// The newest number that the receiver's reports told of, and the packets and bytes that had left then.
     reported: u32,
+    left_then: (u32, u32),
+    /// Bytes of a packet on the way, in the mean of those that left between the last two reports.
+    mean_bytes: u32,
     /// What was sent again lately.
     pub sent_again: SentAgain,
     /// When the receiver's last keyframe request was heard.
@@ -65,6 +68,8 @@ impl Slot {
             level: Level::SMALLEST,
             shown: None,
             pinned: false,
+            left_then: (0, 0),
+            mean_bytes: 0,
             sent_again: SentAgain::default(),
             wished: None,
             packets: 0,
@@ -200,10 +205,16 @@ impl Slot {
         Recent::repeat(&mut self.recent, if agreed { copies } else { 0 });
     }
 
-    /// A report of the receiver reaches to this number. Returns how many packets it tells of.
-    pub(super) fn reported(&mut self, highest: u32) -> u32 {
+    /// A report of the receiver reaches to this number. Returns how many packets it tells of, and about how many bytes each of
+    /// them has on the way.
+    pub(super) fn reported(&mut self, highest: u32) -> (u32, u32) {
         let before = std::mem::replace(&mut self.reported, highest);
-        highest.saturating_sub(before)
+        let (packets, octets) = std::mem::replace(&mut self.left_then, (self.packets, self.octets));
+        let left = self.packets.wrapping_sub(packets);
+        if let Some(mean) = self.octets.wrapping_sub(octets).checked_div(left) {
+            self.mean_bytes = mean + ON_THE_WAY_BYTES as u32;
+        }
+        (highest.saturating_sub(before), self.mean_bytes)
     }
 
     /// The next sequence number of the RTX stream.

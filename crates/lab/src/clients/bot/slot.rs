@@ -21,7 +21,7 @@ const ASK_AFTER_GAP: Duration = Duration::from_millis(200);
 /// …and one that retransmissions can close so long. (libwebrtc waits 3 s, or until it gives up a packet.)
 const ASK_AFTER_REPAIR: Duration = Duration::from_secs(1);
 /// Wait before asking again, doubled each time up to the bound.
-const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(1));
 /// A keyframe this fresh may be the new track's, where the switch has no timestamp.
 const FRESH_KEYFRAME: Duration = Duration::from_millis(500);
 /// A switch whose first packet does not come is taken as done after this time.

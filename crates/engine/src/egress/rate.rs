@@ -1,0 +1,133 @@
+//! How many bits a second come or leave in the long run.
+
+use std::time::{Duration, Instant};
+
+/// How long bytes are counted until they make a new rate.
+const WINDOW: Duration = Duration::from_secs(1);
+/// A keyframe counts little by little, over about so many windows.
+const KEYFRAME_WINDOWS: u32 = 10;
+
+/// Bytes that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Of a keyframe. They count little by little: what came is to tell what flows in the long run.
+    Keyframe(usize),
+    /// Of a keyframe that was asked for, with its timestamp. Of several, the largest counts: each one that a path could not
+    /// carry would make the picture dearer for that path.
+    Asked(usize, u32),
+    /// Of anything else.
+    Other(usize),
+}
+
+/// Bits a second of what comes or leaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rate {
+    since: Option<Instant>,
+    bytes: u32,
+    bps: u32,
+    /// Bytes of keyframes that were not counted yet.
+    keyframes: u32,
+    /// The timestamp of the last keyframe that was asked for, and its bytes.
+    asked: (u32, u32),
+}
+
+impl Rate {
+    /// That of `bps` bits a second, as it was made at this moment.
+    #[cfg(test)]
+    pub(super) fn of(now: Instant, bps: u32) -> Self {
+        Self { since: Some(now), bps, ..Self::default() }
+    }
+
+    /// So many bytes more.
+    #[inline]
+    pub(crate) fn count(&mut self, now: Instant, counted: Counted) {
+        match counted {
+            Counted::Other(bytes) => self.bytes = self.bytes.saturating_add(bytes as u32),
+            keyframe => self.count_keyframe(keyframe),
+        }
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        if passed >= WINDOW {
+            self.turn(now, passed);
+        }
+    }
+
+    fn count_keyframe(&mut self, counted: Counted) {
+        let (Counted::Keyframe(bytes) | Counted::Asked(bytes, _) | Counted::Other(bytes)) = counted;
+        let bytes = bytes as u32;
+        match counted {
+            Counted::Asked(_, timestamp) => {
+                let (last, so_far) = self.asked;
+                let so_far = if last == timestamp { so_far.saturating_add(bytes) } else { bytes };
+                self.asked = (timestamp, so_far);
+                self.keyframes = self.keyframes.max(so_far);
+            }
+            _ => self.keyframes = self.keyframes.saturating_add(bytes),
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, now: Instant, passed: Duration) {
+        let due = self.keyframes / KEYFRAME_WINDOWS;
+        (self.keyframes, self.bytes) = (self.keyframes - due, self.bytes.saturating_add(due));
+        let newest = (f64::from(self.bytes) * 8.0 / passed.as_secs_f64()) as u32;
+        // Most of the old rate stays: keyframes are rare and large.
+        self.bps = if self.bps == 0 { newest } else { self.bps / 4 * 3 + newest / 4 };
+        (self.since, self.bytes) = (Some(now), 0);
+    }
+
+    /// The rate, in bits a second. 0 if nothing came for two windows.
+    pub(crate) fn bps(&self, now: Instant) -> u64 {
+        let counts = |since| now.saturating_duration_since(since) < 2 * WINDOW;
+        if self.since.is_some_and(counts) { u64::from(self.bps) } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_follows_what_comes_and_ends_with_it() {
+        let start = Instant::now();
+        let mut rate = Rate::default();
+        let at = |ms| start + Duration::from_millis(ms);
+        for ms in 0..3000 {
+            rate.count(at(ms), Counted::Other(125));
+        }
+        assert!(rate.bps(at(3000)).abs_diff(1_000_000) < 20_000, "{}", rate.bps(at(3000)));
+        for ms in 3000..15_000 {
+            rate.count(at(ms), Counted::Other(25));
+        }
+        assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
+        assert_eq!(rate.bps(at(17_000)), 0);
+    }
+
+    #[test]
+    fn keyframes_count_as_what_they_take_in_the_long_run() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut rate = Rate::default();
+        rate.count(at(0), Counted::Keyframe(250_000));
+        (0..2000).for_each(|ms| rate.count(at(ms), Counted::Other(10)));
+        assert!(rate.bps(at(2000)) < 400_000, "one: {}", rate.bps(at(2000)));
+        for s in 2..60 {
+            rate.count(at(1000 * s), Counted::Keyframe(50_000));
+            (0..1000).for_each(|ms| rate.count(at(1000 * s + ms), Counted::Other(10)));
+        }
+        assert!(rate.bps(at(60_000)).abs_diff(480_000) < 30_000, "{}", rate.bps(at(60_000)));
+    }
+
+    #[test]
+    fn keyframes_that_a_path_could_not_carry_do_not_make_a_picture_dearer() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut rate = Rate::default();
+        for n in 0..20_000_u64 {
+            let keyframe = (n % 1000 < 100).then_some(Counted::Asked(1000, n as u32 / 1000));
+            rate.count(at(n), keyframe.unwrap_or(Counted::Other(10)));
+        }
+        let bps = rate.bps(at(20_000));
+        assert!((130_000..180_000).contains(&bps), "72 kbit/s, and 100 kB now and then: {bps}");
+    }
+}
