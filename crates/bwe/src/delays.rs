@@ -93,3 +93,41 @@ impl Delays {
         if known { self.least_jitter.1.min(self.least_before) } else { 0.0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Kind;
+
+    /// Packets that leave 20 ms apart and take so many µs, by their place.
+    fn delays(delay_us: impl Fn(u64) -> u64) -> Delays {
+        let mut delays = Delays::default();
+        for nth in 0..200 {
+            let at_us = 1_000_000 + 20_000 * nth;
+            let sent = Sent::of(at_us, 1000, Kind::Video);
+            delays.note(&sent, (at_us + delay_us(nth)) as i64);
+        }
+        delays
+    }
+
+    const LAST_US: u64 = 1_000_000 + 20_000 * 199;
+
+    #[test]
+    fn delays_that_differ_are_jitter_and_a_queue_that_grows_is_none() {
+        assert_eq!(delays(|_| 50_000).jitter_us(LAST_US), 0.0);
+        let grows = delays(|nth| 50_000 + 150 * nth);
+        assert!(grows.jitter_us(LAST_US) < 10.0, "{}", grows.jitter_us(LAST_US));
+        let radio = delays(|nth| 50_000 + nth * 7919 % 10_000);
+        assert!((1500.0..8000.0).contains(&radio.jitter_us(LAST_US)), "{radio:?}");
+        assert_eq!(radio.jitter_us(LAST_US + 2_000_000), 0.0, "it is forgotten");
+    }
+
+    #[test]
+    fn a_queue_is_what_packets_wait_longer_than_the_least_did() {
+        let queue = |delay_us: fn(u64) -> u64| delays(delay_us).queue().as_millis();
+        assert_eq!(queue(|_| 50_000), 0);
+        let stands = queue(|nth| if nth < 50 { 50_000 } else { 170_000 });
+        assert!((118..=120).contains(&stands), "{stands} ms");
+        assert!(queue(|nth| if (50..100).contains(&nth) { 170_000 } else { 50_000 }) < 5);
+    }
+}

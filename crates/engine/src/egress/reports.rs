@@ -75,6 +75,8 @@ impl Reports {
         } else if let Some(bps) = self.bps {
             let long = self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_LAST);
             let tried = came_bps >= bps as f64 * REPORTS_TRIED;
+            // A still may be leaving of a picture that is paused.
+            let flow = if tried { flow.max(1) } else { flow };
             self.bps = rise(bps, passed.as_secs_f64(), (flow, all), (tried, long));
         }
         (self.packets, self.lost, self.came) = (0, 0, 0);
@@ -144,8 +146,29 @@ mod tests {
         let risen = seconds.pass(400, 0, 400_000).expect("it is not ample");
         assert!(fell < risen && risen < fell * 6 / 5, "{risen}");
         let starved = seconds.pass(0, 0, 0).expect("it is not ample");
-        assert!(starved >= risen * 3 / 2, "where nothing flows it rises fast: {starved}");
+        assert!(starved >= risen * 13 / 10, "where nothing flows it rises fast: {starved}");
         let later: Vec<_> = (0..20).map(|_| seconds.pass(900, 3, 900_000)).collect();
         assert_eq!(later.last(), Some(&None), "it is forgotten: {later:?}");
+    }
+
+    #[test]
+    fn what_the_path_carried_holds_for_a_while_and_no_picture_waits_for_ever() {
+        let mut seconds = Seconds::new();
+        let fell = seconds.pass(1000, 128, 1_000_000).expect("half was lost");
+        let holds: Vec<_> = (0..10).map(|_| seconds.pass(200, 0, 200_000)).collect();
+        assert_eq!(holds, [Some(fell); 10], "no more was tried");
+        let starved: Vec<_> = (0..60).map_while(|_| seconds.pass(50, 0, 0)).collect();
+        assert!(starved.iter().max() > Some(&2_000_000), "it rises on: {starved:?}");
+        assert!(starved[..4].iter().all(|bps| *bps <= 1_300_000), "slowly in the end");
+    }
+
+    #[test]
+    fn losses_of_a_cut_path_say_nothing_of_what_it_carries() {
+        let mut seconds = Seconds::new();
+        assert_eq!(seconds.pass(1000, 0, 1_000_000), None);
+        // No report tells of any packet for two seconds. The next one tells of all that were lost meanwhile.
+        (0..2).for_each(|_| assert_eq!(seconds.pass(0, 0, 1_000_000), None));
+        assert_eq!(seconds.pass(3000, 240, 1_000_000), None);
+        assert!(seconds.pass(1000, 128, 1_000_000).is_some(), "one that goes on counts");
     }
 }
