@@ -1,5 +1,5 @@
-//! What the estimate must not exceed, whatever the controller believes: it takes a probe for what its first and its last
-//! packet tell, and sees nothing wrong with a queue that stands.
+//! What the estimate must not exceed, whatever the controller believes. The controller takes a probe for what its first and
+//! its last packet tell. It sees nothing wrong with a queue that stands.
 
 use crate::delays::Delays;
 use crate::log::Sent;
@@ -11,6 +11,8 @@ const GROWTH: f64 = 1.08;
 const STANDING: Duration = Duration::from_millis(80);
 /// …for so long.
 const STANDS: Duration = Duration::from_millis(700);
+/// It may be ours if this share of the estimate came.
+const USED: f64 = 0.7;
 /// It is drained by sending this share of what came, so often in a row…
 const DRAIN_SHARE: f64 = 0.85;
 const DRAINED_AT_MOST: u32 = 3;
@@ -82,10 +84,13 @@ impl Ceiling {
             let risen = (bps as f64 * GROWTH.powf(passed)) as u64;
             self.bps = (risen < believed_bps).then_some((now, risen));
         }
+        let estimate_bps = self.bound(believed_bps);
+        // Who sends far less than the path is estimated to carry does not fill it: delays grew for another reason.
+        let used = |bps: &u64| *bps as f64 >= USED * estimate_bps as f64;
         if self.is_to_drain(now)
-            && let Some(came_bps) = self.came_bps
+            && let Some(came_bps) = self.came_bps.filter(used)
         {
-            let bps = came_bps.min(self.bound(believed_bps)) as f64 * DRAIN_SHARE;
+            let bps = came_bps.min(estimate_bps) as f64 * DRAIN_SHARE;
             self.bps = Some((now, bps as u64));
         }
     }
@@ -119,12 +124,18 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// Packets of 1250 bytes come each 10 ms for so long, after so many ms.
-    fn come(ceiling: &mut Ceiling, from: Instant, start_ms: u64, ms: u64, delay_ms: u64) {
+    fn come(
+        ceiling: &mut Ceiling,
+        from: Instant,
+        (start_ms, ms): (u64, u64),
+        delay_ms: u64,
+        believed_bps: u64,
+    ) {
         for at in (start_ms..start_ms + ms).step_by(10) {
             let sent = Sent::of(1000 * at, 1250 - IP_UDP_BYTES as u16, Kind::Video);
             let now = from + MS * at as u32;
             ceiling.came(now, &sent, 1000 * (at + delay_ms) as i64);
-            ceiling.turn(now, 5_000_000);
+            ceiling.turn(now, believed_bps);
         }
     }
 
@@ -147,17 +158,28 @@ mod tests {
     fn a_queue_that_stands_is_drained_and_left_alone_where_others_fill_it() {
         let start = Instant::now();
         let mut ceiling = Ceiling::default();
-        come(&mut ceiling, start, 0, 3000, 20);
-        assert_eq!(ceiling.bound(5_000_000), 5_000_000);
-        come(&mut ceiling, start, 3000, 1000, 160);
-        let drained = ceiling.bound(5_000_000);
+        come(&mut ceiling, start, (0, 3000), 20, 1_000_000);
+        assert_eq!(ceiling.bound(1_000_000), 1_000_000);
+        come(&mut ceiling, start, (3000, 1000), 160, 1_000_000);
+        let drained = ceiling.bound(1_000_000);
         assert!((700_000..900_000).contains(&drained), "1 Mbit/s came: {drained}");
-        come(&mut ceiling, start, 4000, 2500, 160);
-        let least = ceiling.bound(5_000_000);
+        come(&mut ceiling, start, (4000, 2500), 160, 1_000_000);
+        let least = ceiling.bound(1_000_000);
         assert!((450_000..drained).contains(&least), "{least}");
-        come(&mut ceiling, start, 6500, 9000, 160);
-        assert!(ceiling.bound(5_000_000) > least, "that is in vain");
-        assert!(ceiling.queue(start + 15_500 * MS) > STANDING);
-        assert_eq!(ceiling.queue(start + 16_000 * MS), Duration::ZERO, "nothing came lately");
+        assert!(ceiling.queue(start + 6500 * MS) > STANDING);
+        assert_eq!(ceiling.queue(start + 7000 * MS), Duration::ZERO, "nothing came lately");
+        come(&mut ceiling, start, (6500, 9000), 160, 1_000_000);
+        assert!(ceiling.bound(1_000_000) > least, "that is in vain");
+    }
+
+    #[test]
+    fn a_path_that_becomes_longer_is_not_taken_for_a_queue_where_little_flows() {
+        let start = Instant::now();
+        let mut ceiling = Ceiling::default();
+        come(&mut ceiling, start, (0, 3000), 20, 5_000_000);
+        come(&mut ceiling, start, (3000, 9000), 320, 5_000_000);
+        assert_eq!(ceiling.bound(5_000_000), 5_000_000);
+        come(&mut ceiling, start, (12_000, 9000), 320, 5_000_000);
+        assert_eq!(ceiling.queue(start + 21_000 * MS), Duration::ZERO, "it is as long by now");
     }
 }

@@ -1,4 +1,4 @@
-//! What the one-way delays of packets tell of a path: how long its queue is, and how much it jitters.
+//! One-way delays tell how long a path's queue is, and how much the path jitters.
 
 use crate::log::Sent;
 use std::time::Duration;

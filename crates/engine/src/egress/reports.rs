@@ -84,9 +84,8 @@ impl Reports {
     }
 }
 
-/// What an estimate is after so many seconds without losses, while pictures take `flow` and would take `all` bits a second; None
-/// if it is to be forgotten. What the path carried when it fell last holds for a while, if no more was `tried`. After a `long`
-/// while it is tried.
+/// The estimate after so many seconds without losses. None: it is to be forgotten. Pictures take `flow` and would take `all` bits
+/// a second. What the path carried when it fell last holds for a while, if no more was `tried`. After a `long` while it is tried.
 fn rise(
     bps: u64,
     seconds: f64,
