@@ -5,7 +5,7 @@ use crate::log::{IP_UDP_BYTES, Sent};
 /// Least packets of a probe.
 pub(crate) const PROBE_PACKETS: i32 = 5;
 
-/// All packets of a probe are taken to come in so many times longer than they did, as their delays differ.
+/// Where delays differ, a probe may have come in less time than the path needs, by so many times the difference.
 const JITTERS: f64 = 2.5;
 
 /// What feedback told of a probe's packets.
@@ -74,19 +74,26 @@ impl Answer {
         10 * (self.bytes + self.lost) >= 7 * of
     }
 
-    /// How fast its packets came, in bits a second, and no faster than they left. None if too few came. By radio, packets come
-    /// late or in heaps. Where their delays differ so, by `jitter_us` in the mean or by what the probe itself shows, the rate is
-    /// in doubt: then it is the least that it may well have been.
+    /// How fast its packets came, in bits a second, and no faster than they left. None if too few came.
+    ///
+    /// By radio, packets come late or in heaps. `jitter_us` tells by how much delays differ in the mean, and the probe itself
+    /// shows more of it. Both make the rate lower: it is the least that may well have been.
     pub(crate) fn bps(&self, jitter_us: f64) -> Option<u64> {
-        let (sent, arrived) = self.took_us();
-        let most = self.bytes >= self.lost && self.came >= PROBE_PACKETS as u32 - 1;
-        if !most || arrived < 0 || (arrived == 0 && sent == 0) {
+        if !self.is_enough() {
             return None;
         }
+        let (sent, _) = self.took_us();
         let (slope, error) = self.line.slope(f64::from(self.came));
         let doubt = error.max(JITTERS * jitter_us / self.bytes as f64);
         let us = (slope + doubt).max(sent as f64 / self.bytes as f64);
         Some((8_000_000.0 / us) as u64)
+    }
+
+    /// Whether enough came to tell a rate, and took some time.
+    fn is_enough(&self) -> bool {
+        let (sent, arrived) = self.took_us();
+        let most = self.bytes >= self.lost && self.came >= PROBE_PACKETS as u32 - 1;
+        most && arrived >= 0 && (arrived > 0 || sent > 0)
     }
 
     /// How long its packets took to leave and to arrive, in µs.
@@ -99,7 +106,7 @@ impl Answer {
 
     /// Whether they came as fast as they left. A few that are lost say nothing of a rate: radio loses some at any.
     pub(crate) fn is_carried(&self) -> bool {
-        4 * self.lost <= self.bytes && self.bps(0.0).is_some() && self.is_fast()
+        4 * self.lost <= self.bytes && self.is_enough() && self.is_fast()
     }
 
     /// Whether too many were lost to tell, and what came did as fast as it left.

@@ -85,7 +85,7 @@ impl Ceiling {
             self.bps = (risen < believed_bps).then_some((now, risen));
         }
         let estimate_bps = self.bound(believed_bps);
-        // Who sends far less than the path is estimated to carry does not fill it: delays grew for another reason.
+        // If far less came than the estimate, the queue is not ours: delays grew for another reason.
         let used = |bps: &u64| *bps as f64 >= USED * estimate_bps as f64;
         if self.is_to_drain(now)
             && let Some(came_bps) = self.came_bps.filter(used)

@@ -43,7 +43,10 @@ impl Rate {
     pub(crate) fn count(&mut self, now: Instant, counted: Counted) {
         match counted {
             Counted::Other(bytes) => self.bytes = self.bytes.saturating_add(bytes as u32),
-            keyframe => self.count_keyframe(keyframe),
+            Counted::Keyframe(bytes) => {
+                self.keyframes = self.keyframes.saturating_add(bytes as u32);
+            }
+            Counted::Asked(bytes, timestamp) => self.count_asked(bytes as u32, timestamp),
         }
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
@@ -52,18 +55,11 @@ impl Rate {
         }
     }
 
-    fn count_keyframe(&mut self, counted: Counted) {
-        let (Counted::Keyframe(bytes) | Counted::Asked(bytes, _) | Counted::Other(bytes)) = counted;
-        let bytes = bytes as u32;
-        match counted {
-            Counted::Asked(_, timestamp) => {
-                let (last, so_far) = self.asked;
-                let so_far = if last == timestamp { so_far.saturating_add(bytes) } else { bytes };
-                self.asked = (timestamp, so_far);
-                self.keyframes = self.keyframes.max(so_far);
-            }
-            _ => self.keyframes = self.keyframes.saturating_add(bytes),
-        }
+    fn count_asked(&mut self, bytes: u32, timestamp: u32) {
+        let (last, so_far) = self.asked;
+        let so_far = if last == timestamp { so_far.saturating_add(bytes) } else { bytes };
+        self.asked = (timestamp, so_far);
+        self.keyframes = self.keyframes.max(so_far);
     }
 
     #[cold]

@@ -75,34 +75,27 @@ impl Reports {
         } else if let Some(bps) = self.bps {
             let long = self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_LAST);
             let tried = came_bps >= bps as f64 * REPORTS_TRIED;
-            // A still may be leaving of a picture that is paused.
-            let flow = if tried { flow.max(1) } else { flow };
-            self.bps = rise(bps, passed.as_secs_f64(), (flow, all), (tried, long));
+            // Of a picture that is paused, a still may be leaving.
+            let starved = flow == 0 && !tried;
+            let ample = bps as f64 > all as f64 * REPORTS_AMPLE && long;
+            let may = starved || tried || long;
+            let risen = if may { rise(bps, passed.as_secs_f64(), all, starved) } else { bps };
+            self.bps = (!ample).then_some(risen);
         }
         (self.packets, self.lost, self.came) = (0, 0, 0);
         self.looked = Some((now, again));
     }
 }
 
-/// The estimate after so many seconds without losses. None: it is to be forgotten. Pictures take `flow` and would take `all` bits
-/// a second. What the path carried when it fell last holds for a while, if no more was `tried`. After a `long` while it is tried.
-fn rise(
-    bps: u64,
-    seconds: f64,
-    (flow, all): (u64, u64),
-    (tried, long): (bool, bool),
-) -> Option<u64> {
-    let (bps, all) = (bps as f64, all as f64);
-    let risen = match flow {
-        // Soon as far as makes a picture flow again, then slowly: whatever it takes, it gets a try.
-        0 if bps < all * REPORTS_ENOUGH => {
-            (bps * REPORTS_STARVED_GROWTH.powf(seconds)).min(all * REPORTS_ENOUGH)
-        }
-        _ if flow == 0 || tried || long => bps * REPORTS_GROWTH.powf(seconds),
-        _ => bps,
+/// The estimate after so many seconds without losses, where pictures would take `all` bits a second.
+fn rise(bps: u64, seconds: f64, all: u64, starved: bool) -> u64 {
+    let (bps, enough) = (bps as f64, all as f64 * REPORTS_ENOUGH);
+    // Soon as far as makes a picture flow again, then slowly: whatever it takes, it gets a try.
+    let risen = match starved && bps < enough {
+        true => (bps * REPORTS_STARVED_GROWTH.powf(seconds)).min(enough),
+        false => bps * REPORTS_GROWTH.powf(seconds),
     };
-    let ample = all > 0.0 && risen > all * REPORTS_AMPLE && long;
-    (!ample).then_some(risen as u64)
+    risen as u64
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //!    [`crate::egress`] says what the way to a participant carries and what leaves now. [`fit`] tells it of their pictures. It
 //!    gives slots the layers that the egress chose, those within a stream too ([`scalable`]). [`layers`] tells publishers
 //!    which layers anybody wants. [`bursts`] sends what waited. [`shortage`] stops pictures when the CPU is short.
-//!    If the track is mixed, [`mixing`] hands the packet to the mixer instead, and sends mixed packets to the listeners. [`relay`] is the way to and from the other shards.
+//!    A packet of a mixed track goes to the mixer instead: [`mixing`] hands it over, and sends mixed packets to the listeners. [`relay`] is the way to and from the other shards.
 //! 4. [`deliver`] is the last step of them all: [`rewrite`] continues the slot's own counters, and the packet is built
 //!    and sealed in the buffer that the sink lends; sound carries a copy of the packet before it ([`rtp::red`]) while its
 //!    receiver loses packets.
