@@ -1,15 +1,15 @@
 //! The estimate for one receiver: Google congestion control, with our units and clock.
 
-use crate::answer::{Answer, PROBE_PACKETS};
 use crate::arrivals::ReceiverClock;
 use crate::ceiling::Ceiling;
 use crate::log::{IP_UDP_BYTES, Kind, SendLog, Sent};
-use crate::prober::{Cluster, Prober};
+use crate::prober::Prober;
+use crate::probes::Probes;
 use goog_cc::experiments::FieldTrials;
 use goog_cc::network_control::{NetworkControllerConfig, NetworkControllerInterface};
 use goog_cc::transport::{
-    NetworkAvailability, NetworkControlUpdate, PacedPacketInfo, PacketResult, ProbeClusterConfig,
-    ProcessInterval, SentPacket, StreamsConfig, TargetRateConstraints, TransportPacketsFeedback,
+    NetworkAvailability, NetworkControlUpdate, PacketResult, ProcessInterval, SentPacket,
+    StreamsConfig, TargetRateConstraints, TransportPacketsFeedback,
 };
 use goog_cc::units::{DataRate, DataSize, TimeDelta, Timestamp};
 use goog_cc::{GoogCcConfig, GoogCcNetworkController};
@@ -22,8 +22,6 @@ const PERIOD: Duration = Duration::from_millis(25);
 const EPOCH_US: u64 = 1_000_000;
 /// Packets told of between two ticks that are kept. Feedback on 8192 packets a second comes to 330 in 40 ms.
 const PENDING_PACKETS: usize = 1024;
-/// Probes that feedback may still be on its way for.
-const CLUSTERS: usize = 16;
 /// For so long it is remembered what the path carried before the estimate fell to less than a half.
 const REMEMBERED: Duration = Duration::from_secs(40);
 /// After a dip of the estimate, the queue that caused it is gone in this time.
@@ -50,8 +48,6 @@ const URGENT_PROBE: u64 = 3;
 const PROBE_GOES_ON: Duration = Duration::from_millis(50);
 /// The same if it is not urgent.
 const PROBE_GOES_ON_IDLY: Duration = Duration::from_secs(1);
-/// A probe whose result has not come by then was in vain.
-const PROBE_ANSWERED: Duration = Duration::from_millis(800);
 /// The estimate begins anew if a probe came so many times as fast.
 const RENEWING: f64 = 1.15;
 /// It is taken for so much of what the probe found.
@@ -70,8 +66,6 @@ const PROBE_JITTERS_MS: f64 = 60.0;
 const OWN_BITS: f64 = 4800.0;
 /// So many probes in a row are believed all the same.
 const RENEWED_INSISTS: u32 = 3;
-/// Where the numbers of such probes begin: the controller counts from 1.
-const OWN_PROBES: i32 = 1 << 24;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
 /// If nothing of what left in so long came, the path was cut: a queue that is full lets some of it through. Those losses
@@ -105,24 +99,14 @@ struct Renewed {
     rests: Duration,
 }
 
-/// A probe of our own.
-#[derive(Debug, Clone, Copy)]
-struct Probed {
-    at: Instant,
-    place: u8,
-    /// Its result was looked at.
-    judged: bool,
-}
-
 /// The path to one receiver.
 pub struct Downlink {
     origin: Instant,
     log: SendLog,
-    prober: Prober,
+    probes: Probes,
     clock: ReceiverClock,
     controller: GoogCcNetworkController,
     limits: Limits,
-    clusters: [(PacedPacketInfo, Answer); CLUSTERS],
     /// What feedback told since the last tick, and when the last one came.
     pending: Vec<PacketResult>,
     told_at: Instant,
@@ -140,16 +124,9 @@ pub struct Downlink {
     /// It is wanted soon.
     urgent: bool,
     sent_bytes: u64,
-    probed: Option<Probed>,
-    /// The path carried the last one.
-    goes_on: bool,
     renewed: Option<Renewed>,
     /// So many probes in a row found that much more.
     found_more: u32,
-    /// The last probe that was judged was in vain.
-    in_vain: bool,
-    /// So much of it was lost that it told nothing.
-    doubtful: bool,
     /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
     lately_bps: [u64; 3],
     fell: Option<Fall>,
@@ -158,8 +135,6 @@ pub struct Downlink {
     /// When the present second began, the bytes that had left then, and the rate of the last one.
     second: (Instant, u64),
     last_second_bps: u64,
-    /// Probes of our own so far.
-    asked_probes: i32,
 }
 
 impl Downlink {
@@ -168,7 +143,7 @@ impl Downlink {
         Self {
             origin: now,
             log: SendLog::new(),
-            prober: Prober::default(),
+            probes: Probes::default(),
             clock: ReceiverClock::default(),
             controller: controller(
                 limits,
@@ -176,7 +151,6 @@ impl Downlink {
                 Timestamp::from_micros(EPOCH_US as i64),
             ),
             limits,
-            clusters: Default::default(),
             pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
             resumed: None,
@@ -189,18 +163,13 @@ impl Downlink {
             wanted_bps: 0,
             urgent: false,
             sent_bytes: 0,
-            probed: None,
-            goes_on: false,
             renewed: None,
             found_more: 0,
-            in_vain: false,
-            doubtful: false,
             lately_bps: [0; 3],
             fell: None,
             dip: None,
             second: (now, 0),
             last_second_bps: 0,
-            asked_probes: 0,
         }
     }
 
@@ -214,10 +183,10 @@ impl Downlink {
     #[inline]
     pub fn sent(&mut self, now: Instant, bytes: usize, kind: Kind) {
         let at_us = self.us(now);
-        let cluster = self.prober.cluster().filter(|_| kind != Kind::Audio);
+        let cluster = self.probes.prober.cluster().filter(|_| kind != Kind::Audio);
         self.log.push(at_us, bytes, kind, cluster);
         if cluster.is_some() {
-            self.prober.count(bytes);
+            self.probes.prober.count(bytes);
         }
         self.sent_bytes += bytes as u64;
         self.unheard.0 += bytes as u64;
@@ -238,10 +207,7 @@ impl Downlink {
             if let Some(at_us) = came {
                 self.ceiling.came(now, &sent, at_us + offset);
             }
-            if let Some(place) = sent.cluster {
-                let (_, answer) = &mut self.clusters[usize::from(place) % CLUSTERS];
-                answer.note(&sent, came.map(|at_us| at_us + offset));
-            }
+            self.probes.note(&sent, came.map(|at_us| at_us + offset));
             let receive_time = match came {
                 Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
                 None => Timestamp::plus_infinity(),
@@ -252,11 +218,10 @@ impl Downlink {
     }
 
     fn sent_packet(&self, sent: &Sent, number: u64) -> SentPacket {
-        let cluster = sent.cluster.map(|id| self.clusters[usize::from(id) % CLUSTERS].0);
         SentPacket {
             send_time: Timestamp::from_micros(sent.at_us as i64),
             size: DataSize::from_bytes(i64::from(sent.bytes) + IP_UDP_BYTES as i64),
-            pacing_info: cluster.unwrap_or_default(),
+            pacing_info: self.probes.info(sent),
             audio: sent.kind == Kind::Audio,
             sequence_number: number as i64,
             data_in_flight: DataSize::from_bytes(i64::from(sent.in_flight)),
@@ -359,12 +324,11 @@ impl Downlink {
         self.apply(update, self.told_at);
     }
 
-    /// No probe raises the estimate above what its [`Answer`] tells.
+    /// No probe raises the estimate above what its [`crate::answer`] tells.
     fn bound(&mut self, told: &[PacketResult]) {
         let places = told.iter().map(|packet| packet.sent_packet.pacing_info.probe_cluster_id);
         for id in places.filter(|id| *id > 0) {
-            let (info, answer) = &self.clusters[usize::from(place(id))];
-            if info.probe_cluster_id == id {
+            if let Some(answer) = self.probes.answer(id) {
                 let found = answer.bps(self.jitter_us(self.told_at));
                 self.ceiling.probed(self.told_at, found, self.target_bps);
             }
@@ -388,7 +352,7 @@ impl Downlink {
         }
         for probe in update.probe_cluster_configs {
             if self.wanted_bps > self.target_bps && !self.waits(now) {
-                self.plan(&probe, now);
+                self.probes.plan(&probe, now);
             }
         }
     }
@@ -411,28 +375,27 @@ impl Downlink {
 
     /// Probes the path if it is time, and makes of the last probe what it tells.
     fn probe(&mut self, now: Instant) {
-        if self.prober.due().is_some() {
+        if self.probes.prober.due().is_some() {
             return;
         }
         self.renew(now);
-        let carried = self.judge(now);
+        let carried = self.probes.judge(now);
         if self.waits(now) {
             return;
         }
         if let Some(bps) = self.dip_bps(now) {
             return self.probe_at(bps, now);
         }
-        self.goes_on |= carried;
+        self.probes.goes_on |= carried;
         let soon = if self.urgent { PROBE_GOES_ON } else { PROBE_GOES_ON_IDLY };
-        let lately = |last: Probed| now.saturating_duration_since(last.at) < soon;
-        let goes_on = self.goes_on && !self.probed.is_some_and(lately);
+        let goes_on = self.probes.goes_on && !self.probes.is_lately(soon, now);
         if self.wanted_bps <= self.target_bps || (!goes_on && self.rests(now)) {
             return;
         }
         let idle = self.last_second_bps * 5 < self.target_bps * 4;
         let before = self.fell_within(REMEMBERED, now).map_or(0, |fell| fell.from_bps * 17 / 20);
         let bps = match self.urgent {
-            true if self.probed.is_none() => FIRST_PROBE * self.target_bps,
+            true if !self.probes.is_any() => FIRST_PROBE * self.target_bps,
             true => self.wanted_bps.min(before.max(URGENT_PROBE * self.target_bps)),
             false if idle => self.wanted_bps.min(before.max(2 * self.target_bps)),
             false => self.wanted_bps.min(before),
@@ -459,15 +422,17 @@ impl Downlink {
             }
         }
         let rests = |renewed: Renewed| now.saturating_duration_since(renewed.at) < renewed.rests;
-        let Some(found) = self.answer().and_then(|answer| answer.bps(self.jitter_us(now))) else {
+        let Some(found) =
+            self.probes.last_answer().and_then(|answer| answer.bps(self.jitter_us(now)))
+        else {
             return;
         };
         let Limits { least_bps, most_bps, .. } = self.limits;
         let bps = ((found as f64 * RENEWED_SHARE) as u64).clamp(least_bps, most_bps);
         let more = bps as f64 > self.target_bps as f64 * RENEWING;
         // The first one tells what a slow path carries before anything else does.
-        let more = more || (self.asked_probes == 1 && bps < self.target_bps);
-        if !self.was_told_of_probe() {
+        let more = more || (self.probes.is_first() && bps < self.target_bps);
+        if !self.probes.is_told() {
             return;
         }
         self.found_more = if more { self.found_more + 1 } else { 0 };
@@ -488,35 +453,16 @@ impl Downlink {
         self.want(now, wanted, self.urgent);
     }
 
-    /// Whether the path has just turned out to carry the last probe.
-    fn judge(&mut self, now: Instant) -> bool {
-        let Some(probed) = self.probed.as_mut().filter(|probed| !probed.judged) else {
-            return false;
-        };
-        let (info, answer) = &self.clusters[usize::from(probed.place)];
-        let late = now.saturating_duration_since(probed.at) >= PROBE_ANSWERED;
-        probed.judged = answer.is_told(info.probe_cluster_min_bytes as u64) || late;
-        let carried = probed.judged && answer.is_carried();
-        self.in_vain = probed.judged && !carried;
-        self.doubtful = probed.judged && answer.is_doubtful();
-        carried
-    }
-
-    /// What was told of the last probe of our own.
-    fn answer(&self) -> Option<&Answer> {
-        self.probed.map(|probed| &self.clusters[usize::from(probed.place)].1)
-    }
-
     /// Whether it is too soon after the last probe for another one.
     fn rests(&self, now: Instant) -> bool {
         let interval = match self.fell_within(FELL_LATELY, now) {
-            Some(_) if self.urgent && self.doubtful => PROBE_INTERVAL_DOUBTFUL,
+            Some(_) if self.urgent && self.probes.doubtful => PROBE_INTERVAL_DOUBTFUL,
             Some(_) if self.urgent => PROBE_INTERVAL_FELL,
             _ if self.urgent => PROBE_INTERVAL_URGENT,
             _ if self.last_second_bps * 5 < self.target_bps * 4 => PROBE_INTERVAL,
             _ => 2 * PROBE_INTERVAL,
         };
-        self.probed.is_some_and(|last| now.saturating_duration_since(last.at) < interval)
+        self.probes.is_lately(interval, now)
     }
 
     fn fell_within(&self, span: Duration, now: Instant) -> Option<Fall> {
@@ -525,25 +471,22 @@ impl Downlink {
 
     /// Whether it was ever probed.
     pub fn was_probed(&self) -> bool {
-        self.probed.is_some()
+        self.probes.is_any()
     }
 
     /// Whether enough was told of the last probe, and the estimate does not hold it yet.
     pub fn was_told_of_probe(&self) -> bool {
-        self.probed.filter(|probed| !probed.judged).is_some_and(|probed| {
-            let (info, answer) = &self.clusters[usize::from(probed.place)];
-            answer.is_told(info.probe_cluster_min_bytes as u64)
-        })
+        self.probes.is_told()
     }
 
     /// Whether a probe left whose result is not known.
     pub fn awaits_probe(&self) -> bool {
-        self.probed.is_some_and(|probed| !probed.judged)
+        self.probes.is_awaited()
     }
 
     /// Whether the path did not carry the last probe that was answered.
     pub fn was_probed_in_vain(&self) -> bool {
-        self.in_vain
+        self.probes.in_vain
     }
 
     /// By how much delays differ, in µs. Where more is wanted soon, without what the receiver's own packets make each other wait:
@@ -563,40 +506,12 @@ impl Downlink {
 
     /// A probe of our own at this rate.
     fn probe_at(&mut self, bps: u64, now: Instant) {
-        self.goes_on = false;
-        self.asked_probes = (self.asked_probes + 1) % OWN_PROBES;
-        let place = place(OWN_PROBES + self.asked_probes);
-        let ms = match self.probed {
-            None => PROBE_MS_FIRST,
-            Some(_) if bps > 2 * self.target_bps && self.fell.is_some() => PROBE_MS_FAR,
-            Some(_) => PROBE_MS + self.longer_ms(bps, now),
+        let ms = match self.probes.is_any() {
+            false => PROBE_MS_FIRST,
+            true if bps > 2 * self.target_bps && self.fell.is_some() => PROBE_MS_FAR,
+            true => PROBE_MS + self.longer_ms(bps, now),
         };
-        let probe = ProbeClusterConfig {
-            at_time: self.time(now),
-            target_data_rate: DataRate::from_bits_per_sec(bps as i64),
-            target_duration: TimeDelta::from_millis(ms),
-            target_probe_count: PROBE_PACKETS,
-            id: OWN_PROBES + self.asked_probes,
-            ..ProbeClusterConfig::default()
-        };
-        self.probed = Some(Probed { at: now, place, judged: false });
-        self.plan(&probe, now);
-    }
-
-    fn plan(&mut self, probe: &ProbeClusterConfig, now: Instant) {
-        let bytes = (probe.target_data_rate * probe.target_duration).bytes().max(1);
-        let packets = i64::from(probe.target_probe_count.max(1));
-        let mut info = PacedPacketInfo::new(probe.id, packets, bytes);
-        info.send_bitrate = probe.target_data_rate;
-        let place = place(probe.id);
-        self.clusters[usize::from(place)] = (info, Answer::default());
-        let cluster = Cluster {
-            id: place,
-            rate_bps: probe.target_data_rate.bps().max(1) as u64,
-            least_packets: packets as u32,
-            least_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        };
-        self.prober.plan(cluster, now);
+        self.probes.ask(now, self.time(now), bps, ms);
     }
 
     /// What the path carries now, in bits a second.
@@ -629,13 +544,13 @@ impl Downlink {
 
     /// When the next packets of a probe are due; None if nothing is probed.
     pub fn probe_due(&self) -> Option<Instant> {
-        self.prober.due()
+        self.probes.prober.due()
     }
 
     /// The probes that are due.
     #[inline]
     pub fn prober(&mut self) -> &mut Prober {
-        &mut self.prober
+        &mut self.probes.prober
     }
 
     /// Bytes that left in all.
@@ -678,11 +593,6 @@ fn controller(limits: Limits, start_bps: u64, at_time: Timestamp) -> GoogCcNetwo
     let available = NetworkAvailability { at_time, network_available: true };
     controller.on_network_availability(available);
     controller
-}
-
-/// The place of a probe's cluster.
-fn place(id: i32) -> u8 {
-    id.rem_euclid(CLUSTERS as i32) as u8
 }
 
 /// What feedback told, less the losses of outages.

@@ -19,6 +19,7 @@ mod delays;
 mod downlink;
 mod log;
 mod prober;
+mod probes;
 
 pub use downlink::{Downlink, Limits};
 pub use log::{IP_UDP_BYTES, Kind};
