@@ -17,7 +17,8 @@ const MAGIC_COOKIE: u32 = 0x2112_A442;
 const USERNAME: u16 = 0x0006;
 const MESSAGE_INTEGRITY: u16 = 0x0008;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
-const PRIORITY: u16 = 0x0024;
+/// How its sender ranks a pair (RFC 8445 §16.1).
+pub const PRIORITY: u16 = 0x0024;
 /// The pair shall be used (RFC 8445 §7.1.2).
 pub const USE_CANDIDATE: u16 = 0x0025;
 const FINGERPRINT: u16 = 0x8028;

@@ -242,6 +242,8 @@ pub struct IceDtls {
     keys: KeySlot,
     taken: Option<KeysTaken>,
     client: bool,
+    /// The time that was told last.
+    now: Instant,
     nominations: Nominations,
     last_dtls_destination: Option<TransportAddress>,
     announced: Option<TransportAddress>,
@@ -320,6 +322,7 @@ impl IceDtls {
             keys,
             taken: None,
             client,
+            now,
             nominations: Nominations::default(),
             last_dtls_destination: None,
             announced: None,
@@ -486,9 +489,10 @@ impl IceDtls {
         data: &[u8],
     ) -> Result<(), TransportError> {
         let source = source.into();
+        self.now = now;
         // A request counts if it was signed for this side; an answer must know the transaction, which is random.
         if is_stun(data) && (!stun::is_request(data) || self.credentials().authenticates(data)) {
-            self.nominations.observe(data, source, true);
+            self.nominations.observe(now, data, source, true);
         }
         let protocol = match source.protocol {
             Protocol::Udp => StrProtocol::Udp,
@@ -504,6 +508,7 @@ impl IceDtls {
 
     /// The time of the last [`Output::Wait`] has come. Errors: as [`IceDtls::handle_datagram`].
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), TransportError> {
+        self.now = now;
         self.found = self.life.at(now).or(self.found);
         self.guarded(|rtc| rtc.handle_input(Input::Timeout(now)))?
             .map_err(|error| TransportError::Failed(error.to_string()))
@@ -537,7 +542,7 @@ impl IceDtls {
                         }
                         Some(20..=63) => self.last_dtls_destination = Some(destination),
                         _ => {
-                            self.nominations.observe(&data, destination, false);
+                            self.nominations.observe(self.now, &data, destination, false);
                         }
                     }
                     return Ok(Output::Transmit { source: transmit.source, destination, data });
