@@ -88,12 +88,15 @@ function layer(width: number, height: number, scale: number): Layer {
   return { width, height, scale, maxBitrate: Math.round(bitrate / BITRATE_STEP) * BITRATE_STEP };
 }
 
+/** Whether a track shows a screen, or what is to be read like one. */
+export const isScreen = (track: MediaStreamTrack): boolean =>
+  track.getSettings().displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
+
 /** The layers of what a track shows; a screen is sent in its own size alone, where its letters can be read. */
 export function layersOf(track: MediaStreamTrack, most?: number, within = false): Layer[] {
-  if (track.kind !== "video") return [];
-  const { width = 0, height = 0, displaySurface } = track.getSettings();
-  const screen = displaySurface !== undefined || ["detail", "text"].includes(track.contentHint);
-  return screen ? [] : chooseLayers(width, height, most, within);
+  if (track.kind !== "video" || isScreen(track)) return [];
+  const { width = 0, height = 0 } = track.getSettings();
+  return chooseLayers(width, height, most, within);
 }
 
 let known: boolean | undefined;

@@ -1,3 +1,4 @@
+import { isScreen } from "./layers.ts";
 import type { LinkLine } from "./link.ts";
 import { Mesh } from "./mesh.ts";
 import { mergeStats, type Stat } from "./paths.ts";
@@ -25,7 +26,7 @@ export interface RoutesHooks {
  */
 export function sourceOf(track: MediaStreamTrack): string {
   if (track.kind === "audio") return "microphone";
-  return track.getSettings().displaySurface === undefined ? "camera" : "screen_share";
+  return isScreen(track) ? "screen_share" : "camera";
 }
 
 /** A connection's name in figures: of the server's nothing, of a mesh's the participant. */

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { chooseLayers, encodingsOf, isWithin, type Layer, layersOf, shape } from "../src/layers.ts";
+import { sourceOf } from "../src/routes.ts";
 import { fakeTrack } from "./fake-browser.ts";
 
 const sizes = (width: number, height: number) =>
@@ -54,6 +55,8 @@ describe("layersOf", () => {
     expect(layersOf(fakeTrack("video", { ...size, displaySurface: "window" }))).toEqual([]);
     const slides = Object.assign(fakeTrack("video", size), { contentHint: "text" });
     expect(layersOf(slides)).toEqual([]);
+    expect(sourceOf(slides)).toBe("screen_share");
+    expect(sourceOf(fakeTrack("video", size))).toBe("camera");
     expect(layersOf(fakeTrack("video"))).toEqual([]);
     expect(layersOf(fakeTrack("audio"))).toEqual([]);
   });
