@@ -21,11 +21,22 @@ function join(one, other) {
     socket.on("error", nothing).on("close", () => peer.destroy());
 }
 
-/** What connects here gets to `to`, a port of 127.0.0.1 or a path. */
+/** What connects here gets to `to`, a port of 127.0.0.1 or a path, until `close`. */
 export const door = (at, to) =>
   new Promise((done, fail) => {
-    const server = createServer((socket) => join(socket, createConnection(to)));
-    server.on("error", fail).listen(at, typeof at === "number" ? "127.0.0.1" : undefined, done);
+    const open = new Set();
+    const server = createServer((socket) => {
+      open.add(socket);
+      socket.on("close", () => open.delete(socket));
+      join(socket, createConnection(to));
+    });
+    const close = () => {
+      const closed = new Promise((gone) => server.close(gone));
+      for (const socket of open) socket.destroy();
+      return closed;
+    };
+    const host = typeof at === "number" ? "127.0.0.1" : undefined;
+    server.on("error", fail).listen(at, host, () => done({ close }));
   });
 
 const sockets = new Set();
@@ -69,7 +80,12 @@ function compete(address, message) {
 
 /** The other end closes once it has read all of a file. */
 const sink = () =>
-  new Promise((done) => createServer((socket) => socket.on("error", nothing).resume()).listen(SINK_PORT, done));
+  new Promise((done) =>
+    createServer((socket) => socket.on("error", nothing).resume()).listen(
+      SINK_PORT,
+      done,
+    ),
+  );
 
 if (process.argv[1].endsWith("link-end.mjs")) {
   const [end, path, port, address] = process.argv.slice(2);

@@ -4,7 +4,7 @@
 // ports of each flow, and how late the relay itself was, in ms.
 
 import { createSocket } from "node:dgram";
-import { percentile } from "./evidence.mjs";
+import { percentile, random } from "./evidence.mjs";
 import { SINK_PORT } from "./link-end.mjs";
 
 const QUEUE_MS = 300;
@@ -18,6 +18,7 @@ const EARLY_MS = 0.5;
 const now = () => performance.now();
 
 let began = now();
+const draw = random(1);
 /** Flow of a UDP port at `a`, and what a new one is. */
 const flows = new Map();
 let next = { flow: "none", delay: DELAY_MS };
@@ -45,6 +46,8 @@ function flowOf(frame, at) {
 /** One way: from a socket to another, whose end listens at `to`. */
 class Way {
   kbps = 100_000;
+  /** Which part of the packets is lost on its way. */
+  loss = 0;
   packets = [];
   /** When the last packet has had its turn. */
   #busyUntil = 0;
@@ -69,6 +72,7 @@ class Way {
     if (turn - at > QUEUE_MS) return;
     this.#busyUntil = turn + (bytes * 8) / this.kbps;
     row[3] = this.#busyUntil - at;
+    if (this.loss > 0 && draw() < this.loss) return;
     const list = this.#underWay.get(delay) ?? [];
     this.#underWay.set(delay, list);
     list.push({ due: this.#busyUntil + delay, frame });
@@ -86,7 +90,11 @@ class Way {
       soonest = Math.min(soonest, list[0]?.due ?? Infinity);
     }
     clearTimeout(this.#timer);
-    if (soonest < Infinity) this.#timer = setTimeout(() => this.#flush(), Math.max(0, soonest - now()));
+    if (soonest < Infinity)
+      this.#timer = setTimeout(
+        () => this.#flush(),
+        Math.max(0, soonest - now()),
+      );
   }
 
   #leave(frame, due) {
@@ -116,13 +124,20 @@ function take() {
     forward: forward.packets,
     backward: backward.packets,
     ports,
-    late: { p99_ms: ms(percentile(late, 99)), most_ms: ms(late.reduce((most, one) => Math.max(most, one), 0)) },
+    late: {
+      p99_ms: ms(percentile(late, 99)),
+      most_ms: ms(late.reduce((most, one) => Math.max(most, one), 0)),
+    },
   };
 }
 
 process.on("message", (message) => {
-  if (message.do === "set") [forward.kbps, backward.kbps] = [message.forward, message.backward];
-  if (message.do === "expect") next = { flow: message.flow, delay: message.delay };
+  if (message.do === "set") {
+    [forward.kbps, backward.kbps] = [message.forward, message.backward];
+    backward.loss = message.loss;
+  }
+  if (message.do === "expect")
+    next = { flow: message.flow, delay: message.delay };
   if (message.do === "begin") begin();
   if (message.do === "take") process.send(take());
   if (message.do === "hello") process.send("hello");

@@ -1,10 +1,11 @@
 // What the browser tests share: a server of their own, Chromium, and getStats read from outside
 // the page's own code.
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 export const BINARY = process.env.MOIM_BIN ?? new URL("../../target/release/moim", import.meta.url).pathname;
@@ -22,6 +23,9 @@ const FLAGS = [
   "--use-fake-device-for-media-stream",
   "--autoplay-policy=no-user-gesture-required",
 ];
+
+/** Metrics that tell why media does not flow. */
+const TELLS = /^moim_\w*(drop|late|stalled|short|wait|keyframe|paused|refused|lost)\w*[ {]/;
 
 /** Polls until `probe` gives something; the error tells what was waited for. */
 export async function until(what, probe, seconds = 20) {
@@ -61,6 +65,7 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   child.stderr.on("data", (data) => (log += data));
   const ended = new Promise((done) => child.once("exit", done));
   t.after(async () => {
+    if (!t.passed) for (const line of await noted(url)) console.log(`# ${line}`);
     child.kill("SIGINT");
     await ended;
     // Of tests that pass, too: if one fails, its reason may be here.
@@ -68,10 +73,22 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   });
   await until("the server", () => {
     if (child.exitCode !== null) throw new Error(`the server ended: ${log}`);
-    // curl, because the certificate of a test is its own.
-    return execFileSync("curl", ["-skf", `${url}/healthz`], { encoding: "utf8" });
+    return get(`${url}/healthz`);
   });
   return { url, child, log: () => log };
+}
+
+/** By curl, because the certificate of a test is its own. */
+const get = async (url) => (await promisify(execFile)("curl", ["-skf", "-m", "10", url])).stdout;
+
+/** What the server counted of what went wrong: a test that failed may have its reason here. */
+async function noted(url) {
+  try {
+    const lines = (await get(`${url}/metrics`)).split("\n");
+    return lines.filter((line) => TELLS.test(line) && !line.endsWith(" 0"));
+  } catch (error) {
+    return [`the server tells no metrics: ${error.message}`];
+  }
 }
 
 /** A counter of the server, summed over its labels. */
