@@ -180,6 +180,11 @@ impl Peer {
         self.socket.try_clone().unwrap()
     }
 
+    /// From now on it shows this.
+    pub fn show(&mut self, clip: Clip) {
+        self.clip = Arc::new(clip);
+    }
+
     /// From now on its packets come from another port, and it does not know: as after a NAT forgot.
     pub fn rebind(&mut self) -> [SocketAddr; 2] {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -17,6 +17,8 @@ use wire::room::{Answer, MediaKind, OfferedTrack};
 pub struct Stream {
     /// Its sequence numbers, in order of arrival.
     pub numbers: Vec<u16>,
+    /// How many of them were the last of their frame.
+    pub frames: usize,
     /// Bytes of its datagrams.
     pub bytes: u64,
 }
@@ -114,6 +116,7 @@ impl Raw {
         let stream = self.streams.entry(ssrc).or_default();
         stream.numbers.push(u16::from_be_bytes([datagram[2], datagram[3]]));
         stream.bytes += datagram.len() as u64;
+        stream.frames += usize::from(datagram[1] >> 7);
     }
 
     fn poll(&mut self) {

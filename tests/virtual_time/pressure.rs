@@ -1,7 +1,9 @@
 //! What goes first where there is too little: of a connection, of the CPU.
 
-use super::world::{LAN, Random, World};
+use super::world::{LAN, Made, Random, World};
 use engine::drops::OutDrop;
+use engine::room::Topology;
+use engine::shard::Stats;
 use engine::{Command, PersonKey, Priority};
 use lab::record::SampleRecord;
 use std::cell::RefCell;
@@ -14,6 +16,9 @@ use wire::room::MediaKind;
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
+
+/// The payload type of pictures.
+const PICTURES: u8 = 96;
 
 /// Sequence numbers to each person, by SSRC, as they left.
 type Sequences = Rc<RefCell<BTreeMap<(SocketAddr, u32), Vec<u16>>>>;
@@ -88,6 +93,39 @@ fn tcp_back_pressure_holds_pictures_back_and_lets_sound_through() {
     assert_hears_and_sees_all(&world, people[0], 17_500, 21_000);
     assert_no_gap(&sequences);
     world.assert_invariants(11);
+}
+
+#[test]
+fn a_full_lane_between_shards_makes_no_gap_in_a_picture() {
+    let made = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 2 };
+    let mut world = World::of(12, LAN, made);
+    let sequences = Sequences::default();
+    let seen = sequences.clone();
+    world.eats = Box::new(move |to_server, person, bytes| {
+        if !to_server && bytes[1] & 0x7F == PICTURES {
+            let ssrc = u32::from_be_bytes(bytes[8..12].try_into().unwrap());
+            let sequence = u16::from_be_bytes(bytes[2..4].try_into().unwrap());
+            seen.borrow_mut().entry((person, ssrc)).or_default().push(sequence);
+        }
+        false
+    });
+    let people: Vec<PersonKey> = (0..4).map(|_| world.join(true)).collect();
+    world.run(seconds(5));
+    let sum = |world: &World, of: fn(&Stats) -> u64| -> u64 {
+        world.shards.iter().map(|shard| of(shard.stats())).sum()
+    };
+    let again = |world: &World| sum(world, |stats| stats.resent + stats.keyframes_asked);
+    let before = again(&world);
+    world.lanes_full = Some(Rc::new(RefCell::new(Random(12))));
+    world.run(seconds(8));
+    assert!(sum(&world, |stats| stats.relay_full) > 100, "sound that is late is lost");
+    assert_eq!(again(&world), before, "sent again or asked for");
+    for who in people {
+        let rows = rows(&world, who, MediaKind::Video, 8_500, 12_500);
+        assert!(!rows.is_empty() && rows.iter().all(|packets| *packets >= 140), "{rows:?}");
+    }
+    assert_no_gap(&sequences);
+    world.assert_invariants(12);
 }
 
 #[test]

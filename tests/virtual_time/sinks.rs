@@ -39,6 +39,8 @@ pub(super) struct Outbox {
     behind: BTreeMap<SocketAddr, Priority>,
     /// Slots of UDP that are lent to nobody, by chance.
     pub(super) full: Option<Rc<RefCell<Random>>>,
+    /// The media lanes to other shards are full, by chance.
+    pub(super) lanes_full: Option<Rc<RefCell<Random>>>,
     buffer: Vec<u8>,
     to: Option<SocketAddr>,
     pub(super) out: Vec<(SocketAddr, Vec<u8>)>,
@@ -109,6 +111,9 @@ impl Sink for Outbox {
     }
 
     fn relay_packet(&mut self, to: ShardIndex, packet: &RelayPacket<'_>) -> bool {
+        if self.lanes_full.as_ref().is_some_and(|full| full.borrow_mut().below(10) == 0) {
+            return false;
+        }
         let RelayPacket { stream, index, content, bytes } = *packet;
         self.within.push((to, Within::Relayed { stream, index, content, bytes: bytes.to_vec() }));
         true

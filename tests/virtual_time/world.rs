@@ -136,6 +136,8 @@ pub struct World {
     pub behind: BTreeMap<SocketAddr, Priority>,
     /// The send buffer is full now and then, by this chance.
     pub full: Option<Rc<RefCell<Random>>>,
+    /// The same of the media lanes between shards.
+    pub lanes_full: Option<Rc<RefCell<Random>>>,
     /// How long packets wait until a shard reads them.
     pub read_late: Duration,
     /// Whether those who come can do RED, and want it all the time.
@@ -248,6 +250,7 @@ impl World {
             by_tcp: false,
             behind: BTreeMap::new(),
             full: None,
+            lanes_full: None,
             read_late: Duration::ZERO,
             red: false,
             red_first: false,
@@ -453,6 +456,7 @@ impl World {
     fn outbox(&self) -> Outbox {
         let mut outbox = Outbox::new(self.behind.clone());
         outbox.full = self.full.clone();
+        outbox.lanes_full = self.lanes_full.clone();
         outbox
     }
 

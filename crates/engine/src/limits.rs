@@ -141,6 +141,12 @@ pub const PACING_LIMITED: f64 = 1.1;
 pub const REST_LEAST: Duration = Duration::from_secs(2);
 /// …and twice as long each time that it has to rest again within [`SETTLED`], up to this.
 pub const REST_MOST: Duration = Duration::from_secs(32);
+/// The same of a screen, which comes by fits and starts: it rests no longer than until it is calm.
+pub const REST_LEAST_UNEVEN: Duration = Duration::from_millis(500);
+/// See [`REST_LEAST_UNEVEN`].
+pub const REST_MOST_UNEVEN: Duration = Duration::from_secs(2);
+/// While what waits leaves within this time, a screen does not rest.
+pub const KEEPS_UP: Duration = Duration::from_millis(500);
 /// On a limited path a picture gets a larger layer so long after it fell, or got the one that it has, at the soonest.
 pub const LAYER_LEAST: Duration = Duration::from_secs(8);
 /// If it has to fall again within [`LAYER_SETTLED`], it waits so many times as long the next time…

@@ -49,6 +49,8 @@ pub enum Feedback {
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
     pub at: Instant,
+    /// Its RTP timestamp.
+    timestamp: u32,
 }
 
 /// A packet of a picture as it came.
@@ -57,6 +59,7 @@ struct Part {
     start: bool,
     end: bool,
     keyframe: bool,
+    timestamp: u32,
 }
 
 /// What comes to a viewer, read apart from the bot: which numbers left, which frames could be shown, how long sound waited.
@@ -115,6 +118,7 @@ impl Eye {
                 start: descriptor.start && descriptor.partition == 0,
                 end: header.marker,
                 keyframe: descriptor.keyframe,
+                timestamp: header.timestamp,
             },
             Err(_) => return,
         };
@@ -146,9 +150,10 @@ impl Eye {
         };
         let Some(end) = end else { return false };
         debug_assert!(first <= end);
+        let timestamp = self.parts.get(&first).map_or(0, |part| part.timestamp);
         self.parts = self.parts.split_off(&(end + 1));
         self.next = Some(end + 1);
-        self.shown.push(Shown { at });
+        self.shown.push(Shown { at, timestamp });
         true
     }
 }
@@ -173,7 +178,13 @@ pub struct Call {
 impl Call {
     /// Somebody films these pictures, and speaks.
     pub fn new(seed: u64, link: Link, pictures: &Arc<Clip>) -> Self {
+        Self::of("camera", seed, link, pictures)
+    }
+
+    /// Somebody shows these pictures under this name, and speaks.
+    pub fn of(name: &'static str, seed: u64, link: Link, pictures: &Arc<Clip>) -> Self {
         let mut world = World::new(seed, link);
+        world.picture = name;
         world.pictures = Some(pictures.clone());
         world.join(true);
         let origin = world.now.at;
@@ -272,6 +283,20 @@ impl Call {
     pub fn shown(&self, viewer: usize) -> Vec<f64> {
         let eye = self.viewers[viewer].eye.borrow();
         eye.shown.iter().map(|shown| (shown.at - self.origin).as_secs_f64()).collect()
+    }
+
+    /// Whenever a viewer sees something new: at which second of the call, and for how long what they saw until then was old,
+    /// in seconds, beside the shortest time that a picture was under way.
+    pub fn ages(&self, viewer: usize) -> Vec<(f64, f64)> {
+        let eye = self.viewers[viewer].eye.borrow();
+        let Some(first) = eye.shown.first() else { return Vec::new() };
+        let frame = |shown: &Shown| {
+            let at = (shown.at - self.origin).as_secs_f64();
+            (at, f64::from(shown.timestamp.wrapping_sub(first.timestamp) as i32) / 90_000.0)
+        };
+        let frames: Vec<(f64, f64)> = eye.shown.iter().map(frame).collect();
+        let least = frames.iter().map(|(at, taken)| at - taken).fold(f64::INFINITY, f64::min);
+        frames.windows(2).map(|pair| (pair[1].0, pair[1].0 - pair[0].1 - least)).collect()
     }
 
     /// How many frames a viewer could show within a span.

@@ -9,10 +9,13 @@
 //! alone moves no layer: it decides who falls or rises first. A picture that rested for a while although it comes before
 //! some that flow in their smallest layer takes their place.
 //!
+//! A screen comes by fits and starts: much when a page turns, and little while it is read. What it takes in the long run
+//! counts, and as long as what waits of it leaves soon, it does not rest.
+//!
 //! A slot has a level: the highest layer that it may carry, or the smallest one without its highest frame rate, or nothing.
 //! It carries the highest layer up to that which its publisher sends, be it a stream of its own or a part of one.
 
-use super::level::{Level, Patience};
+use super::level::{Fall, Level, Patience};
 use super::path::Path;
 use crate::limits::{
     LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, SETTLED, WAKING_AT_ONCE,
@@ -34,6 +37,8 @@ pub struct Picture {
     pub layers: Layers,
     /// So many times as long as others the slot waits until it gets more again.
     pub spread: f32,
+    /// It comes by fits and starts, and has no smaller layer: what it takes at the moment, in bits a second.
+    pub calm_bps: Option<u64>,
     /// It just got less.
     fell: bool,
     may_rise: bool,
@@ -78,7 +83,8 @@ impl Picture {
     /// The picture of a slot that has this level of it.
     pub fn new(slot: usize, level: Level, most: usize, layers: Layers, spread: f32) -> Self {
         let level = level.min(Level::layer(most as u8));
-        Self { slot, level, most, layers, spread, fell: false, may_rise: false }
+        let (fell, may_rise) = (false, false);
+        Self { slot, level, most, layers, spread, calm_bps: None, fell, may_rise }
     }
 
     /// The number of the layer that it carries: the highest that is sent.
@@ -124,7 +130,8 @@ impl Picture {
         }
         let above = above.max(Level::SMALLEST);
         let layer = usize::from(above.wish());
-        (layer <= self.most).then(|| (above, self.layers.each[layer].bps))
+        let bps = || self.calm_bps.filter(|_| self.rests()).unwrap_or(self.layers.each[layer].bps);
+        (layer <= self.most).then(|| (above, bps()))
     }
 }
 
@@ -158,6 +165,8 @@ fn flow(pictures: &[Picture]) -> u64 {
 pub(super) struct Allocation<'a> {
     pub now: Instant,
     pub path: &'a mut Path,
+    /// What waits leaves soon.
+    pub keeps_up: bool,
     /// That of each slot.
     pub patience: &'a mut Vec<Patience>,
     pub changes: &'a mut Vec<Change>,
@@ -202,8 +211,11 @@ impl Allocation<'_> {
     /// The largest picture falls by a layer, of those that did not yet if it is not `far` too much. If all are smallest, the
     /// last one in order rests, if it may. Says whether one did.
     fn fall(&mut self, (rests, far): (bool, bool), pictures: &mut [Picture]) -> bool {
-        let flowing =
-            pictures.iter_mut().filter(|picture| !picture.rests() && (far || !picture.fell));
+        let keeps_up = self.keeps_up;
+        let able = |picture: &&mut Picture| {
+            !picture.rests() && (far || !picture.fell) && !(picture.calm_bps.is_some() && keeps_up)
+        };
+        let flowing = pictures.iter_mut().filter(able);
         // One that could only rest comes last. Of several, the last in order.
         let size = |picture: &&mut Picture| match picture.below() {
             (_, Some(Level::REST)) => Level::REST,
@@ -223,7 +235,8 @@ impl Allocation<'_> {
     fn give_up(&mut self, picture: &mut Picture, to: Level) {
         let from = std::mem::replace(&mut picture.level, to);
         let (now, rests) = (self.now, picture.rests());
-        self.known(picture.slot).fell(from, rests, picture.spread, now);
+        let fall = Fall { from, rests, uneven: picture.calm_bps.is_some(), spread: picture.spread };
+        self.known(picture.slot).fell(fall, now);
         if rests {
             self.changes.push(Change::Rests(picture.slot));
         }
@@ -299,6 +312,14 @@ impl Allocation<'_> {
             };
             let rises = match (room, ample) {
                 (None, _) => true,
+                _ if picture.rests() && picture.calm_bps.is_some() => {
+                    // It flows again once it is calm. Now and then a keyframe shows what it has become.
+                    let now = self.now;
+                    let calm = self.known(picture.slot).has_rested(now) && fits(headroom);
+                    let still = picture.may_rise.then_some(flow);
+                    let need = still.or(calm.then_some(need));
+                    need.is_some_and(|need| self.path.may_rise(self.now, need, interval))
+                }
                 (_, true) if starved && !may => false,
                 (_, true) => self.path.may_step(self.now, flow, need),
                 _ if may && fits(headroom) => self.path.may_rise(self.now, need, interval),

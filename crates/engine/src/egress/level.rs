@@ -2,7 +2,7 @@
 
 use crate::limits::{
     LAYER_FAILED_TIMES, LAYER_LEAST, LAYER_MOST, LAYER_MOST_LARGEST, LAYER_SETTLED, REST_LEAST,
-    REST_MOST, SETTLED, STARVED_GROWTH, STILL_LEAST,
+    REST_LEAST_UNEVEN, REST_MOST, REST_MOST_UNEVEN, SETTLED, STARVED_GROWTH, STILL_LEAST,
 };
 use rtp::negotiated::MOST_LAYERS;
 use std::time::{Duration, Instant};
@@ -56,13 +56,27 @@ pub(super) struct Patience {
     lacked: Option<Instant>,
 }
 
+/// A picture's fall.
+#[derive(Debug, Clone, Copy)]
+pub struct Fall {
+    /// Its level before.
+    pub from: Level,
+    /// It rests now.
+    pub rests: bool,
+    /// It comes by fits and starts: it need not wait long.
+    pub uneven: bool,
+    /// Who shares a path waits for so many times as long as others, so that not all try again at once.
+    pub spread: f32,
+}
+
 impl Patience {
-    /// It fell from a level to the next, or it `rests`. `spread`: who shares a path waits for so many times as long as others, so
-    /// that not all try again at once.
-    pub(super) fn fell(&mut self, from: Level, rests: bool, spread: f32, now: Instant) {
-        let (least, most, times, settled) = match rests {
-            true => (REST_LEAST, REST_MOST, 2, SETTLED),
-            false => {
+    /// It fell from a level to the next, or rests.
+    pub(super) fn fell(&mut self, fall: Fall, now: Instant) {
+        let Fall { from, rests, uneven, spread } = fall;
+        let (least, most, times, settled) = match (rests, uneven) {
+            (true, true) => (REST_LEAST_UNEVEN, REST_MOST_UNEVEN, 2, SETTLED),
+            (true, false) => (REST_LEAST, REST_MOST, 2, SETTLED),
+            (false, _) => {
                 let largest = usize::from(from.wish()) + 1 == MOST_LAYERS;
                 let most = if largest { LAYER_MOST_LARGEST } else { LAYER_MOST };
                 (LAYER_LEAST, most, LAYER_FAILED_TIMES, LAYER_SETTLED)
@@ -112,6 +126,12 @@ impl Patience {
         let lower = self.failed.is_some_and(|(failed, at)| to < failed && !lately(at));
         let over = lower || self.last.is_none_or(|(_, until)| now >= until);
         over && !self.rose.is_some_and(lately)
+    }
+
+    /// Whether it has rested for as long as a screen does at least.
+    pub(super) fn has_rested(&self, now: Instant) -> bool {
+        let long = |at| now.saturating_duration_since(at) >= REST_LEAST_UNEVEN;
+        self.failed.is_none_or(|(_, at)| long(at))
     }
 
     /// It gets more.

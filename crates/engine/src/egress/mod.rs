@@ -23,13 +23,14 @@ mod reports;
 
 pub(crate) use again::{SentAgain, round_trip};
 pub(crate) use allocation::{Change, Layer, Layers, Picture};
-pub(crate) use level::Level;
+pub(crate) use level::{Fall, Level};
 pub(crate) use queue::{Admission, Brings, Stands, Waiting, WaitingPacket};
 pub(crate) use rate::{Counted, Rate};
 
 use crate::command::StreamKey;
 use crate::limits::{
-    AMPLE_HEADROOM, FIRST_WANTED, PROBE_HEADROOM, PROBE_STARVED_HEADROOM, QUEUE_LONG, YOUNG_BPS,
+    AMPLE_HEADROOM, FIRST_WANTED, KEEPS_UP, PROBE_HEADROOM, PROBE_STARVED_HEADROOM, QUEUE_LONG,
+    YOUNG_BPS,
 };
 use again::Resends;
 use allocation::{Allocation, Takes};
@@ -38,7 +39,7 @@ use pace::{Limit, Pace};
 use path::Path;
 use queue::Queue;
 use rtp::losses::Losses;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A packet that left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +160,12 @@ impl Egress {
 
     /// A keyframe of a slot took so long that the frames after it could not follow. No other one is worth asking for at this
     /// estimate, except now and then.
-    pub(crate) fn starved(&mut self, slot: usize, from: Level, spread: f32, now: Instant) {
+    pub(crate) fn starved(&mut self, slot: usize, fall: Fall, now: Instant) {
         if slot >= self.patience.len() {
             self.patience.resize(slot + 1, Patience::default());
         }
         let room = self.room(now);
-        self.patience[slot].fell(from, true, spread, now);
+        self.patience[slot].fell(fall, now);
         self.patience[slot].starved(room);
     }
 
@@ -350,8 +351,9 @@ impl Egress {
         changes: &mut Vec<Change>,
     ) -> Option<Option<u32>> {
         let room = self.room(now);
+        let keeps_up = self.waits_less_than(KEEPS_UP, room);
         let (path, patience) = (&mut self.path, &mut self.patience);
-        Allocation { now, path, patience, changes }.make(pictures, room);
+        Allocation { now, path, keeps_up, patience, changes }.make(pictures, room);
         self.takes = Takes::of(pictures);
         self.plan(now)
     }
@@ -378,10 +380,15 @@ impl Egress {
         self.path.news(now, limited)
     }
 
+    /// Whether what waits leaves within a time at so many bits a second.
+    fn waits_less_than(&self, time: Duration, bps: Option<u64>) -> bool {
+        let (queued, _) = self.queue.bytes();
+        bps.is_none_or(|bps| queued as f64 * 8.0 <= bps as f64 * time.as_secs_f64())
+    }
+
     /// What the path is to carry, in bits a second, and whether soon: probes look for it. 0 if what flows is enough.
     fn wanted(&self, now: Instant, flow: u64, all: u64, estimate: u64) -> (u64, bool) {
-        let (queued, _) = self.queue.bytes();
-        let long = queued as f64 * 8.0 > estimate as f64 * QUEUE_LONG.as_secs_f64();
+        let long = !self.waits_less_than(QUEUE_LONG, Some(estimate));
         let times = |bps: u64, times: f64| (bps as f64 * times) as u64;
         let untried = self.path.is_untried();
         let headroom = match self.takes.rest {

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 /// How long bytes are counted until they make a new rate.
 const WINDOW: Duration = Duration::from_secs(1);
+/// The rate of a long time changes by so small a part of what is new.
+const SLOW_PART: f64 = 1.0 / 12.0;
 /// A keyframe counts little by little, over about so many windows.
 const KEYFRAME_WINDOWS: u32 = 10;
 
@@ -25,6 +27,9 @@ pub(crate) struct Rate {
     since: Option<Instant>,
     bytes: u32,
     bps: u32,
+    /// That of a longer time, and that of the last window.
+    slow_bps: u32,
+    newest_bps: u32,
     /// Bytes of keyframes that were not counted yet.
     keyframes: u32,
     /// The timestamp of the last keyframe that was asked for, and its bytes.
@@ -68,14 +73,30 @@ impl Rate {
         (self.keyframes, self.bytes) = (self.keyframes - due, self.bytes.saturating_add(due));
         let newest = (f64::from(self.bytes) * 8.0 / passed.as_secs_f64()) as u32;
         // Most of the old rate stays: keyframes are rare and large.
-        self.bps = if self.bps == 0 { newest } else { self.bps / 4 * 3 + newest / 4 };
+        let first = self.bps == 0;
+        let slow = f64::from(self.slow_bps);
+        let slow = slow + (f64::from(newest) - slow) * SLOW_PART;
+        self.slow_bps = if first { newest } else { slow as u32 };
+        self.bps = if first { newest } else { self.bps / 4 * 3 + newest / 4 };
+        self.newest_bps = newest;
         (self.since, self.bytes) = (Some(now), 0);
     }
 
     /// The rate, in bits a second. 0 if nothing came for two windows.
     pub(crate) fn bps(&self, now: Instant) -> u64 {
-        let counts = |since| now.saturating_duration_since(since) < 2 * WINDOW;
-        if self.since.is_some_and(counts) { u64::from(self.bps) } else { 0 }
+        if self.counts(now) { u64::from(self.bps) } else { 0 }
+    }
+
+    /// The rate of what comes by fits and starts: that of a longer time, and that of the last second if that is less.
+    pub(crate) fn uneven_bps(&self, now: Instant) -> (u64, u64) {
+        if !self.counts(now) {
+            return (0, 0);
+        }
+        (u64::from(self.slow_bps), u64::from(self.slow_bps.min(self.newest_bps)))
+    }
+
+    fn counts(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now.saturating_duration_since(since) < 2 * WINDOW)
     }
 }
 
@@ -97,6 +118,25 @@ mod tests {
         }
         assert!(rate.bps(at(15_000)).abs_diff(200_000) < 40_000, "{}", rate.bps(at(15_000)));
         assert_eq!(rate.bps(at(17_000)), 0);
+    }
+
+    #[test]
+    fn what_comes_by_fits_and_starts_takes_little_in_the_long_run_and_at_the_moment() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut rate = Rate::default();
+        // Three seconds of 2 Mbit/s, and six of 0.2.
+        for ms in 0..27_000 {
+            rate.count(at(ms), Counted::Other(if ms % 9000 < 3000 { 250 } else { 25 }));
+        }
+        let (slow, calm) = rate.uneven_bps(at(27_000));
+        assert!((600_000..1_000_000).contains(&slow) && calm < 210_000, "{slow}, {calm}");
+        for ms in 27_000..29_500 {
+            rate.count(at(ms), Counted::Other(250));
+        }
+        let (slow, calm) = rate.uneven_bps(at(29_500));
+        assert!(slow < 1_200_000 && calm == slow, "{slow}, {calm}");
+        assert_eq!(rate.uneven_bps(at(32_000)), (0, 0));
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn begin_slot<S: Sink>(
                 history.hold(number);
                 turn.stats.paced += 1;
             }
-            Admission::Stops | Admission::Refused => starve(turn, person, to.slot),
+            Admission::Stops | Admission::Refused => starve(turn, person, (to.slot, from)),
             Admission::NotTaken => {}
         }
         give_up(turn, tracks, track_by_key, &cut);

@@ -6,6 +6,7 @@ use super::index::{PersonIndex, TrackIndex};
 use super::keyframe::Waits;
 use super::model::Model;
 use super::person::Person;
+use super::relay::relay_missed;
 use super::slot::Slot;
 use super::track::{Origin, Track};
 use super::turn::Turn;
@@ -64,6 +65,7 @@ pub(super) fn ask_publisher<S: Sink>(
     if !track.silenced {
         track.encoding.keyframe.waited(waits);
     }
+    relay_missed(track, turn);
     match track.origin {
         Origin::Person(publisher) => ask_person(model, turn, (index, publisher), waits, scratch),
         Origin::Relay(shard) => {

@@ -54,10 +54,17 @@ fn pictures(model: &mut Model, index: PersonIndex, now: Now) -> Vec<Picture> {
     let mut carried: Vec<_> = carried.collect();
     carried.sort_unstable();
     let described = carried.into_iter().filter_map(|(_, slot, stream)| {
-        let layers = layers(model, stream, now)?;
+        let mut layers = layers(model, stream, now)?;
         let known = &model.people[index].as_ref()?.slots[slot];
         let most = needed(&layers, known.shown).min(largest(&layers, known));
-        Some(Picture::new(slot, known.level, most, layers, known.spread()))
+        let track = model.tracks[stream].as_ref()?;
+        let rates = track.is_uneven().then(|| track.encoding.rate.uneven_bps(now.at));
+        if let Some((bps, _)) = rates {
+            layers.each[0].bps = bps;
+        }
+        let mut picture = Picture::new(slot, known.level, most, layers, known.spread());
+        picture.calm_bps = rates.map(|(_, calm)| calm);
+        Some(picture)
     });
     described.collect()
 }

@@ -14,7 +14,7 @@ use super::track::Track;
 use super::turn::Turn;
 use crate::command::{Report, StreamKey};
 use crate::drops::OutDrop;
-use crate::egress::{Admission, Brings, Level, Stands, Waiting, WaitingPacket};
+use crate::egress::{Admission, Brings, Fall, Level, Stands, Waiting, WaitingPacket};
 use crate::sink::{Priority, Sink};
 use foldhash::HashMap;
 
@@ -166,25 +166,29 @@ pub(super) fn wait<S: Sink>(
         Admission::NotTaken => turn.stats.waiting += 1,
         Admission::Stops => turn.drop_copy(OutDrop::PacerFull),
         Admission::Refused => {
-            starve(turn, person, way.slot);
+            starve(turn, person, (way.slot, track));
             return Wait::Stop(OutDrop::PacerFull);
         }
     }
     if admission == Admission::Stops {
-        starve(turn, person, way.slot);
+        starve(turn, person, (way.slot, track));
     }
     Wait::Done
 }
 
 /// A slot's keyframe took so long that the frames after it could not follow: its picture rests.
-pub(super) fn starve<S: Sink>(turn: &mut Turn<'_, S>, person: &mut Person, slot: usize) {
+pub(super) fn starve<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    person: &mut Person,
+    (slot, track): (usize, &Track),
+) {
     let known = &mut person.slots[slot];
     if known.rests() {
         return;
     }
-    let (level, spread) = (known.level, known.spread());
+    let (from, spread, uneven) = (known.level, known.spread(), track.is_uneven());
     known.level = Level::REST;
-    person.egress.starved(slot, level, spread, turn.now.at);
+    person.egress.starved(slot, Fall { from, rests: true, uneven, spread }, turn.now.at);
     turn.stats.rested += 1;
     turn.reports.push(person.rests(slot, true));
 }

@@ -72,9 +72,9 @@ impl KeyframeWish {
         self.wanted
     }
 
-    /// Whether one was asked for since somebody wanted it.
+    /// Whether one was asked for since somebody wanted it, or began to wait.
     pub(super) fn is_asked(&self) -> bool {
-        !self.wanted && self.asked.is_some()
+        !self.wanted && !self.waited_for && self.asked.is_some()
     }
 
     /// A keyframe came. Says whether it was asked for.
@@ -127,6 +127,23 @@ impl KeyframeWish {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn one_that_was_asked_for_is_none_for_who_begins_to_wait_later() {
+        let start = Instant::now();
+        let mut wish = KeyframeWish::default();
+        assert!(!wish.is_asked());
+        wish.wait();
+        wish.waited(Waits::Somebody);
+        assert!(!wish.is_asked() && wish.ask(start, Waits::Somebody) && wish.is_asked());
+        wish.came();
+        assert!(wish.is_asked(), "it may be a later frame");
+        wish.wait();
+        assert!(!wish.is_asked());
+        wish.waited(Waits::Somebody);
+        let later = start + Duration::from_secs(1);
+        assert!(!wish.is_asked() && wish.ask(later, Waits::Somebody) && wish.is_asked());
+    }
 
     #[test]
     fn keyframes_are_asked_for_at_once_then_seldom_and_again_where_none_comes() {

@@ -2,7 +2,7 @@
 //! track in a slot. What comes over goes on as if it had been opened here: same history, same slots.
 
 use super::claim::Sampler;
-use super::encoding::{Arrival, Arrived};
+use super::encoding::{Arrival, Arrived, Encoding};
 use super::forward::flush;
 use super::lately::Past;
 use super::mixing::hand_to_mixer;
@@ -10,8 +10,9 @@ use super::model::Model;
 use super::packet::{Opened, Passed};
 use super::track::{Export, Track};
 use super::turn::Turn;
-use crate::command::{ShardIndex, TrackKey};
+use crate::command::{ShardIndex, StreamKey, TrackKey};
 use crate::drops::InDrop;
+use crate::limits::HISTORY_PACKETS;
 use crate::relay::{RelayContent, RelayControl, RelayPacket};
 use crate::sink::Sink;
 use rtp::RtpHeader;
@@ -86,35 +87,86 @@ pub(super) fn pass_on<S: Sink>(
 
 /// Sends a packet of a track to the shards that want it.
 pub(super) fn relay<S: Sink>(track: &mut Track, turn: &mut Turn<'_, S>, packet: &RelayPacket<'_>) {
-    for at in 0..track.exports.len() {
-        let Export { to, begun, replay, .. } = track.exports[at];
-        if !begun {
-            continue;
-        }
-        if replay {
-            track.exports[at].replay = false;
-            if track.is_layered() {
+    let layered = track.is_layered();
+    let Track { encoding, exports, .. } = track;
+    for export in exports.iter_mut().filter(|export| export.begun) {
+        if std::mem::take(&mut export.replay) {
+            if layered {
                 // What crossed before ended somewhere: nothing may begin with it, or go on from it.
                 let content = RelayContent::Silenced;
-                cross(turn, to, &RelayPacket::empty(packet.stream, packet.index, content));
+                cross(
+                    encoding,
+                    export,
+                    turn,
+                    &RelayPacket::empty(packet.stream, packet.index, content),
+                );
             }
-            for past in track.encoding.speech().filter(|past| past.index != packet.index) {
+            for past in encoding.speech().filter(|past| past.index != packet.index) {
                 let content = RelayContent::Original;
                 let Past { index, bytes, .. } = past;
                 let missed = RelayPacket { stream: packet.stream, index, content, bytes };
-                cross(turn, to, &missed);
+                cross(encoding, export, turn, &missed);
             }
         }
-        cross(turn, to, packet);
+        cross(encoding, export, turn, packet);
     }
 }
 
-fn cross<S: Sink>(turn: &mut Turn<'_, S>, to: ShardIndex, packet: &RelayPacket<'_>) {
-    if turn.sink.relay_packet(to, packet) {
+/// Sends what did not get into the lanes to other shards, as far as they have room now.
+pub(super) fn relay_missed<S: Sink>(track: &mut Track, turn: &mut Turn<'_, S>) {
+    let Track { encoding, exports, key, .. } = track;
+    for export in exports.iter_mut().filter(|export| !export.missed.is_empty()) {
+        catch_up(encoding, export, turn, *key);
+    }
+}
+
+/// Sends a packet to a shard, behind all before it. If the lane is full, it goes later, as long as the history keeps it; sound
+/// that is late is lost.
+fn cross<S: Sink>(
+    encoding: &Encoding,
+    export: &mut Export,
+    turn: &mut Turn<'_, S>,
+    packet: &RelayPacket<'_>,
+) {
+    if catch_up(encoding, export, turn, packet.stream) && turn.sink.relay_packet(export.to, packet)
+    {
         turn.stats.relay_out += 1;
+        return;
+    }
+    let kept = encoding.line.nack || packet.bytes.is_empty();
+    if kept && export.missed.len() < HISTORY_PACKETS {
+        export.missed.push_back((packet.index, packet.content));
     } else {
         turn.stats.relay_full += 1;
     }
+}
+
+/// Sends what did not get into the lane. Says whether all of it did now.
+fn catch_up<S: Sink>(
+    encoding: &Encoding,
+    export: &mut Export,
+    turn: &mut Turn<'_, S>,
+    stream: StreamKey,
+) -> bool {
+    while let Some((index, content)) = export.missed.front().copied() {
+        let bytes = match content {
+            RelayContent::Original | RelayContent::Repaired => encoding.history.get(index),
+            RelayContent::Padding | RelayContent::Silenced => Some(&[][..]),
+        };
+        match bytes {
+            Some(bytes)
+                if !turn
+                    .sink
+                    .relay_packet(export.to, &RelayPacket { stream, index, content, bytes }) =>
+            {
+                return false;
+            }
+            Some(_) => turn.stats.relay_out += 1,
+            None => turn.stats.relay_full += 1,
+        }
+        export.missed.pop_front();
+    }
+    true
 }
 
 /// A packet came over the media lane; it waits in the queue.

@@ -15,6 +15,9 @@ use std::time::Instant;
 /// The clock rate of sound.
 const SOUND_HZ: u32 = 48_000;
 
+/// A publisher's clock goes on if it differs from the time that passed by less than so many seconds.
+const CLOCKS_AGREE_S: u32 = 10;
+
 /// The counters of a packet as its publisher sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -149,6 +152,7 @@ impl Rewrite {
 
     /// The content changes: `first` is its first packet, and follows what left last.
     pub(super) fn switch(&mut self, first: Counters, track: Option<StreamKey>, now: Instant) {
+        let timestamp = self.last.map_or(0, |last| self.offset_after(last, first, track, now));
         if self.used > self.content.since {
             if self.past.len() == PAST_CONTENTS {
                 self.past.pop_front();
@@ -158,13 +162,6 @@ impl Rewrite {
         self.next = first.index;
         self.selection.begin();
         (self.newest, self.leaves_out) = (None, false);
-        let timestamp = self.last.map_or(0, |last| {
-            let elapsed_ms = now.saturating_duration_since(last.at).as_millis() as u64;
-            // Sound does not overlap: a packet of 20 ms may have left just before.
-            let least = if self.clock_rate == SOUND_HZ { SOUND_HZ / 50 } else { 1 };
-            let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(u64::from(least));
-            last.out.timestamp.wrapping_add(ticks as u32).wrapping_sub(first.timestamp)
-        });
         self.content = Content { track, first: first.index, since: self.used, timestamp };
         let last = self.last.map(|last| last.out);
         if let (Some(out), Some(new)) = (last.and_then(|out| out.picture_id), first.picture_id) {
@@ -173,6 +170,29 @@ impl Rewrite {
         if let (Some(out), Some(new)) = (last.and_then(|out| out.tl0), first.tl0) {
             self.offsets.1 = out.wrapping_add(1).wrapping_sub(new);
         }
+    }
+
+    /// What is added to timestamps from a packet on that follows what left last. A publisher's own clock counts if it goes
+    /// on: what left last may have waited for long. Else the time counts that passed.
+    fn offset_after(
+        &self,
+        Last { out, at }: Last,
+        first: Counters,
+        track: Option<StreamKey>,
+        now: Instant,
+    ) -> u32 {
+        let elapsed_ms = now.saturating_duration_since(at).as_millis() as u64;
+        // Sound does not overlap: a packet of 20 ms may have left just before.
+        let least = if self.clock_rate == SOUND_HZ { SOUND_HZ / 50 } else { 1 };
+        let ticks = (elapsed_ms * u64::from(self.clock_rate) / 1000).max(u64::from(least)) as u32;
+        let same = track.is_some() && track == self.content.track;
+        let passed =
+            first.timestamp.wrapping_add(self.content.timestamp).wrapping_sub(out.timestamp);
+        let agree = passed.abs_diff(ticks) < self.clock_rate * CLOCKS_AGREE_S;
+        if same && agree && passed > 0 && !self.is_another_stream(first.index) {
+            return self.content.timestamp;
+        }
+        out.timestamp.wrapping_add(ticks).wrapping_sub(first.timestamp)
     }
 
     /// What a packet of the present content leaves with.
@@ -343,6 +363,27 @@ mod tests {
 
     fn packet(index: u64, timestamp: u32, picture_id: u16) -> Counters {
         Counters { index, timestamp, picture_id: Some(picture_id), tl0: Some(picture_id as u8) }
+    }
+
+    #[test]
+    fn a_picture_that_stopped_goes_on_by_its_publishers_clock() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut rewrite = Rewrite::new(90_000, 100);
+        let out = |rewrite: &mut Rewrite, index, seconds: u32, ms| {
+            let packet = packet(index, 90_000 * seconds, 1);
+            rewrite.switch(packet, FIRST, at(ms));
+            rewrite.apply(packet, at(ms)).unwrap().timestamp / 90_000
+        };
+        assert_eq!(out(&mut rewrite, 10, 50, 0), 50);
+        // It waited for a second and a half, as the next one does not.
+        assert_eq!(out(&mut rewrite, 20, 51, 2500), 51);
+        assert_eq!(out(&mut rewrite, 30, 53, 3000), 53);
+        assert_eq!(out(&mut rewrite, 40, 9000, 4000), 54, "a clock that jumps");
+        assert_eq!(out(&mut rewrite, 50, 9001, 5000), 55);
+        assert_eq!(out(&mut rewrite, 60, 9000, 6000), 56, "and one that goes back");
+        let another = 60 + ANOTHER_STREAM;
+        assert_eq!(out(&mut rewrite, another, 9004, 7000), 57, "another stream");
     }
 
     #[test]

@@ -6,7 +6,9 @@ use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
 use crate::clock::Now;
 use crate::command::{Precedence, ShardIndex, StreamKey};
+use crate::relay::RelayContent;
 use rtp::negotiated::Line;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Without a packet for so long, a layer is not sent.
@@ -22,7 +24,7 @@ pub(super) enum Origin {
 }
 
 /// Another shard that gets a track's packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Export {
     pub to: ShardIndex,
     /// The other shard knows the track: packets go there.
@@ -31,6 +33,14 @@ pub(super) struct Export {
     pub replay: bool,
     /// The highest layer that somebody there would carry if it came. On the first layer alone.
     pub wish: u8,
+    /// Numbers that did not get into the media lane, the oldest first: they go before all others once it has room.
+    pub missed: VecDeque<(u64, RelayContent)>,
+}
+
+impl Export {
+    fn new(to: ShardIndex, begun: bool, replay: bool) -> Self {
+        Self { to, begun, replay, wish: 0, missed: VecDeque::new() }
+    }
 }
 
 /// A track on this shard, or one of its layers.
@@ -102,6 +112,11 @@ impl Track {
         !self.encoding.line.layers.is_empty()
     }
 
+    /// Whether its pictures come by fits and starts, with no smaller layer to fall to: a screen.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.precedence.screen && !self.is_layered() && self.encoding.inner.count() < 2
+    }
+
     /// Its RTP stream id, if it is a layer.
     pub(super) fn rid(&self) -> Option<&str> {
         let layer = self.encoding.line.layers.get(usize::from(self.key.layer))?;
@@ -159,7 +174,7 @@ impl Track {
             let asked = self.asked.extract_if(.., |shard| *shard == to).count() > 0;
             let on_demand = self.encoding.lately.is_some() || self.is_layered();
             let (begun, replay) = (asked || !on_demand, asked && on_demand);
-            self.exports.push(Export { to, begun, replay, wish: 0 });
+            self.exports.push(Export::new(to, begun, replay));
         }
     }
 
@@ -176,7 +191,10 @@ impl Track {
     /// Another shard does not need this layer at the moment.
     pub(super) fn not_asked_by(&mut self, to: ShardIndex) {
         self.asked.retain(|shard| *shard != to);
-        self.exports.iter_mut().filter(|export| export.to == to).for_each(|e| e.begun = false);
+        for export in self.exports.iter_mut().filter(|export| export.to == to) {
+            export.begun = false;
+            export.missed.clear();
+        }
     }
 }
 
@@ -224,7 +242,7 @@ mod tests {
                     false => track.export(there, true),
                 }
             }
-            assert_eq!(track.exports, [Export { to: there, begun: true, replay: true, wish: 0 }]);
+            assert_eq!(track.exports, [Export::new(there, true, true)]);
             track.exports[0].replay = false;
             track.asked_by(there);
             track.export(there, true);

@@ -50,6 +50,8 @@ pub struct Clip {
     /// Keyframes that are sent, in turn, to begin with and where one is asked for. If there are none, the clip goes on from
     /// the next keyframe of `frames`.
     pub keyframes: Vec<ClipFrame>,
+    /// What an encoder adds to one of `keyframes`: frames that are sent behind it, in place of those of the loop that are smaller.
+    pub refining: Vec<ClipFrame>,
     /// Frames a second, as numerator and denominator.
     pub rate: (u32, u32),
     /// Picture width, in pixels.
@@ -110,6 +112,7 @@ impl Clip {
         Self {
             frames,
             keyframes: Vec::new(),
+            refining: Vec::new(),
             rate,
             width: size.0,
             height: size.1,
@@ -120,9 +123,14 @@ impl Clip {
         }
     }
 
-    /// A frame by its number: those of the loop, and behind them those that are asked for.
+    /// A frame by its number: those of the loop, behind them those that are asked for, and then those that refine them.
     pub(super) fn frame(&self, number: usize) -> &ClipFrame {
-        self.frames.get(number).unwrap_or_else(|| &self.keyframes[number - self.frames.len()])
+        let (frames, keyframes) = (self.frames.len(), self.keyframes.len());
+        match number {
+            _ if number < frames => &self.frames[number],
+            _ if number < frames + keyframes => &self.keyframes[number - frames],
+            _ => &self.refining[number - frames - keyframes],
+        }
     }
 
     /// What is shown in the layers of a line with simulcast, the smallest picture first: at last the clip itself.
@@ -158,6 +166,7 @@ impl Clip {
         Self {
             frames: frames.iter().copied().enumerate().map(frame).collect(),
             keyframes: asked.enumerate().map(frame).collect(),
+            refining: Vec::new(),
             rate: (per_second, 1),
             width: size.0.into(),
             height: size.1.into(),
@@ -166,6 +175,14 @@ impl Clip {
             pace_kbps: None,
             smaller: Vec::new(),
         }
+    }
+
+    /// The same, with frames of these sizes in bytes behind each keyframe that was asked for: see [`Clip::refining`].
+    #[must_use]
+    pub fn refined_by(self, sizes: &[usize]) -> Self {
+        let frames: Vec<_> = sizes.iter().map(|bytes| (*bytes, false)).collect();
+        let size = (self.width as u16, self.height as u16);
+        Self { refining: Self::of_sizes(&frames, &[], 1, size).frames, ..self }
     }
 }
 

@@ -202,6 +202,8 @@ pub(super) struct VideoSource {
     keyframes: u64,
     /// Which of the clip's own keyframes goes out in place of the next frame.
     asked: Option<usize>,
+    /// Which of the frames that refine that keyframe is next; as many as there are: none.
+    refining: usize,
     /// Nobody sees it: no frame begins.
     rests: bool,
 }
@@ -240,6 +242,7 @@ impl VideoSource {
             keyframe_wanted: asked,
             keyframes: 0,
             asked: None,
+            refining: usize::MAX,
             rests: false,
         }
     }
@@ -323,10 +326,23 @@ impl VideoSource {
         }
     }
 
+    /// Which frame goes out: a keyframe that was asked for, or what refines it, or the next one of the loop.
+    fn next_frame(&mut self) -> usize {
+        let Clip { frames, keyframes, refining, .. } = &*self.clip;
+        if let Some(nth) = self.asked.take() {
+            self.refining = 0;
+            return frames.len() + nth;
+        }
+        let Some(frame) = refining.get(self.refining) else { return self.position };
+        let nth = self.refining;
+        self.refining += 1;
+        let larger = frame.data.len() > frames[self.position].data.len();
+        if larger { frames.len() + keyframes.len() + nth } else { self.position }
+    }
+
     /// Queues the packets of the next frame, captured at `at`.
     fn begin_frame(&mut self, at: Instant) {
-        let asked = self.asked.take().map(|nth| self.clip.frames.len() + nth);
-        let index = asked.unwrap_or(self.position);
+        let index = self.next_frame();
         let frame = self.clip.frame(index);
         self.position = (self.position + 1) % self.clip.frames.len();
         self.next = at + self.interval;
@@ -412,6 +428,21 @@ mod tests {
         assert!(asked <= 1 && later[asked].1 != begun[0].1, "{later:?}");
         assert!(later[asked].1 >= 60_000 && later.len() > 10);
         assert!(later[asked + 1..].iter().all(|frame| !frame.2 && frame.1 < 2000));
+    }
+
+    #[test]
+    fn a_keyframe_that_was_asked_for_is_refined_by_larger_frames() {
+        let clip = Clip::of_sizes(&[(1000, false); 9], &[60_000], 10, (1280, 720));
+        let clip = Arc::new(clip.refined_by(&[30_000, 500, 20_000]));
+        let (now, mut random) = (Instant::now(), SplitMix(5));
+        let mut video = VideoSource::new(clip, &mut random, now);
+        for from in [0, 2000] {
+            video.want_keyframe();
+            let sent = frames(&mut video, now + Duration::from_millis(from), 2000);
+            let first = sent.iter().position(|frame| frame.2).unwrap();
+            let sizes: Vec<usize> = sent[first..].iter().map(|frame| frame.1).collect();
+            assert_eq!(sizes[..6], [60_000, 30_000, 1000, 20_000, 1000, 1000], "{from}");
+        }
     }
 
     #[test]
