@@ -213,7 +213,9 @@ impl Allocation<'_> {
     fn fall(&mut self, (rests, far): (bool, bool), pictures: &mut [Picture]) -> bool {
         let keeps_up = self.keeps_up;
         let able = |picture: &&mut Picture| {
-            !picture.rests() && (far || !picture.fell) && !(picture.calm_bps.is_some() && keeps_up)
+            let stays = keeps_up && picture.calm_bps.is_some();
+            let fell = picture.fell && !far;
+            !(picture.rests() || fell || stays)
         };
         let flowing = pictures.iter_mut().filter(able);
         // One that could only rest comes last. Of several, the last in order.

@@ -93,13 +93,8 @@ pub(super) fn relay<S: Sink>(track: &mut Track, turn: &mut Turn<'_, S>, packet: 
         if std::mem::take(&mut export.replay) {
             if layered {
                 // What crossed before ended somewhere: nothing may begin with it, or go on from it.
-                let content = RelayContent::Silenced;
-                cross(
-                    encoding,
-                    export,
-                    turn,
-                    &RelayPacket::empty(packet.stream, packet.index, content),
-                );
+                let ended = RelayPacket::empty(packet.stream, packet.index, RelayContent::Silenced);
+                cross(encoding, export, turn, &ended);
             }
             for past in encoding.speech().filter(|past| past.index != packet.index) {
                 let content = RelayContent::Original;
@@ -133,6 +128,11 @@ fn cross<S: Sink>(
         turn.stats.relay_out += 1;
         return;
     }
+    if packet.content == RelayContent::Silenced {
+        // Nothing may go on from what came before.
+        turn.stats.relay_full += export.missed.len() as u64;
+        export.missed.clear();
+    }
     let kept = encoding.line.nack || packet.bytes.is_empty();
     if kept && export.missed.len() < HISTORY_PACKETS {
         export.missed.push_back((packet.index, packet.content));
@@ -153,15 +153,10 @@ fn catch_up<S: Sink>(
             RelayContent::Original | RelayContent::Repaired => encoding.history.get(index),
             RelayContent::Padding | RelayContent::Silenced => Some(&[][..]),
         };
-        match bytes {
-            Some(bytes)
-                if !turn
-                    .sink
-                    .relay_packet(export.to, &RelayPacket { stream, index, content, bytes }) =>
-            {
-                return false;
-            }
-            Some(_) => turn.stats.relay_out += 1,
+        let packet = bytes.map(|bytes| RelayPacket { stream, index, content, bytes });
+        match packet.map(|packet| turn.sink.relay_packet(export.to, &packet)) {
+            Some(true) => turn.stats.relay_out += 1,
+            Some(false) => return false,
             None => turn.stats.relay_full += 1,
         }
         export.missed.pop_front();

@@ -47,7 +47,7 @@ pub struct Stats {
     pub nacked: u64,
     /// Packets handed to other shards.
     pub relay_out: u64,
-    /// Packets for other shards that found the lane full.
+    /// Packets for other shards that found the lane full, and were not kept until it had room.
     pub relay_full: u64,
     /// Packets that came from other shards.
     pub relay_in: u64,
