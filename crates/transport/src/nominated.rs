@@ -1,9 +1,9 @@
 //! Which address the other side nominated (RFC 8445 §8): str0m does not tell, so the STUN request
 //! that carries USE-CANDIDATE is matched to its success response by transaction id.
 //!
-//! Some clients nominate every pair that works, one after the other, and then use the best of them (aggressive
-//! nomination, RFC 5245 §8.1.1.2; Firefox does). Others nominate the pair that they use, again and again (Chromium). So a
-//! worse pair than the one in use has to be nominated again after [`MOVES_DOWN_AFTER`].
+//! Firefox nominates every pair that works, one after the other, and then uses the best of them (aggressive nomination,
+//! RFC 5245 §8.1.1.2). Chromium nominates the pair that it uses, again and again. So a worse pair than the one in use has to
+//! be nominated again after [`MOVES_DOWN_AFTER`].
 
 use rtp::TransportAddress;
 use rtp::stun::{self, BINDING_REQUEST, BINDING_SUCCESS, PRIORITY, USE_CANDIDATE};

@@ -285,8 +285,8 @@ impl Call {
         eye.shown.iter().map(|shown| (shown.at - self.origin).as_secs_f64()).collect()
     }
 
-    /// Whenever a viewer sees something new: at which second of the call, and for how long what they saw until then was old,
-    /// in seconds, beside the shortest time that a picture was under way.
+    /// For each new frame that a viewer sees: its second of the call, and how old the frame before it was by then. The age is in
+    /// seconds, less the shortest time that a frame was under way.
     pub fn ages(&self, viewer: usize) -> Vec<(f64, f64)> {
         let eye = self.viewers[viewer].eye.borrow();
         let Some(first) = eye.shown.first() else { return Vec::new() };

@@ -65,7 +65,7 @@ pub struct Fall {
     pub rests: bool,
     /// It comes by fits and starts: it need not wait long.
     pub uneven: bool,
-    /// Who shares a path waits for so many times as long as others, so that not all try again at once.
+    /// The wait is so many times as long as usual. It differs, so that not all who share a path try again at once.
     pub spread: f32,
 }
 

@@ -172,8 +172,8 @@ impl Rewrite {
         }
     }
 
-    /// What is added to timestamps from a packet on that follows what left last. A publisher's own clock counts if it goes
-    /// on: what left last may have waited for long. Else the time counts that passed.
+    /// The offset of timestamps from this packet on. If the publisher's clock goes on, its offset stays: what left last may
+    /// have waited for long. Else the time counts that passed.
     fn offset_after(
         &self,
         Last { out, at }: Last,

@@ -50,7 +50,7 @@ pub struct Clip {
     /// Keyframes that are sent, in turn, to begin with and where one is asked for. If there are none, the clip goes on from
     /// the next keyframe of `frames`.
     pub keyframes: Vec<ClipFrame>,
-    /// What an encoder adds to one of `keyframes`: frames that are sent behind it, in place of those of the loop that are smaller.
+    /// Frames that an encoder sends behind one of `keyframes` to refine it. Each takes the place of a smaller one of the loop.
     pub refining: Vec<ClipFrame>,
     /// Frames a second, as numerator and denominator.
     pub rate: (u32, u32),
