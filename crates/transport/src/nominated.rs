@@ -39,8 +39,8 @@ struct Asked {
 pub(crate) struct Nominations {
     pending: Vec<Asked>,
     nominated: Option<(TransportAddress, Option<Rank>)>,
-    /// A worse address that was nominated, and when first.
-    worse: Option<(TransportAddress, Instant)>,
+    /// A worse address that was nominated, by which request, and when first.
+    worse: Option<(TransportAddress, TransactionId, Instant)>,
     /// Whose user fragment the request of the last nomination named.
     receiver: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Nominations {
                 let address = if incoming { remote } else { asked };
                 // After an ICE restart nothing is known of the pairs.
                 let anew = std::mem::replace(&mut self.receiver, receiver) != self.receiver;
-                if !anew && self.waits(now, address, rank) {
+                if !anew && self.waits(now, (address, id), rank) {
                     return None;
                 }
                 let changed = self.current() != Some(address);
@@ -85,18 +85,23 @@ impl Nominations {
         }
     }
 
-    /// Whether an address is worse than the one in use, and was not nominated before for long enough.
-    fn waits(&mut self, now: Instant, address: TransportAddress, rank: Option<Rank>) -> bool {
+    /// Whether an address is worse than the one in use, and was not nominated before for long enough. A request that is sent
+    /// again is none more.
+    fn waits(
+        &mut self,
+        now: Instant,
+        (address, id): (TransportAddress, TransactionId),
+        rank: Option<Rank>,
+    ) -> bool {
         let is_worse = self.nominated.is_some_and(|(current, known)| {
             current != address && rank.zip(known).is_some_and(|(new, known)| new < known)
         });
         if !is_worse {
             return false;
         }
-        let since =
-            self.worse.filter(|(known, _)| *known == address).map_or(now, |(_, since)| since);
-        self.worse = Some((address, since));
-        now.saturating_duration_since(since) < MOVES_DOWN_AFTER
+        let known = self.worse.filter(|(known, ..)| *known == address);
+        let (_, first, since) = *self.worse.insert(known.unwrap_or((address, id, now)));
+        first == id || now.saturating_duration_since(since) < MOVES_DOWN_AFTER
     }
 
     /// The user fragment that the nomination was asked of.
@@ -213,6 +218,17 @@ mod tests {
         side.now += MOVES_DOWN_AFTER;
         assert_eq!(side.nominated(tcp, 70), Some(3));
         assert_eq!(side.nominated(address(1), 70), Some(1), "and back at once");
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_is_no_second_nomination() {
+        let mut side = Side::new();
+        assert_eq!(side.nominated(address(1), 70), Some(1));
+        assert_eq!(side.nominated(address(2), 50), None);
+        side.now += 2 * MOVES_DOWN_AFTER;
+        side.next -= 1;
+        assert_eq!(side.nominated(address(2), 50), None, "its answer was lost");
+        assert_eq!(side.nominated(address(2), 50), Some(2));
     }
 
     #[test]

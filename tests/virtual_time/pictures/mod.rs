@@ -114,7 +114,8 @@ fn pages() -> Arc<Clip> {
 
 #[test]
 fn a_page_that_turns_is_seen_soon_behind_a_slow_link() {
-    for (seed, loss_permille, rate_kbps) in [(6, 0, 1500), (7, 20, 2000), (8, 0, 1000)] {
+    for (seed, loss_permille, rate_kbps) in [(6, 0, 1500), (7, 20, 2000), (8, 0, 1000), (9, 0, 200)]
+    {
         let mut call = Call::of("screen_share", seed, FAST, &pages());
         call.world.run(3 * S);
         call.look_on(link(rate_kbps, 100, loss_permille), Feedback::All);
@@ -122,10 +123,17 @@ fn a_page_that_turns_is_seen_soon_behind_a_slow_link() {
         let (ages, asked) = (call.ages(0), call.asked());
         let oldest = ages.iter().map(|(_, age)| *age).fold(0.0, f64::max);
         println!("{rate_kbps}: {oldest:.2} s old, {} shown, {asked} asked for", ages.len());
-        // At 1 Mbit/s a keyframe and what refines it take 3.3 s.
-        let most = if rate_kbps == 1000 { 4.5 } else { 3.0 };
+        // A keyframe and what refines it take 3.3 s at 1 Mbit/s. At 200 kbit/s it takes 5 s alone.
+        let most = if rate_kbps < 1000 {
+            f64::MAX
+        } else if rate_kbps == 1000 {
+            4.5
+        } else {
+            3.0
+        };
         assert!(oldest <= most, "{rate_kbps}: {oldest} s old: {ages:?}");
-        assert!(asked <= 30, "{rate_kbps}: {asked} asked for");
+        let most = if rate_kbps < 1000 { 8 } else { 30 };
+        assert!(asked <= most, "{rate_kbps}: {asked} asked for");
         assert_eq!(call.holes(0), 0, "{rate_kbps}");
         call.world.assert_invariants(seed);
     }

@@ -107,6 +107,11 @@ impl Picture {
         self.layers.each[self.most].bps
     }
 
+    /// Whether it comes by fits and starts.
+    fn is_uneven(&self) -> bool {
+        self.calm_bps.is_some()
+    }
+
     fn rests(&self) -> bool {
         self.level == Level::REST
     }
@@ -213,7 +218,7 @@ impl Allocation<'_> {
     fn fall(&mut self, (rests, far): (bool, bool), pictures: &mut [Picture]) -> bool {
         let keeps_up = self.keeps_up;
         let able = |picture: &&mut Picture| {
-            let stays = keeps_up && picture.calm_bps.is_some();
+            let stays = keeps_up && picture.is_uneven();
             let fell = picture.fell && !far;
             !(picture.rests() || fell || stays)
         };
@@ -237,7 +242,7 @@ impl Allocation<'_> {
     fn give_up(&mut self, picture: &mut Picture, to: Level) {
         let from = std::mem::replace(&mut picture.level, to);
         let (now, rests) = (self.now, picture.rests());
-        let fall = Fall { from, rests, uneven: picture.calm_bps.is_some(), spread: picture.spread };
+        let fall = Fall { from, rests, uneven: picture.is_uneven(), spread: picture.spread };
         self.known(picture.slot).fell(fall, now);
         if rests {
             self.changes.push(Change::Rests(picture.slot));
@@ -314,7 +319,7 @@ impl Allocation<'_> {
             };
             let rises = match (room, ample) {
                 (None, _) => true,
-                _ if picture.rests() && picture.calm_bps.is_some() => {
+                _ if picture.rests() && picture.is_uneven() => {
                     // It flows again once it is calm. Now and then a keyframe shows what it has become.
                     let now = self.now;
                     let calm = self.known(picture.slot).has_rested(now) && fits(headroom);

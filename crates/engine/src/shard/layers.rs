@@ -73,10 +73,11 @@ fn tell_room<S: Sink>(
     wanted: Wanted,
 ) {
     let Some(track) = model.tracks[index].as_mut() else { return };
-    let (key, exports) = (track.key.track, track.exports.clone());
+    let key = track.key.track;
+    let exports: Vec<(ShardIndex, u8)> = track.exports.iter().map(|e| (e.to, e.wish)).collect();
     let within = track.encoding.inner.count();
     let most = track.encoding.line.layers.len().max(within).saturating_sub(1) as u8;
-    let there = exports.iter().map(|export| export.wish);
+    let there = exports.iter().map(|(_, wish)| *wish);
     let highest = there.chain(wanted.wish).max().map(|layer| layer.min(most));
     if let Some(layer) = news(&mut track.told, highest, most, turn.now.at)
         && let Some(room) = track.publisher().and_then(|p| Some(model.people[p].as_ref()?.room))
@@ -89,8 +90,8 @@ fn tell_room<S: Sink>(
             true => rates(model, key, turn.now),
             false => track.encoding.inner.known(turn.now.at).bps.map(|bps| bps as u32),
         };
-        for export in exports {
-            turn.sink.relay_control(export.to, RelayControl::Rates { track: key, bps });
+        for (to, _) in exports {
+            turn.sink.relay_control(to, RelayControl::Rates { track: key, bps });
         }
     }
 }
