@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { enterByFirefox } from "./firefox.mjs";
-import { browser, enter, inbound, median, serve, stats, until, watch } from "./world.mjs";
+import { ADMIN, browser, enter, inbound, median, serve, stats, until, watch } from "./world.mjs";
 
 const SECONDS = 10;
 
@@ -34,6 +34,7 @@ async function sent(person) {
 test("Firefox and Chromium see and hear each other", async (t) => {
   const config = `
 http: { bind: "127.0.0.1:7880" }
+admin: { token: "${ADMIN}" }
 media: { bind: ["${address(t)}"] }
 `;
   const { url } = await serve(t, { config });

@@ -6,7 +6,7 @@ import { networkInterfaces } from "node:os";
 import { test } from "node:test";
 import { connect, ENDS } from "../../scripts/link.mjs";
 import { enterByFirefox } from "./firefox.mjs";
-import { browser, enter, serve, stats, until } from "./world.mjs";
+import { ADMIN, browser, enter, serve, stats, until } from "./world.mjs";
 
 /** From asking for the page until the screen is seen, and from a change until that is. */
 const SEEN_MS = 4000;
@@ -96,6 +96,7 @@ for (const { kbps, loss } of [
     const link = await connect({ here: true });
     const config = `
 http: { bind: "127.0.0.1:7880" }
+admin: { token: "${ADMIN}" }
 media: { bind: ["${ENDS.b.address}"] }
 `;
     const { url } = await serve(t, { config, prefix: link.inside.b }).finally(() =>

@@ -78,8 +78,14 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   return { url, child, log: () => log };
 }
 
+/** What settings of a test name, so that a failure is told with what the server counted. */
+export const ADMIN = "whoever-runs-the-browser-tests-0123";
+
 /** By curl, because the certificate of a test is its own. */
-const get = async (url) => (await promisify(execFile)("curl", ["-skf", "-m", "10", url])).stdout;
+const get = async (url) => {
+  const asks = ["-skf", "-m", "10", "-H", `Authorization: Bearer ${ADMIN}`, url];
+  return (await promisify(execFile)("curl", asks)).stdout;
+};
 
 /** What the server counted of what went wrong: a test that failed may have its reason here. */
 async function noted(url) {
