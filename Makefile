@@ -52,7 +52,7 @@ evidence-networks: ## what is estimated of a downlink on the networks of RFC 886
 evidence-senders: build ## what Chromium as a sender does on networks of RFC 8867, to compare with (25 min, goes on where it stopped)
 	@scripts/evidence-senders.sh
 
-evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (16 min, goes on where it stopped)
+evidence-downlinks: build ## calls on bad networks: slow, lossy and shared links (18 min, goes on where it stopped)
 	@scripts/evidence-downlinks.sh
 
 studies: build ## all four in full, and docs/studies.md from them (under 90 min)

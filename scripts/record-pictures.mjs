@@ -7,7 +7,7 @@
 // 720p and 1080p are a talking head (record-face.py) that comes as a camera's picture. A screen shows text that scrolls now
 // and then, slides change every ten seconds: canvases whose tracks hint at detail, as those of getDisplayMedia do. An
 // encoded transform counts what leaves the encoder on its way to a second connection in the same page. First the encoder
-// runs undisturbed, then a keyframe is asked for again and again.
+// runs undisturbed, then a keyframe is asked for again and again. What refines it then is kept, too.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -178,6 +178,18 @@ function byTime(frames, { frames_per_second, seconds }) {
   return sizes;
 }
 
+const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+
+/** What refines a keyframe: of each frame behind those that were asked for the median, up to the last one of twice the usual size. */
+function refining(asked, { frames_per_second, kept_kbps }) {
+  const at = asked.flatMap(({ keyframe }, nth) => (keyframe ? [nth] : []));
+  const runs = at.map((from, nth) => asked.slice(from + 1, at[nth + 1]).map(({ bytes }) => bytes));
+  const length = median(runs.map((run) => run.length));
+  const sizes = Array.from({ length }, (_, nth) => median(runs.filter((run) => run.length > nth).map((run) => run[nth])));
+  const usual = (2 * kept_kbps * 125) / frames_per_second;
+  return sizes.slice(0, sizes.findLastIndex((bytes) => bytes > usual) + 1);
+}
+
 async function record(what, content, codec, page) {
   const media = content.camera
     ? `navigator.mediaDevices.getUserMedia({ video: { width: ${content.width}, height: ${content.height}, frameRate: 30 } }).then((stream) => stream.getVideoTracks()[0])`
@@ -204,18 +216,19 @@ async function record(what, content, codec, page) {
   const frame_bytes = byTime(steady, content);
   const [first] = began;
   const mean = Math.round((8 * frame_bytes.reduce((sum, bytes) => sum + bytes, 0)) / content.seconds / 1000);
+  const refining_bytes = refining(asked, { ...content, kept_kbps: mean });
   const left_out = frame_bytes.filter((bytes) => bytes === 0).length;
   const wrong = [...began.slice(1), ...steady].filter(({ keyframe }) => keyframe).length;
   const smaller = [...steady, ...asked].filter(({ width }) => width && width !== content.width).length;
   console.log({
-    what, codec, first_keyframe: first.bytes, keyframes, mean_kbps: mean, left_out, wrong, smaller,
+    what, codec, first_keyframe: first.bytes, keyframes, refining_bytes, mean_kbps: mean, left_out, wrong, smaller,
     encoder: stats?.encoderImplementation, limited: stats?.qualityLimitationDurations,
   });
   if (smaller > 0) failures.push(`${what} ${codec}: ${smaller} frames were of another size`);
   if (keyframes.length < KEYFRAMES - 2) failures.push(`${what} ${codec}: ${keyframes.length} keyframes came`);
   const { width, height, frames_per_second, kbps } = content;
   const head = { codec, width, height, frames_per_second, target_kbps: kbps };
-  const fields = Object.entries({ ...head, keyframe_bytes: keyframes, frame_bytes });
+  const fields = Object.entries({ ...head, keyframe_bytes: keyframes, refining_bytes, frame_bytes });
   const lines = fields.map(([key, value]) => `  "${key}": ${JSON.stringify(value).replace(/(?:\d+,){20}/g, "$&\n    ")}`);
   writeFileSync(`media/pictures-${what}-${codec}.json`, `{\n${lines.join(",\n")}\n}\n`);
 }

@@ -184,31 +184,34 @@ networks: [{ name: link, way: down, changes: [{ at: 15s, delay: 300ms, way: down
   );
 });
 
-test("a browser shows the frames of recorded sizes that bots send", async (t) => {
-  for (const [video, lines, rate] of [
-    ["720p", 720, 25],
-    ["screen", 1080, 4],
+test("a browser shows the frames of recorded sizes that bots send, and they see its H.264", async (t) => {
+  for (const [codec, video, lines, rate, camera] of [
+    ["vp8", "720p", 720, 25, "none"],
+    ["vp8", "screen", 1080, 4, "none"],
+    ["h264", "screen", 1080, 4, "360p"],
   ]) {
     const scenario = written(
       t,
       `name: sizes
 serve: { cpus: shared }
 duration: 14s
-rooms: [{ audio: sfu, video: sfu, people: { bot: 1, chromium: 1 } }]
+rooms: [{ audio: sfu, video: sfu, video_codec: ${codec}, people: { bot: 1, chromium: 1 } }]
 media: { audio: speech, video: ${video} }
-canary: { camera: none }
+canary: { camera: ${camera} }
 `,
     );
     const run = await loadHealthy(t, scenario);
     assertPassed(t, run);
-    const rows = run.samples
-      .filter(({ person }) => person.includes("chromium"))
-      .flatMap(({ sample }) => sample.received.filter(({ kind }) => kind === "video"));
-    const shown = rows.filter((row) => row.frame_height === lines && row.frames_per_second >= rate);
-    assert.ok(
-      shown.length >= 2,
-      `${video}: ${JSON.stringify(rows.map((row) => [row.frame_height, row.frames_per_second]))}`,
-    );
+    const seen = (who, lines, rate) => {
+      const rows = run.samples
+        .filter(({ person }) => person.includes(who))
+        .flatMap(({ sample }) => sample.received.filter(({ kind }) => kind === "video"));
+      const shown = rows.filter((row) => row.frame_height === lines && row.frames_per_second >= rate);
+      const all = rows.map((row) => [row.frame_height, row.frames_per_second]);
+      assert.ok(shown.length >= 2, `${who}, ${codec}, ${video}: ${JSON.stringify(all)}`);
+    };
+    seen("chromium", lines, rate);
+    if (camera !== "none") seen("bot", 360, 10);
   }
 });
 

@@ -1,4 +1,4 @@
-//! H.264 in RTP (RFC 6184): where a keyframe starts.
+//! H.264 in RTP (RFC 6184): where a keyframe starts, of what size its pictures are, and how a NAL unit becomes packets.
 
 const IDR: u8 = 5;
 const SPS: u8 = 7;
@@ -51,6 +51,160 @@ fn aggregated(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Bytes in front of a fragment's data.
+pub const FRAGMENT_HEADER_LEN: usize = 2;
+
+/// One RTP payload of a NAL unit: a header in front of a fragment (FU-A, §5.8), or nothing in front of a whole unit (§5.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// FU indicator and FU header; None in front of a whole unit, which begins with its own header.
+    pub header: Option<[u8; FRAGMENT_HEADER_LEN]>,
+    /// The unit, or a part of what follows its header.
+    pub data: &'a [u8],
+    /// The unit ends here.
+    pub last: bool,
+}
+
+/// Cuts a NAL unit into payloads of at most `mtu` bytes, all of about one size. An `mtu` that holds no data is taken as one that
+/// holds 1 byte.
+pub fn packetize(unit: &[u8], mtu: usize) -> impl Iterator<Item = Chunk<'_>> {
+    let is_whole = unit.len() <= mtu.max(1);
+    let (header, body) = match (is_whole, unit.split_first()) {
+        (false, Some((header, body))) => (Some(*header), body),
+        _ => (None, unit),
+    };
+    let room = mtu.saturating_sub(FRAGMENT_HEADER_LEN).max(1);
+    let count = if is_whole { 1 } else { body.len().div_ceil(room) };
+    let size = body.len().div_ceil(count.max(1)).max(1);
+    let count = body.len().div_ceil(size);
+    body.chunks(size).enumerate().map(move |(nth, data)| {
+        let (first, last) = (nth == 0, nth + 1 == count);
+        let of = |header: u8| {
+            let ends = if first { 0x80 } else { 0 } | if last { 0x40 } else { 0 };
+            [header & 0xE0 | FU_A, ends | header & 0x1F]
+        };
+        Chunk { header: header.map(of), data, last }
+    })
+}
+
+/// Whether a payload begins the slices of a picture: the first one of them, or what comes before it.
+pub fn is_picture_start(payload: &[u8]) -> bool {
+    let begins = |header: u8, body: &[u8]| match header & 0x1F {
+        // `first_mb_in_slice` is 0.
+        1..=5 => body.first().is_some_and(|first| first & 0x80 != 0),
+        // Supplemental information, parameter sets and delimiters (§7.4.1.2.3).
+        6..=9 => true,
+        _ => false,
+    };
+    match payload {
+        [first, rest @ ..] if first & 0x1F == STAP_A => {
+            let unit = aggregated(rest).find(|unit| !unit.is_empty());
+            unit.is_some_and(|unit| begins(unit[0], &unit[1..]))
+        }
+        [first, header, rest @ ..] if first & 0x1F == FU_A => {
+            header & 0x80 != 0 && begins(*header, rest)
+        }
+        [header, body @ ..] => begins(*header, body),
+        [] => false,
+    }
+}
+
+/// Width and height in pixels that a payload's sequence parameter set tells (ITU-T H.264 §7.3.2.1.1), if a whole one is in it.
+/// None, too, for sets with scaling lists.
+pub fn size(payload: &[u8]) -> Option<(u16, u16)> {
+    let set = match payload {
+        [first, rest @ ..] if first & 0x1F == STAP_A => {
+            aggregated(rest).find(|unit| unit.first().is_some_and(|first| first & 0x1F == SPS))?
+        }
+        [first, ..] if first & 0x1F == SPS => payload,
+        _ => return None,
+    };
+    let mut bits = Bits { bytes: set.get(1..)?, at: 0 };
+    let profile = bits.read(8)?;
+    bits.read(16)?;
+    bits.number()?;
+    let mut crop_unit = (2, 2);
+    if [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135].contains(&profile) {
+        let chroma = bits.number()?;
+        if chroma == 3 {
+            bits.read(1)?;
+        }
+        crop_unit = [(1, 1), (2, 2), (2, 1), (1, 1)].get(chroma as usize).copied()?;
+        for _ in 0..2 {
+            bits.number()?;
+        }
+        bits.read(1)?;
+        if bits.read(1)? == 1 {
+            return None;
+        }
+    }
+    bits.number()?;
+    match bits.number()? {
+        0 => drop(bits.number()?),
+        1 => {
+            bits.read(1)?;
+            for _ in 0..2 {
+                bits.number()?;
+            }
+            for _ in 0..bits.number()?.min(255) {
+                bits.number()?;
+            }
+        }
+        _ => {}
+    }
+    bits.number()?;
+    bits.read(1)?;
+    let blocks = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
+    let fields = 2 - bits.read(1)?;
+    bits.read(fields)?;
+    let mut cut = [0; 4];
+    if bits.read(1)? == 1 {
+        cut = [bits.number()?, bits.number()?, bits.number()?, bits.number()?];
+    }
+    let side = |blocks: u32, cut: [u32; 2], unit: u32| {
+        let cut = cut[0].checked_add(cut[1])?.checked_mul(unit)?;
+        u16::try_from(blocks.checked_mul(16)?.checked_sub(cut)?).ok()
+    };
+    let width = side(blocks.0, [cut[0], cut[1]], crop_unit.0)?;
+    Some((width, side(blocks.1.checked_mul(fields)?, [cut[2], cut[3]], crop_unit.1 * fields)?))
+}
+
+/// Reads the bits of a NAL unit behind its header, over the bytes that keep it from having two of zeros in a row (§7.4.1).
+struct Bits<'a> {
+    bytes: &'a [u8],
+    /// Bits read.
+    at: usize,
+}
+
+impl Bits<'_> {
+    fn read(&mut self, bits: u32) -> Option<u32> {
+        let mut value = 0;
+        for _ in 0..bits {
+            let mut byte = self.at / 8;
+            let escapes = |read: &[u8]| read.ends_with(&[0, 0, 3]);
+            if self.at.is_multiple_of(8) && self.bytes.get(..=byte).is_some_and(escapes) {
+                self.at += 8;
+                byte += 1;
+            }
+            value = value << 1 | u32::from(self.bytes.get(byte)? >> (7 - self.at % 8) & 1);
+            self.at += 1;
+        }
+        Some(value)
+    }
+
+    /// ue(v) of §9.1.
+    fn number(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while self.read(1)? == 0 {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        Some((1_u32 << zeros) - 1 + self.read(zeros)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,12 +244,76 @@ mod tests {
     fn random_bytes_never_panic() {
         let mut random = Random::new(8);
         let mut buf = [0; 40];
-        let mut found = 0;
+        let (mut found, mut sizes) = (0, 0);
         for _ in 0..100_000 {
             let len = random.below(40) as usize;
             random.bytes(&mut buf[..len]);
             found += usize::from(keyframe_start(&buf[..len]).is_some());
+            sizes += usize::from(size(&buf[..len]).is_some());
+            is_picture_start(&buf[..len]);
         }
-        assert!(found > 100);
+        assert!(found > 100 && sizes > 10, "{found} {sizes}");
+    }
+
+    #[test]
+    fn sets_tell_the_size() {
+        for (set, expected) in [
+            // OpenH264 in Chromium, 640×480 and 1280×720; x264, high profile with bytes escaped, 1920×1080.
+            ("67 42 c0 1e 8c 8d 40 50 1e d0 0f 08 84 6a", Some((640, 480))),
+            ("67 42 c0 1f 8c 8d 40 28 02 dd 80 78 44 23 50", Some((1280, 720))),
+            (
+                "67 64 00 28 ac d9 40 78 02 27 e5 c0 44 00 00 03 00 04 00 00 03 00 f0 3c 60 c6 58",
+                Some((1920, 1080)),
+            ),
+            ("67 42 c0 1f 8c", None),
+            ("65 88", None),
+            ("", None),
+        ] {
+            assert_eq!(size(&hex(set)), expected, "{set}");
+        }
+    }
+
+    #[test]
+    fn a_unit_is_cut_into_payloads_that_are_its_fragments() {
+        let mut unit = vec![0x65, 0x88];
+        unit.extend((0..5000).map(|at| at as u8));
+        for mtu in [0, 3, 100, 1140, 5001, 5002, 9000] {
+            let chunks: Vec<_> = packetize(&unit, mtu).collect();
+            let whole = unit.len() <= mtu;
+            let header: Vec<u8> =
+                chunks[0].header.iter().map(|h| h[0] & 0xE0 | h[1] & 0x1F).collect();
+            let data = chunks.iter().flat_map(|chunk| chunk.data).copied();
+            assert_eq!(header.into_iter().chain(data).collect::<Vec<_>>(), unit, "{mtu}");
+            assert_eq!((chunks.len() == 1, chunks.iter().filter(|c| c.last).count()), (whole, 1));
+            for (nth, Chunk { header, data, last }) in chunks.iter().enumerate() {
+                assert!(*last == (nth + 1 == chunks.len()));
+                let payload = [header.map_or(vec![], Vec::from), data.to_vec()].concat();
+                assert!(payload.len() <= mtu.max(3), "{} of {mtu}", payload.len());
+                let start = keyframe_start(&payload);
+                assert_eq!(start, (nth == 0).then_some(KeyframeStart::FirstSlice));
+                assert_eq!(is_picture_start(&payload), nth == 0);
+                assert_eq!(header.is_some_and(|h| h[1] & 0x40 != 0), *last && !whole);
+            }
+        }
+    }
+
+    #[test]
+    fn pictures_start_with_their_first_slice_or_what_is_before_it() {
+        for (payload, expected) in [
+            ("41 9a", true),
+            ("41 5a", false),
+            ("67 42", true),
+            ("06 05", true),
+            ("7c 81 9a", true),
+            ("7c 01 9a", false),
+            ("7c 81 5a", false),
+            ("78 0002 67 42 0002 68 ce", true),
+            ("78 0002 41 5a", false),
+            ("0c ff", false),
+            ("7c", false),
+            ("", false),
+        ] {
+            assert_eq!(is_picture_start(&hex(payload)), expected, "{payload}");
+        }
     }
 }

@@ -307,11 +307,18 @@ pub(super) fn check(root: &mut Section<'_>, rooms: &[RoomGroup], duration: Durat
         let cure = "write `audio: sfu` or mcu, and `video: sfu`";
         root.fault("rooms", "who has no line for sound gets pictures from the server", cure);
     }
-    let other = |room: &RoomGroup| room.bots > 0 && room.video_codec != VideoCodec::Vp8;
-    if media.video != VideoSource::None && rooms.iter().any(other) {
-        let cure =
-            "use vp8 for rooms with bots, chromium people alone, or `media: { video: none }`";
-        root.fault("rooms", "bots send VP8 only", cure);
+    let unknown = |room: &&RoomGroup| room.bots > 0 && !media.video.is_known_in(room.video_codec);
+    match rooms.iter().find(unknown).map(|room| room.video_codec) {
+        Some(VideoCodec::H264) => {
+            let cure = "write `media: { video: 720p }`, 1080p, screen or slides, or use vp8";
+            root.fault("rooms", "bots have no such pictures in H.264", cure);
+        }
+        Some(_) => {
+            let cure = "use vp8 or h264 for rooms with bots, chromium people alone, or \
+                        `media: { video: none }`";
+            root.fault("rooms", "bots send VP8 and H.264 only", cure);
+        }
+        None => {}
     }
 }
 

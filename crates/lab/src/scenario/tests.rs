@@ -213,8 +213,8 @@ fn what_only_the_whole_can_tell() {
     for (text, want) in [
         (with("", ""), "target: the key is missing; write `target"),
         (with(&format!("serve: {{}}\n{target}"), ""), "both target and serve are given"),
-        (with("serve: {}", ""), "bots send VP8 only"),
-        (with("serve: {}", "").replace("h264", "vp9"), "bots send VP8 only"),
+        (with("serve: {}", ""), "bots have no such pictures in H.264"),
+        (with("serve: {}", "").replace("h264", "vp9"), "bots send VP8 and H.264 only"),
         (with("serve: {}", "events: [{ at: 5s, bot: 3, do: leave }]"), "there is no bot 3"),
         (with("serve: {}", "events: [{ at: 10s, bot: 1, do: leave }]"), "after the end"),
         (with("target: { url: \"https://x\" }", ""), "is no http:// or ws:// address"),

@@ -1,12 +1,13 @@
 //! Clips that bots show: frames in a loop, and how they leave.
 
-use super::blank;
+use super::blank::{h264, vp8};
+use rtp::negotiated::Codec;
 use std::fmt;
 use std::sync::Arc;
 
 /// Packets of a recorded clip's frame that leave together.
 pub(super) const BURST: u32 = 2;
-/// Longest VP8 payload of ordinary clips: with header, extensions, RTX and tag the packet stays below 1200 bytes.
+/// Longest payload of ordinary clips: with header, extensions, RTX and tag the packet stays below 1200 bytes.
 pub(super) const MAX_PAYLOAD: usize = 1140;
 
 /// How the fixtures are made; named in every error about them.
@@ -36,15 +37,19 @@ impl std::error::Error for FixtureError {}
 /// One frame of a clip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClipFrame {
-    /// The VP8 frame.
+    /// The frame in VP8, or the NAL unit of its one slice in H.264.
     pub data: Vec<u8>,
     /// Whether it can be decoded by itself.
     pub keyframe: bool,
 }
 
-/// A VP8 clip, to be played in a loop.
+/// A clip in VP8 or H.264, to be played in a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clip {
+    /// Which of them.
+    pub codec: Codec,
+    /// What a packet of its own has in front of each keyframe: parameter sets of H.264. Empty: there is no such packet.
+    pub parameter_sets: ClipFrame,
     /// Its frames, of which an empty one is not sent. The first is a keyframe, unless there are `keyframes`.
     pub frames: Vec<ClipFrame>,
     /// Keyframes that are sent, in turn, to begin with and where one is asked for. If there are none, the clip goes on from
@@ -60,7 +65,7 @@ pub struct Clip {
     pub height: u32,
     /// Packets of a frame that leave together.
     pub burst: u32,
-    /// Longest payload of a packet, VP8's descriptor included, in bytes.
+    /// Longest payload of a packet, VP8's descriptor or the header of a fragment included, in bytes.
     pub max_payload: usize,
     /// How fast its packets leave at most, in kbit/s; None: within half of a frame's time.
     pub pace_kbps: Option<u32>,
@@ -110,6 +115,8 @@ impl Clip {
 
     pub(super) fn of_frames(frames: Vec<ClipFrame>, rate: (u32, u32), size: (u32, u32)) -> Self {
         Self {
+            codec: Codec::Vp8,
+            parameter_sets: ClipFrame { data: Vec::new(), keyframe: true },
             frames,
             keyframes: Vec::new(),
             refining: Vec::new(),
@@ -123,14 +130,21 @@ impl Clip {
         }
     }
 
-    /// A frame by its number: those of the loop, behind them those that are asked for, and then those that refine them.
+    /// A frame by its number: those of the loop, behind them those that are asked for, then those that refine them, and last
+    /// the parameter sets.
     pub(super) fn frame(&self, number: usize) -> &ClipFrame {
         let (frames, keyframes) = (self.frames.len(), self.keyframes.len());
         match number {
             _ if number < frames => &self.frames[number],
             _ if number < frames + keyframes => &self.keyframes[number - frames],
-            _ => &self.refining[number - frames - keyframes],
+            _ => self.refining.get(number - frames - keyframes).unwrap_or(&self.parameter_sets),
         }
+    }
+
+    /// The number of what is in front of a keyframe, see [`Self::frame`]; None without it.
+    pub(super) fn sets_number(&self) -> Option<usize> {
+        let number = self.frames.len() + self.keyframes.len() + self.refining.len();
+        (!self.parameter_sets.data.is_empty()).then_some(number)
     }
 
     /// What is shown in the layers of a line with simulcast, the smallest picture first: at last the clip itself.
@@ -155,25 +169,41 @@ impl Clip {
         per_second: u32,
         size: (u16, u16),
     ) -> Self {
-        let (key, delta) = (blank::keyframe(size.0, size.1), blank::delta(size.0, size.1));
+        Self::of_sizes_in(Codec::Vp8, frames, keyframes, per_second, size)
+    }
+
+    /// The same in another codec: VP8, or H.264, whose frames have about these sizes (a keyframe 200 bytes more or less).
+    pub fn of_sizes_in(
+        codec: Codec,
+        frames: &[(usize, bool)],
+        keyframes: &[usize],
+        per_second: u32,
+        size: (u16, u16),
+    ) -> Self {
+        let is_h264 = codec == Codec::H264;
+        let (key, delta) = (vp8::keyframe(size.0, size.1), vp8::delta(size.0, size.1));
         let frame = |(nth, (bytes, keyframe)): (usize, (usize, bool))| {
-            let head = if keyframe { &key } else { &delta };
-            let mut data = if bytes == 0 { Vec::new() } else { head.clone() };
-            data.extend((data.len()..bytes).map(|at| (at ^ nth) as u8));
+            let data = match (keyframe, is_h264) {
+                _ if bytes == 0 => Vec::new(),
+                (true, true) => h264::keyframe(size.0, size.1, bytes),
+                (false, true) => h264::delta(size.0, size.1, bytes),
+                (keyframe, false) => {
+                    let mut data = if keyframe { key.clone() } else { delta.clone() };
+                    data.extend((data.len()..bytes).map(|at| (at ^ nth) as u8));
+                    data
+                }
+            };
             ClipFrame { data, keyframe: keyframe && bytes > 0 }
         };
+        let sets = if is_h264 { h264::parameter_sets(size.0, size.1) } else { Vec::new() };
         let asked = keyframes.iter().map(|bytes| (*bytes, true));
+        let (width, height) = (size.0.into(), size.1.into());
+        let all = frames.iter().copied().enumerate().map(frame).collect();
         Self {
-            frames: frames.iter().copied().enumerate().map(frame).collect(),
+            codec,
+            parameter_sets: ClipFrame { data: sets, keyframe: true },
             keyframes: asked.enumerate().map(frame).collect(),
-            refining: Vec::new(),
-            rate: (per_second, 1),
-            width: size.0.into(),
-            height: size.1.into(),
-            burst: BURST,
-            max_payload: MAX_PAYLOAD,
-            pace_kbps: None,
-            smaller: Vec::new(),
+            ..Self::of_frames(all, (per_second, 1), (width, height))
         }
     }
 
@@ -182,7 +212,7 @@ impl Clip {
     pub fn refined_by(self, sizes: &[usize]) -> Self {
         let frames: Vec<_> = sizes.iter().map(|bytes| (*bytes, false)).collect();
         let size = (self.width as u16, self.height as u16);
-        Self { refining: Self::of_sizes(&frames, &[], 1, size).frames, ..self }
+        Self { refining: Self::of_sizes_in(self.codec, &frames, &[], 1, size).frames, ..self }
     }
 }
 
@@ -212,7 +242,7 @@ mod tests {
             Clip::of_sizes(&[(9000, true), (0, false), (1, false)], &[50_000], 5, (640, 360));
         let is: Vec<_> =
             clip.frames.iter().map(|frame| (frame.data.len(), frame.keyframe)).collect();
-        let delta = blank::delta(640, 360).len();
+        let delta = vp8::delta(640, 360).len();
         assert_eq!(is, [(9000, true), (0, false), (delta, false)]);
         assert_eq!((clip.keyframes[0].data.len(), clip.rate), (50_000, (5, 1)));
     }

@@ -15,7 +15,7 @@ use crate::base::local_ip;
 use crate::clients::bot::spec::{
     BotCommand, BotDriver, BotError, BotHandle, BotOffer, BotSpec, SlotPool,
 };
-use crate::clients::bot::words::{AudioSource, VideoSource};
+use crate::clients::bot::words::AudioSource;
 use crate::record::{Fault, MixWindows};
 use net::Waker;
 pub use shared::Health;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 use wire::QualitySample;
 use wire::event::SlotChange;
-use wire::room::{Answer, VideoCodec};
+use wire::room::Answer;
 
 /// Most commands that wait for one thread.
 const MAX_COMMANDS: usize = 4096;
@@ -211,10 +211,10 @@ impl BotDriver for Driver {
 
     fn add(&self, spec: BotSpec) -> Result<Handle, BotError> {
         let now = Instant::now();
-        if spec.video_codec != VideoCodec::Vp8 && spec.media.video != VideoSource::None {
+        if !spec.media.video.is_known_in(spec.video_codec) {
             return Err(BotError::new(
-                "native bots show VP8 only: in a room of another codec give them `video: none`, \
-                 or use chromium people",
+                "native bots show VP8, and 720p, 1080p, screen and slides in H.264, too: give them \
+                 one of these or `video: none`, or use chromium people",
             ));
         }
         let role = spec.tones.unwrap_or_default();

@@ -4,6 +4,7 @@
 pub use super::clip::{Clip, ClipFrame, FixtureError};
 use crate::clients::bot::pictures::Pictures;
 use crate::clients::bot::words::VideoSource;
+use rtp::negotiated::Codec;
 use std::fmt;
 use std::io::Cursor;
 use std::path::Path;
@@ -150,7 +151,14 @@ impl Fixtures {
         self.silence.clone()
     }
 
-    /// The clip of a source; none where nothing is shown.
+    /// The clip of a source in a codec; none where nothing is shown, or nothing in this codec
+    /// ([`VideoSource::is_known_in`]).
+    pub fn clip_in(&self, source: VideoSource, codec: Codec) -> Option<Arc<Clip>> {
+        let recorded = self.pictures.clip(source, codec);
+        recorded.or_else(|| self.clip(source).filter(|clip| clip.codec == codec))
+    }
+
+    /// The clip of a source in VP8; none where nothing is shown.
     pub fn clip(&self, source: VideoSource) -> Option<Arc<Clip>> {
         let at = match source {
             VideoSource::None => return None,
@@ -159,7 +167,7 @@ impl Fixtures {
             VideoSource::P480 | VideoSource::Simulcast => 1,
             VideoSource::Light1080 => 2,
             VideoSource::P720 | VideoSource::P1080 | VideoSource::Screen | VideoSource::Slides => {
-                return self.pictures.clip(source);
+                return self.pictures.clip(source, Codec::Vp8);
             }
             VideoSource::Singles => return Some(self.singles.clone()),
             VideoSource::Frames => return Some(self.frames.clone()),

@@ -2,7 +2,8 @@
 
 use rtp::error::ParseError;
 use rtp::extended::SequenceUnwrapper;
-use rtp::vp8;
+use rtp::negotiated::Codec;
+use rtp::{h264, vp8};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const FIRST_REORDER: u64 = 32;
 const WINDOW: usize = 30;
 const MIN_FRAMES: usize = 5;
 
-/// What a VP8 packet says about its place in a frame.
+/// What a packet says about its place in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     start: bool,
@@ -28,11 +29,22 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads an RTP payload.
-    pub(super) fn read(payload: &[u8], marker: bool, timestamp: u32) -> Result<Self, ParseError> {
+    /// Reads an RTP payload of H.264, or of VP8.
+    pub(super) fn read(
+        codec: Codec,
+        payload: &[u8],
+        marker: bool,
+        timestamp: u32,
+    ) -> Result<Self, ParseError> {
         if payload.is_empty() {
             let (start, end, keyframe, size) = (false, false, false, None);
             return Ok(Self { start, end, padding: true, keyframe, size, timestamp });
+        }
+        if codec == Codec::H264 {
+            let start = h264::is_picture_start(payload);
+            let keyframe = h264::keyframe_start(payload).is_some();
+            let size = h264::size(payload);
+            return Ok(Self { start, end: marker, padding: false, keyframe, size, timestamp });
         }
         let descriptor = vp8::Descriptor::parse(payload)?;
         let size = match descriptor.keyframe {
@@ -331,7 +343,7 @@ mod tests {
 
     #[test]
     fn padding_belongs_to_no_frame() {
-        let padding = Part::read(&[], false, 0).unwrap();
+        let padding = Part::read(Codec::Vp8, &[], false, 0).unwrap();
         let mut packets = stream(20);
         for at in [33, 12] {
             packets.insert(at, (0, padding));
@@ -376,9 +388,9 @@ mod tests {
         let chunk = vp8::packetize(&frame, 1000, 1, 1).next().unwrap();
         let mut payload = [0; 100];
         let len = chunk.write(&mut payload).unwrap();
-        let part = Part::read(&payload[..len], true, 9).unwrap();
+        let part = Part::read(Codec::Vp8, &payload[..len], true, 9).unwrap();
         assert_eq!((part.start, part.end, part.keyframe), (true, true, true));
         assert_eq!(part.size, Some((640, 360)));
-        assert!(Part::read(&payload[..len - 5], true, 9).is_err());
+        assert!(Part::read(Codec::Vp8, &payload[..len - 5], true, 9).is_err());
     }
 }

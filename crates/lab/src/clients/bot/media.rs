@@ -192,7 +192,7 @@ impl BotMedia {
                     };
                     vec![Source::Audio(source.with_talk(self.0.talk.clone()))]
                 }
-                (Codec::Vp8, _, Some(clip)) => pictures(clip, line, random, now),
+                (codec, _, Some(clip)) if codec == clip.codec => pictures(clip, line, random, now),
                 _ => continue,
             };
             for (stream, source) in Stream::of(line).zip(sources) {

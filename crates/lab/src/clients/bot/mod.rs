@@ -15,6 +15,7 @@ pub mod hearing;
 pub mod marks;
 pub mod media;
 mod outgoing;
+mod packets;
 mod padding;
 mod pictures;
 mod row;

@@ -1,7 +1,8 @@
 //! One stream that a bot sends: headers, sealing, repair, and what the other side says of it.
 
+use super::packets::{HEAD, Piece};
 use super::padding;
-use super::source::{AudioSource, Piece, VideoSource};
+use super::source::{AudioSource, VideoSource};
 use crate::base::SplitMix;
 use rtp::header::{AudioLevel, HeaderWriter};
 use rtp::losses::Losses;
@@ -422,10 +423,11 @@ impl Outgoing {
                 (sending.sink)(&sent.datagram);
                 continue;
             };
-            let (descriptor, data) = sent.piece.payload(video.clip());
-            let mut head = [0; rtp::rtx::OVERHEAD + rtp::vp8::DESCRIPTOR_LEN];
+            let (front, data) = sent.piece.payload(video.clip());
+            let mut head = [0; rtp::rtx::OVERHEAD + HEAD];
+            let head = &mut head[..rtp::rtx::OVERHEAD + front.len()];
             head[..2].copy_from_slice(&sent.sequence.to_be_bytes());
-            head[2..].copy_from_slice(descriptor);
+            head[2..].copy_from_slice(front);
             let header = Header {
                 mid: self.rid.is_some() || self.began + MID_TIME > sending.now,
                 repairs: true,
@@ -436,7 +438,7 @@ impl Outgoing {
                 marker: sent.piece.last,
                 timestamp: sent.piece.timestamp,
                 level: None,
-                payload: (&head, data),
+                payload: (head, data),
             };
             send(sending, &mut rtx.seal, &lines, header, &packet, None)?;
             rtx.sequence = rtx.sequence.wrapping_add(1);

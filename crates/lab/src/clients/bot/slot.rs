@@ -108,7 +108,7 @@ impl Slot {
             to_report: false,
             nack: repaired.then(NackGenerator::new),
             came: Default::default(),
-            assembler: (line.codec == Codec::Vp8).then(Assembler::default),
+            assembler: matches!(line.codec, Codec::Vp8 | Codec::H264).then(Assembler::default),
             size: None,
             last_keyframe: None,
             last_timestamp: None,
@@ -246,7 +246,7 @@ impl Slot {
         }
         // Read first, so that what cannot be read changes nothing.
         let part = match &self.assembler {
-            Some(_) => Some(Part::read(payload, header.marker, header.timestamp)?),
+            Some(_) => Some(Part::read(self.line.codec, payload, header.marker, header.timestamp)?),
             None => None,
         };
         let reached = self.next.as_ref().is_some_and(|(row, first)| {
@@ -341,7 +341,7 @@ impl Slot {
     ) -> Result<Heard, rtp::ParseError> {
         let mut heard = Heard::default();
         if self.assembler.is_some() {
-            let part = Part::read(payload, header.marker, header.timestamp)?;
+            let part = Part::read(self.line.codec, payload, header.marker, header.timestamp)?;
             heard.frame = self.on_part(header.sequence, part, now);
         }
         if let Some(nack) = &mut self.nack {

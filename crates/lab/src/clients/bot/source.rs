@@ -3,10 +3,10 @@
 
 use super::fixtures::{Clip, OpusPacket, Voice};
 use super::marks::Marks;
+use super::packets::{Ids, Piece, cut};
 use super::talk::Talk;
 use super::tones::Tone;
 use crate::base::SplitMix;
-use rtp::vp8;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -155,26 +155,6 @@ impl AudioSource {
     }
 }
 
-/// Where a packet's payload is: a piece of a clip's frame behind a descriptor.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) timestamp: u32,
-    pub(super) last: bool,
-    descriptor: [u8; vp8::DESCRIPTOR_LEN],
-    frame: u32,
-    from: u32,
-    len: u16,
-}
-
-impl Piece {
-    /// The payload's two parts.
-    pub(super) fn payload<'a>(&'a self, clip: &'a Clip) -> (&'a [u8], &'a [u8]) {
-        let from = self.from as usize;
-        let data = &clip.frame(self.frame as usize).data[from..from + usize::from(self.len)];
-        (&self.descriptor, data)
-    }
-}
-
 /// Time between two frames of a clip.
 fn interval(clip: &Clip) -> Duration {
     let (rate, scale) = clip.rate;
@@ -194,12 +174,10 @@ pub(super) struct VideoSource {
     timeline: Timeline,
     interval: Duration,
     next: Instant,
-    picture_id: u16,
-    tl0_picture_index: u8,
+    ids: Ids,
     queue: VecDeque<(Instant, Piece)>,
     last_keyframe: Option<Instant>,
     keyframe_wanted: bool,
-    keyframes: u64,
     /// Which of the clip's own keyframes goes out in place of the next frame.
     asked: Option<usize>,
     /// Which of the frames that refine that keyframe is next; as many as there are: none.
@@ -235,12 +213,15 @@ impl VideoSource {
             clip,
             timeline: Timeline { start: next, offset: random.next() as u32, clock_rate: 90_000 },
             next,
-            picture_id: random.next() as u16 & 0x7FFF,
-            tl0_picture_index: random.next() as u8,
+            ids: Ids {
+                picture_id: random.next() as u16 & 0x7FFF,
+                tl0_picture_index: random.next() as u8,
+                keyframes: 0,
+                since_keyframe: 0,
+            },
             queue: VecDeque::new(),
             last_keyframe: None,
             keyframe_wanted: asked,
-            keyframes: 0,
             asked: None,
             refining: usize::MAX,
             rests: false,
@@ -253,7 +234,7 @@ impl VideoSource {
 
     /// Keyframes begun, in all.
     pub(super) fn keyframes(&self) -> u64 {
-        self.keyframes
+        self.ids.keyframes
     }
 
     /// Someone cannot decode: the next keyframe goes out at once, or as soon as the last one is
@@ -309,7 +290,7 @@ impl VideoSource {
                     0 => self.position = self.clip.keyframe_from(self.position),
                     count => {
                         let from = u64::from(self.timeline.offset);
-                        self.asked = Some(((from + self.keyframes) % count) as usize);
+                        self.asked = Some(((from + self.ids.keyframes) % count) as usize);
                     }
                 }
                 self.begin_frame(now);
@@ -354,11 +335,10 @@ impl VideoSource {
         if frame.keyframe {
             self.last_keyframe = Some(at);
             self.keyframe_wanted = false;
-            self.keyframes += 1;
         }
+        self.ids.next(frame.keyframe);
         let timestamp = self.timeline.at(at);
-        let max_payload = self.clip.max_payload;
-        let count = frame.data.len().div_ceil(max_payload) as u32;
+        let count = frame.data.len().div_ceil(self.clip.max_payload) as u32;
         let bursts = count.div_ceil(self.clip.burst);
         let step = match self.clip.pace_kbps {
             None => SPREAD.min(self.interval / 2 / bursts),
@@ -370,23 +350,9 @@ impl VideoSource {
         // What is left of the frame before goes first.
         let gap = self.clip.pace_kbps.map_or(Duration::ZERO, |_| step);
         let begin = self.queue.back().map_or(at, |(due, _)| at.max(*due + gap));
-        let mut from = 0;
-        let chunks =
-            vp8::packetize(&frame.data, max_payload, self.picture_id, self.tl0_picture_index);
-        for (nth, chunk) in (0_u32..).zip(chunks) {
-            let piece = Piece {
-                timestamp,
-                last: chunk.last,
-                descriptor: chunk.descriptor,
-                frame: index as u32,
-                from,
-                len: chunk.data.len() as u16,
-            };
-            from += chunk.data.len() as u32;
+        for (nth, piece) in (0_u32..).zip(cut(&self.clip, index, self.ids, timestamp)) {
             self.queue.push_back((begin + step * (nth / self.clip.burst), piece));
         }
-        self.picture_id = (self.picture_id + 1) & 0x7FFF;
-        self.tl0_picture_index = self.tl0_picture_index.wrapping_add(1);
     }
 }
 

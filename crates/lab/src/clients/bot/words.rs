@@ -1,5 +1,7 @@
 //! What a scenario can say that a bot sends.
 
+use wire::room::VideoCodec;
+
 /// What a bot says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AudioSource {
@@ -67,6 +69,17 @@ impl VideoSource {
         match self {
             Self::Screen | Self::Slides => "screen",
             _ => "camera",
+        }
+    }
+
+    /// Whether bots have pictures of this in a codec: all in VP8, and in H.264 those that were recorded in it.
+    pub fn is_known_in(self, codec: VideoCodec) -> bool {
+        match codec {
+            VideoCodec::Vp8 => true,
+            VideoCodec::H264 => {
+                matches!(self, Self::None | Self::P720 | Self::P1080 | Self::Screen | Self::Slides)
+            }
+            VideoCodec::Vp9 | VideoCodec::Av1 => self == Self::None,
         }
     }
 

@@ -6,11 +6,11 @@ use crate::clients::bot::media::{BotMedia, Config, Opening};
 use crate::clients::bot::spec::BotSpec;
 use crate::clients::bot::talk::Talk;
 use crate::clients::bot::words::{AudioSource, Media, VideoSource};
-use rtp::negotiated::Kind;
+use rtp::negotiated::{Codec, Kind};
 use std::sync::Arc;
 use std::time::Instant;
 use transport::OfferLine;
-use wire::room::{ContentHint, MediaKind, OfferedLayer, OfferedTrack};
+use wire::room::{ContentHint, MediaKind, OfferedLayer, OfferedTrack, VideoCodec};
 
 /// Bots take turns to open all that comes: one in so many at a time.
 const TURNS: u32 = 10;
@@ -26,7 +26,7 @@ pub(super) fn media(common: &Common, spec: &BotSpec, says: Says, now: Instant) -
         seed: seed(common, spec),
         cname: spec.name.clone(),
         voice,
-        clip: common.fixtures.clip(spec.media.video),
+        clip: common.fixtures.clip_in(spec.media.video, rtp_codec(spec.video_codec)),
         joined: spec.link.as_ref().map_or(now, |link| link.joined),
         clock: common.clock,
         opening: Opening::InTurn { place: spec.index, of: TURNS },
@@ -55,6 +55,15 @@ pub(super) fn rtp_kind(kind: MediaKind) -> Kind {
     match kind {
         MediaKind::Audio => Kind::Audio,
         MediaKind::Video => Kind::Video,
+    }
+}
+
+fn rtp_codec(codec: VideoCodec) -> Codec {
+    match codec {
+        VideoCodec::Vp8 => Codec::Vp8,
+        VideoCodec::H264 => Codec::H264,
+        VideoCodec::Vp9 => Codec::Vp9,
+        VideoCodec::Av1 => Codec::Av1,
     }
 }
 

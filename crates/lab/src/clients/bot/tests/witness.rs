@@ -2,7 +2,7 @@
 //! a network in virtual time.
 
 use super::*;
-use crate::clients::bot::fixtures::OpusPacket;
+use crate::clients::bot::fixtures::{ClipFrame, OpusPacket};
 use crate::clients::bot::padding;
 use rtp::negotiated::Kind as LineKind;
 use std::net::SocketAddr;
@@ -36,25 +36,30 @@ struct Meeting {
     random: SplitMix,
     heard: Vec<MediaData>,
     keyframe_requests: usize,
+    /// What the witness shows, and whether a keyframe is next.
+    played: Arc<Clip>,
+    wants_keyframe: bool,
     /// What the witness sends: line, next time, next index.
     playing: Vec<(Mid, MediaKind, Instant, usize)>,
 }
 
 impl Meeting {
     fn new() -> Self {
-        Self::with(VideoSource::P360)
+        Self::with(VideoSource::P360, Codec::Vp8)
     }
 
     /// With a bot that shows this.
-    fn with(video_source: VideoSource) -> Self {
+    fn with(video_source: VideoSource, codec: Codec) -> Self {
         let start = Instant::now();
         let shared = Shared::new().unwrap();
-        let video = Some(VideoFormat::Vp8);
+        let is_h264 = codec == Codec::H264;
+        let video = Some(if is_h264 { VideoFormat::H264 } else { VideoFormat::Vp8 });
         let mut ice = IceDtls::client(&shared, video, address(1000), start).unwrap();
         let mut witness = Rtc::builder()
             .clear_codecs()
             .enable_opus(true, false)
-            .enable_vp8(true)
+            .enable_vp8(!is_h264)
+            .enable_h264(is_h264)
             .set_rtcp_report_interval_audio(S)
             .build(start);
         witness.add_local_candidate(Candidate::host(address(2000), "udp").unwrap());
@@ -70,7 +75,8 @@ impl Meeting {
         let parsed = SdpOffer::from_sdp_string(&offer.sdp).unwrap();
         let answer = witness.sdp_api().accept_offer(parsed).unwrap().to_sdp_string();
         let negotiated = ice.accept_answer(&answer).unwrap();
-        let clip = Fixtures::embedded().unwrap().clip(video_source);
+        let clip = Fixtures::embedded().unwrap().clip_in(video_source, codec);
+        let played = if is_h264 { clip.clone().unwrap() } else { super::clip() };
         let mut media = BotMedia::new(Config { clip, ..config(40, start) });
         let tracks = [(offer.mids[0].clone(), "TA".into()), (offer.mids[1].clone(), "TV".into())];
         media.agreed(&negotiated, &tracks, start);
@@ -95,6 +101,8 @@ impl Meeting {
             random: SplitMix(1),
             heard: Vec::new(),
             keyframe_requests: 0,
+            played,
+            wants_keyframe: is_h264,
             playing,
         }
     }
@@ -138,7 +146,8 @@ impl Meeting {
                 str0m::Output::Event(str0m::Event::KeyframeRequest(request)) => {
                     self.keyframe_requests += 1;
                     let line = self.playing.iter_mut().find(|line| line.0 == request.mid).unwrap();
-                    line.3 = clip().keyframe_from(line.3 % clip().frames.len());
+                    line.3 = self.played.keyframe_from(line.3 % self.played.frames.len());
+                    self.wants_keyframe = true;
                 }
                 str0m::Output::Event(_) => {}
                 str0m::Output::Timeout(at) => {
@@ -152,7 +161,7 @@ impl Meeting {
 
     /// The witness sends speech and video.
     fn play(&mut self) {
-        let (voice, clip) = (voice(), clip());
+        let (voice, clip) = (voice(), self.played.clone());
         for at in 0..self.playing.len() {
             let (mid, kind, due, index) = self.playing[at];
             if due > self.now {
@@ -164,8 +173,12 @@ impl Meeting {
                     (data.clone(), Frequency::FORTY_EIGHT_KHZ, 20 * MS)
                 }
                 MediaKind::Video => {
-                    let frame = &clip.frames[index % clip.frames.len()];
-                    (frame.data.clone(), Frequency::NINETY_KHZ, 50 * MS)
+                    let number = match std::mem::take(&mut self.wants_keyframe) {
+                        true if clip.codec == Codec::H264 => clip.frames.len(),
+                        _ => index % clip.frames.len(),
+                    };
+                    let interval = S * clip.rate.1 / clip.rate.0;
+                    (whole(&clip, number), Frequency::NINETY_KHZ, interval)
                 }
             };
             let since = due.duration_since(self.start).as_micros() as u64;
@@ -284,7 +297,7 @@ fn a_plain_peer_and_a_bot_understand_each_other() {
 
 #[test]
 fn a_plain_peer_sees_the_layers_of_a_bot_each_for_itself() {
-    let mut meeting = Meeting::with(VideoSource::Simulcast);
+    let mut meeting = Meeting::with(VideoSource::Simulcast, Codec::Vp8);
     meeting.run(5 * S);
     let video = meeting.take_heard(Kind::Video);
     let (rids, clip) = (VideoSource::Simulcast.rids(), layered());
@@ -323,6 +336,56 @@ fn a_plain_peer_sees_the_layers_of_a_bot_each_for_itself() {
 
 fn vp8_size(frame: &[u8]) -> Option<(u16, u16)> {
     rtp::vp8::frame_header(frame).unwrap().size
+}
+
+/// A frame of a clip as encoders give it: units of H.264 with start codes (Annex B of ITU-T H.264).
+fn whole(clip: &Clip, number: usize) -> Vec<u8> {
+    let ClipFrame { data, keyframe } = clip.frame(number);
+    if clip.codec != Codec::H264 {
+        return data.clone();
+    }
+    let mut out = Vec::new();
+    let mut sets = &clip.parameter_sets.data[1..];
+    while let (true, Some((len, rest))) = (*keyframe, sets.split_first_chunk()) {
+        let (unit, rest) = rest.split_at(usize::from(u16::from_be_bytes(*len)));
+        out.extend([&[0, 0, 0, 1], unit].concat());
+        sets = rest;
+    }
+    [out, vec![0, 0, 0, 1], data.clone()].concat()
+}
+
+#[test]
+fn a_plain_peer_and_a_bot_understand_each_other_in_h264() {
+    let mut meeting = Meeting::with(VideoSource::P720, Codec::H264);
+    let clip = meeting.played.clone();
+    meeting.run(6 * S);
+    let video = meeting.take_heard(Kind::Video);
+    assert!(video.len() > 150, "{} frames", video.len());
+    assert!(video.iter().skip(1).all(|frame| frame.contiguous));
+    let ends = |data: &[u8], whole: &[u8], from: usize| {
+        data.len() == whole.len() && data.ends_with(&whole[from..])
+    };
+    let mut first = (0..clip.keyframes.len()).map(|nth| clip.frames.len() + nth);
+    let found = first.any(|at| ends(&video[0].data, &whole(&clip, at), 60));
+    assert!(found, "it begins with a keyframe and its parameter sets");
+    let at = |frame: &MediaData| {
+        (0..clip.frames.len()).filter(|at| ends(&frame.data, &whole(&clip, *at), 8)).count()
+    };
+    assert!(video[1..20].iter().all(|frame| at(frame) > 0), "frames come whole");
+    // The headers count: 1, 2, 3 and so on since the keyframe, behind a start code and what is the same in all.
+    let number = |frame: &MediaData| (frame.data[5] & 1) << 7 | frame.data[6] >> 1;
+    assert!((1..150).all(|nth| number(&video[nth]) == nth as u8), "frames have their numbers");
+    // The other way round, and with losses both ways.
+    meeting.lose_one_in = Some(40);
+    meeting.run(10 * S);
+    let sample = meeting.media.sample(meeting.now);
+    let row = row(&sample.received, "V");
+    assert!(row.frames_per_second.unwrap() > 28.0, "{:?}", row.frames_per_second);
+    assert_eq!((row.frame_width, row.frame_height), (Some(1280), Some(720)));
+    assert!(meeting.media.counters().received_rtx > 20);
+    let frames = meeting.take_heard(Kind::Video).len();
+    assert!(frames > 285, "{frames} of 300 frames");
+    assert_eq!(meeting.media.counters().keyframes_sent, 1);
 }
 
 #[test]

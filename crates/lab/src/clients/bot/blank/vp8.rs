@@ -94,7 +94,7 @@ fn begin(keyframe: bool) -> Coder {
 }
 
 /// A keyframe of a grey picture: all blocks are what their neighbours are, without coefficients.
-pub(super) fn keyframe(width: u16, height: u16) -> Vec<u8> {
+pub(in super::super) fn keyframe(width: u16, height: u16) -> Vec<u8> {
     let mut coder = begin(true);
     coder.flag(true); // probabilities stay for later frames
     coder.coefficients_stay();
@@ -114,7 +114,7 @@ pub(super) fn keyframe(width: u16, height: u16) -> Vec<u8> {
 }
 
 /// A frame that repeats the one before it.
-pub(super) fn delta(width: u16, height: u16) -> Vec<u8> {
+pub(in super::super) fn delta(width: u16, height: u16) -> Vec<u8> {
     /// Probabilities that those of motion stay (§17.2), of rows, then of columns.
     const MOTION: [[u8; 19]; 2] = [
         [
