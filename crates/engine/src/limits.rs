@@ -196,6 +196,8 @@ pub const TRIAL_LOST: u8 = 26;
 /// If smallest pictures are still too much for so long, some rest. An estimate falls far for a moment when it hears of a
 /// queue while little flows.
 pub const REST_AFTER: Duration = Duration::from_millis(1500);
+/// The same if they are too much by so many times or more, and do not come by fits and starts.
+pub const REST_SOON: (Duration, f64) = (Duration::from_millis(900), 1.25);
 /// While pictures have smaller layers than they need, probes look for so many times what all of them take…
 pub const PROBE_HEADROOM: f64 = 1.2;
 /// …and while some rest, for so many times as much: those come back at once then.

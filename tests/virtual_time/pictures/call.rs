@@ -173,6 +173,8 @@ pub struct Call {
     pub world: World,
     pub viewers: Vec<Viewer>,
     pub origin: Instant,
+    /// Viewers who were told that their picture is paused, since [`Call::forget_pauses`].
+    paused: BTreeSet<PersonKey>,
 }
 
 impl Call {
@@ -188,7 +190,7 @@ impl Call {
         world.pictures = Some(pictures.clone());
         world.join(true);
         let origin = world.now.at;
-        Self { world, viewers: Vec::new(), origin }
+        Self { world, viewers: Vec::new(), origin, paused: BTreeSet::new() }
     }
 
     /// Somebody comes who looks on behind this link.
@@ -269,6 +271,7 @@ impl Call {
             for viewer in &mut self.viewers {
                 viewer.estimate(&mut self.world);
             }
+            self.paused.extend(self.world.paused.iter().map(|(who, _)| *who));
             if std::env::var("MOIM_TRACE").is_ok() {
                 self.trace();
             }
@@ -321,6 +324,16 @@ impl Call {
     /// Whether a viewer was told that their path does not carry the picture.
     pub fn is_paused(&self, viewer: usize) -> bool {
         self.world.paused.iter().any(|(who, _)| *who == self.viewers[viewer].key)
+    }
+
+    /// Whether a viewer was told so at some time since [`Call::forget_pauses`]. A still that takes long is not paused all the time.
+    pub fn was_paused(&self, viewer: usize) -> bool {
+        self.paused.contains(&self.viewers[viewer].key)
+    }
+
+    /// What was told of pauses so far counts no longer.
+    pub fn forget_pauses(&mut self) {
+        self.paused.clear();
     }
 
     /// How often the publisher was asked for a keyframe.

@@ -78,6 +78,38 @@ fn pictures_come_back_after_a_dip_whoever_gives_feedback_on_what() {
 }
 
 #[test]
+fn a_still_that_did_not_come_whole_is_sent_again_as_soon_as_nothing_else_leaves() {
+    for seed in 11..15 {
+        // A keyframe takes 12 s, and some of its packets are lost for good.
+        let mut call = Call::new(seed, FAST, &pictures(300_000, 25, 120));
+        call.look_on(link(300, 20, 20), Feedback::Remb);
+        call.run(32 * S);
+        let (shown, asked) = (call.shown(0), call.asked());
+        println!("seed {seed}: {shown:?} shown, {asked} asked for");
+        assert!(!shown.is_empty(), "seed {seed}: nothing in 32 s, {asked} asked for");
+        assert!(asked <= 8, "seed {seed}: {asked} asked for");
+    }
+}
+
+#[test]
+fn who_looks_on_is_told_within_three_seconds_that_their_path_does_not_carry_the_picture() {
+    for (seed, rtt_ms) in [(21, 20), (22, 100), (23, 300)] {
+        // A path that was ample is only looked at now and then.
+        let mut call = Call::new(seed, FAST, &pictures(20_000, 25, 600));
+        call.look_on(link(1500, rtt_ms, 0), Feedback::All);
+        call.run(12 * S);
+        call.set_links(link(450, rtt_ms, 0));
+        let fell = call.now();
+        while !call.is_paused(0) && call.now() < fell + 10 * S {
+            call.run(50 * MS);
+        }
+        let after = call.now() - fell;
+        println!("{rtt_ms} ms: told after {after:?}");
+        assert!(after <= 3 * S + MS * rtt_ms, "{rtt_ms} ms: told after {after:?}");
+    }
+}
+
+#[test]
 fn the_first_second_of_a_slow_path_loses_nothing() {
     let mut call = Call::new(4, FAST, &pictures(40_000, 30, 1000));
     call.look_on(link(1500, 40, 0), Feedback::All);

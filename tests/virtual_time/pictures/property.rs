@@ -26,13 +26,14 @@ const FEEDBACK: [Feedback; 4] =
 const LOSSES_PERMILLE: [u32; 3] = [0, 20, 50];
 const ROUND_TRIPS_MS: [u32; 3] = [20, 100, 300];
 const RECEIVERS: [usize; 2] = [1, 3];
-const TROUBLES: [Trouble; 6] = [
+const TROUBLES: [Trouble; 7] = [
     Trouble::Nothing,
     Trouble::Dip(1),
     Trouble::Dip(4),
     Trouble::Dip(10),
     Trouble::Outage(1),
     Trouble::Outage(5),
+    Trouble::Outage(10),
 ];
 /// How many seeds cover all pairs of values.
 const SEEDS: u64 = 200;
@@ -133,6 +134,7 @@ fn faults(seed: u64, case: Case) -> Vec<String> {
         call.run(end - call.now());
         call.set_links(case.link());
         let back = call.now();
+        call.forget_pauses();
         call.run(case.within() + S);
         shown_within(&call, case, back + MS * case.rtt_ms / 2, "after the trouble", &mut faults);
     }
@@ -187,7 +189,7 @@ fn shown_within(
         let eye = call.viewers[viewer].eye.borrow();
         let after = from + MS * 300;
         let first = eye.shown.iter().find(|shown| shown.at > after).map(|shown| shown.at - from);
-        let still = case.is_still() && call.is_paused(viewer) && !eye.shown.is_empty();
+        let still = case.is_still() && call.was_paused(viewer) && !eye.shown.is_empty();
         if !still && first.is_none_or(|after| after > case.within()) {
             faults
                 .push(format!("{when} viewer {viewer} saw {first:?}, not in {:?}", case.within()));

@@ -18,8 +18,8 @@
 use super::level::{Fall, Level, Patience};
 use super::path::Path;
 use crate::limits::{
-    LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, RISE_INTERVAL, SETTLED, WAKING_AT_ONCE,
-    WAKING_HEADROOM,
+    LAYER_HEADROOM, LAYER_INTERVAL, REST_AFTER, REST_SOON, RISE_INTERVAL, SETTLED, STILL_LEAST,
+    WAKING_AT_ONCE, WAKING_HEADROOM,
 };
 use rtp::negotiated::MOST_LAYERS;
 use std::time::Instant;
@@ -166,6 +166,17 @@ fn flow(pictures: &[Picture]) -> u64 {
     pictures.iter().map(Picture::bps).sum()
 }
 
+/// More flows than there is room for.
+#[derive(Debug, Clone, Copy)]
+struct Excess {
+    /// Twice as much, or more.
+    far: bool,
+    /// Smallest pictures may rest.
+    rest: bool,
+    /// Those may that do not come by fits and starts.
+    even_rest: bool,
+}
+
 /// One look at the pictures of a receiver.
 pub(super) struct Allocation<'a> {
     pub now: Instant,
@@ -207,19 +218,23 @@ impl Allocation<'_> {
     /// below what the path carries while a queue goes down.
     fn lower(&mut self, pictures: &mut [Picture], room: u64) {
         if self.path.may_fall(self.now) {
-            let rests = self.path.is_over_for(self.now, REST_AFTER);
-            let far = flow(pictures) > 2 * room;
-            while flow(pictures) > room && self.fall((rests, far), pictures) {}
+            let flows = flow(pictures);
+            let (soon, times) = REST_SOON;
+            let much = flows as f64 > times * room as f64;
+            let rest = self.path.is_over_for(self.now, REST_AFTER);
+            let even_rest = rest || (much && self.path.is_over_for(self.now, soon));
+            let excess = Excess { far: flows > 2 * room, rest, even_rest };
+            while flow(pictures) > room && self.fall(excess, pictures) {}
         }
     }
 
-    /// The largest picture falls by a layer, of those that did not yet if it is not `far` too much. If all are smallest, the
+    /// The largest picture falls by a layer, of those that did not yet if it is not far too much. If all are smallest, the
     /// last one in order rests, if it may. Says whether one did.
-    fn fall(&mut self, (rests, far): (bool, bool), pictures: &mut [Picture]) -> bool {
+    fn fall(&mut self, excess: Excess, pictures: &mut [Picture]) -> bool {
         let keeps_up = self.keeps_up;
         let able = |picture: &&mut Picture| {
             let stays = keeps_up && picture.is_uneven();
-            let fell = picture.fell && !far;
+            let fell = picture.fell && !excess.far;
             !(picture.rests() || fell || stays)
         };
         let flowing = pictures.iter_mut().filter(able);
@@ -229,7 +244,8 @@ impl Allocation<'_> {
             (level, _) => level,
         };
         let Some(picture) = flowing.max_by_key(size) else { return false };
-        let Some(to) = picture.below().1.filter(|to| *to != Level::REST || rests) else {
+        let may = if picture.is_uneven() { excess.rest } else { excess.even_rest };
+        let Some(to) = picture.below().1.filter(|to| *to != Level::REST || may) else {
             return false;
         };
         self.path.fell(self.now);
@@ -310,6 +326,9 @@ impl Allocation<'_> {
             let fits = |times: f64| room.is_none_or(|room| need as f64 * times <= room as f64);
             // Each step brings a keyframe: the estimate must see what it does.
             let starved = picture.rests() && self.known(picture.slot).is_starved(room);
+            let now = self.now;
+            let lacks = picture.rests() && self.known(picture.slot).wants_still(now);
+            let still = lacks && flow == 0 && self.keeps_up;
             let (may, headroom, interval) = match picture.rests() {
                 true => {
                     let at_once = !starved && fits(WAKING_AT_ONCE);
@@ -319,13 +338,14 @@ impl Allocation<'_> {
             };
             let rises = match (room, ample) {
                 (None, _) => true,
+                // Its keyframe alone, whatever comes after it: nothing else flows.
+                _ if still => self.path.may_rise(now, flow, STILL_LEAST),
                 _ if picture.rests() && picture.is_uneven() => {
                     // It flows again once it is calm. Now and then a keyframe shows what it has become.
-                    let now = self.now;
                     let calm = self.known(picture.slot).has_rested(now) && fits(headroom);
                     let still = picture.may_rise.then_some(flow);
                     let need = still.or(calm.then_some(need));
-                    need.is_some_and(|need| self.path.may_rise(self.now, need, interval))
+                    need.is_some_and(|need| self.path.may_rise(now, need, interval))
                 }
                 (_, true) if starved && !may => false,
                 (_, true) => self.path.may_step(self.now, flow, need),

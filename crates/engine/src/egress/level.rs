@@ -54,6 +54,8 @@ pub(super) struct Patience {
     starved: Option<u64>,
     /// When its receiver last said that they lack the still.
     lacked: Option<Instant>,
+    /// No other one was sent since.
+    wants_still: bool,
 }
 
 /// A picture's fall.
@@ -105,11 +107,20 @@ impl Patience {
     /// It rests, and its receiver lacks the still: another one is sent soon, though not for each request.
     pub(super) fn lacks_still(&mut self, now: Instant) {
         let lately = |at: Instant| now.saturating_duration_since(at) < STILL_LEAST;
-        if self.starved.is_some() && !self.lacked.is_some_and(lately) {
-            (self.lacked, self.starved) = (Some(now), None);
+        if self.lacked.is_some_and(lately) {
+            return;
+        }
+        (self.lacked, self.wants_still) = (Some(now), true);
+        if self.starved.take().is_some() {
             self.last = self.last.map(|(wait, _)| (wait, now));
             self.rose = None;
         }
+    }
+
+    /// Whether its receiver lacks the still, and it is time for another one: none was sent since, and it has rested for a while.
+    pub(super) fn wants_still(&self, now: Instant) -> bool {
+        let long = |at| now.saturating_duration_since(at) >= STILL_LEAST;
+        self.wants_still && self.failed.is_none_or(|(_, at)| long(at))
     }
 
     /// Whether the path carries no more, as far as is known, than since its last keyframe took too long.
@@ -136,6 +147,6 @@ impl Patience {
 
     /// It gets more.
     pub(super) fn rose(&mut self, now: Instant) {
-        (self.rose, self.starved) = (Some(now), None);
+        (self.rose, self.starved, self.wants_still) = (Some(now), None, false);
     }
 }

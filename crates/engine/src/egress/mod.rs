@@ -38,6 +38,7 @@ use level::Patience;
 use pace::{Limit, Pace};
 use path::Path;
 use queue::Queue;
+use reports::Flow;
 use rtp::losses::Losses;
 use std::time::{Duration, Instant};
 
@@ -336,7 +337,9 @@ impl Egress {
     /// Makes a new estimate, by feedback on packets if `on`.
     pub(crate) fn estimate(&mut self, now: Instant, on: bool) {
         self.path.estimate(now, on, self.start_bps);
-        self.path.look_at_reports(now, self.pace.again(), (self.takes.flow, self.takes.all));
+        let flow =
+            Flow { bps: self.takes.flow, all_bps: self.takes.all, waits: self.queue.is_waiting() };
+        self.path.look_at_reports(now, self.pace.again(), flow);
         if let Some(downlink) = self.path.downlink() {
             downlink.tick(now);
         }

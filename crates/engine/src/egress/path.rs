@@ -12,7 +12,7 @@
 
 use super::rate::{Counted, Rate};
 use super::remb::Remb;
-use super::reports::Reports;
+use super::reports::{Flow, Reports};
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
     PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST, TRIED_TIMES,
@@ -110,13 +110,12 @@ impl Path {
         }
     }
 
-    /// What reports told counts, if nothing better is known. So far `again` bytes were sent again. Pictures take `flow` bits a
-    /// second and would take `all`.
-    pub(super) fn look_at_reports(&mut self, now: Instant, again: u64, (flow, all): (u64, u64)) {
+    /// What reports told counts, if nothing better is known. So far `again` bytes were sent again.
+    pub(super) fn look_at_reports(&mut self, now: Instant, again: u64, flow: Flow) {
         if self.numbers || self.remb.is_some() {
             self.reports = Reports::default();
         } else {
-            self.reports.look(now, again, flow, all);
+            self.reports.look(now, again, flow);
         }
     }
 

@@ -11,6 +11,16 @@ use crate::limits::{
 };
 use std::time::Instant;
 
+/// What flows on a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flow {
+    /// What pictures take, and would take, in bits a second.
+    pub bps: u64,
+    pub all_bps: u64,
+    /// Something waits to leave.
+    pub waits: bool,
+}
+
 /// What receiver reports tell of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reports {
@@ -43,9 +53,9 @@ impl Reports {
         self.bps
     }
 
-    /// Makes a new estimate, where it is time: `again` bytes were sent again so far, of which reports do not tell. Pictures take
-    /// `flow` and would take `all` bits a second.
-    pub(super) fn look(&mut self, now: Instant, again: u64, flow: u64, all: u64) {
+    /// Makes a new estimate, where it is time: `again` bytes were sent again so far, of which reports do not tell.
+    pub(super) fn look(&mut self, now: Instant, again: u64, flow: Flow) {
+        let Flow { bps: flow, all_bps: all, waits } = flow;
         if all == 0 {
             // Sound alone does not follow an estimate.
             *self = Self::default();
@@ -75,8 +85,8 @@ impl Reports {
         } else if let Some(bps) = self.bps {
             let long = self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_LAST);
             let tried = came_bps >= bps as f64 * REPORTS_TRIED;
-            // Of a picture that is paused, a still may be leaving.
-            let starved = flow == 0 && !tried;
+            // Of a picture that is paused, a still may be leaving: reports will tell of it.
+            let starved = flow == 0 && !tried && !waits;
             let ample = bps as f64 > all as f64 * REPORTS_AMPLE && long;
             let may = starved || tried || long;
             let risen = if may { rise(bps, passed.as_secs_f64(), all, starved) } else { bps };
@@ -103,20 +113,24 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn flow(bps: u64) -> Flow {
+        Flow { bps, all_bps: 1_000_000, waits: false }
+    }
+
     /// A second in which `kbps` left and `lost` of 256 packets were lost.
     struct Seconds(Reports, Instant);
 
     impl Seconds {
         fn new() -> Self {
             let mut seconds = Self(Reports::default(), Instant::now());
-            seconds.0.look(seconds.1, 0, 0, 1_000_000);
+            seconds.0.look(seconds.1, 0, flow(0));
             seconds
         }
 
-        fn pass(&mut self, kbps: u64, lost: u8, flow: u64) -> Option<u64> {
+        fn pass(&mut self, kbps: u64, lost: u8, bps: u64) -> Option<u64> {
             self.1 += Duration::from_secs(1);
             self.0.told(((kbps / 8) as u32, 1000), lost);
-            self.0.look(self.1, 0, flow, 1_000_000);
+            self.0.look(self.1, 0, super::tests::flow(bps));
             self.0.bps()
         }
     }
@@ -152,6 +166,18 @@ mod tests {
         let starved: Vec<_> = (0..60).map_while(|_| seconds.pass(50, 0, 0)).collect();
         assert!(starved.iter().max() > Some(&2_000_000), "it rises on: {starved:?}");
         assert!(starved[..4].iter().all(|bps| *bps <= 1_300_000), "slowly in the end");
+    }
+
+    #[test]
+    fn while_a_still_leaves_no_report_means_nothing() {
+        let mut seconds = Seconds::new();
+        let fell = seconds.pass(1000, 128, 1_000_000);
+        for _ in 0..5 {
+            seconds.1 += Duration::from_secs(1);
+            seconds.0.look(seconds.1, 0, Flow { waits: true, ..flow(0) });
+            assert_eq!(seconds.0.bps(), fell);
+        }
+        assert!(seconds.pass(50, 0, 0) > fell, "it has left");
     }
 
     #[test]
