@@ -9,9 +9,10 @@ use lab::bot::fixtures::Clip;
 use lab::link::{LinkSpec, Loss};
 use rtp::extended::SequenceUnwrapper;
 use rtp::header::is_rtcp;
+use rtp::negotiated::Codec;
 use rtp::rtcp;
 use rtp::srtp::Opener;
-use rtp::vp8;
+use rtp::{h264, vp8};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -64,6 +65,7 @@ struct Part {
 
 /// What comes to a viewer, read apart from the bot: which numbers left, which frames could be shown, how long sound waited.
 pub struct Eye {
+    codec: Codec,
     opener: Opener,
     unwrapper: BTreeMap<u32, SequenceUnwrapper>,
     /// Numbers of pictures that left, by SSRC.
@@ -113,15 +115,15 @@ impl Eye {
             self.left.entry(header.ssrc).or_default().insert(number);
         }
         let Some(arrives) = arrives else { return };
-        let part = match vp8::Descriptor::parse(payload) {
-            Ok(descriptor) => Part {
-                start: descriptor.start && descriptor.partition == 0,
-                end: header.marker,
-                keyframe: descriptor.keyframe,
-                timestamp: header.timestamp,
-            },
+        let (start, keyframe) = match vp8::Descriptor::parse(payload) {
+            _ if payload.is_empty() => return,
+            _ if self.codec == Codec::H264 => {
+                (h264::is_picture_start(payload), h264::keyframe_start(payload).is_some())
+            }
+            Ok(descriptor) => (descriptor.start && descriptor.partition == 0, descriptor.keyframe),
             Err(_) => return,
         };
+        let part = Part { start, end: header.marker, keyframe, timestamp: header.timestamp };
         self.parts.entry(number).or_insert(part);
         while self.show(arrives) {}
     }
@@ -173,8 +175,8 @@ pub struct Call {
     pub world: World,
     pub viewers: Vec<Viewer>,
     pub origin: Instant,
-    /// Viewers who were told that their picture is paused, since [`Call::forget_pauses`].
-    paused: BTreeSet<PersonKey>,
+    /// How long viewers were told that their picture is paused, since [`Call::forget_pauses`].
+    paused: BTreeMap<PersonKey, Duration>,
 }
 
 impl Call {
@@ -187,10 +189,10 @@ impl Call {
     pub fn of(name: &'static str, seed: u64, link: Link, pictures: &Arc<Clip>) -> Self {
         let mut world = World::new(seed, link);
         world.picture = name;
-        world.pictures = Some(pictures.clone());
+        (world.pictures, world.codec) = (Some(pictures.clone()), pictures.codec);
         world.join(true);
         let origin = world.now.at;
-        Self { world, viewers: Vec::new(), origin, paused: BTreeSet::new() }
+        Self { world, viewers: Vec::new(), origin, paused: BTreeMap::new() }
     }
 
     /// Somebody comes who looks on behind this link.
@@ -201,6 +203,7 @@ impl Call {
         let key = world.join_listening();
         world.set_downlink(key, link);
         let eye = Eye {
+            codec: world.codec,
             opener: Opener::new(&world.client(key).keys.remote),
             unwrapper: BTreeMap::new(),
             left: BTreeMap::new(),
@@ -271,8 +274,10 @@ impl Call {
             for viewer in &mut self.viewers {
                 viewer.estimate(&mut self.world);
             }
-            self.paused.extend(self.world.paused.iter().map(|(who, _)| *who));
-            if std::env::var("MOIM_TRACE").is_ok() {
+            for (who, _) in &self.world.paused {
+                *self.paused.entry(*who).or_default() += step;
+            }
+            if !self.viewers.is_empty() && std::env::var("MOIM_TRACE").is_ok() {
                 self.trace();
             }
         }
@@ -328,7 +333,12 @@ impl Call {
 
     /// Whether a viewer was told so at some time since [`Call::forget_pauses`]. A still that takes long is not paused all the time.
     pub fn was_paused(&self, viewer: usize) -> bool {
-        self.paused.contains(&self.viewers[viewer].key)
+        self.paused.contains_key(&self.viewers[viewer].key)
+    }
+
+    /// For how long, to a quarter of a second.
+    pub fn paused_for(&self, viewer: usize) -> Duration {
+        self.paused.get(&self.viewers[viewer].key).copied().unwrap_or_default()
     }
 
     /// What was told of pauses so far counts no longer.
