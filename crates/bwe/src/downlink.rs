@@ -372,8 +372,8 @@ impl Downlink {
         }
     }
 
-    /// What the path was estimated to carry before the estimate dipped while little was sent, in bits a second, as long as no
-    /// probe can have told whether that was right. 0 at any other time.
+    /// What the path was estimated to carry before the estimate dipped while little was sent, in bits a second. It is 0 once a
+    /// probe can have told whether that was right.
     pub fn before_dip_bps(&self, now: Instant) -> u64 {
         let lately = |dip: &Fall| now.saturating_duration_since(dip.at) < DIP_DOUBTFUL;
         self.dipped.filter(lately).map_or(0, |dip| dip.from_bps * 17 / 20)

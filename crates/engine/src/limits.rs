@@ -52,9 +52,9 @@ pub const HELD_AFTER: Duration = Duration::from_secs(2);
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// The same if only those want one whose paths carry little.
 pub const KEYFRAME_INTERVAL_DEAR: Duration = Duration::from_secs(1);
-/// The same of a picture that comes by fits and starts, if several look on: what refines its keyframe is larger than itself,
+/// The same of a picture that comes by fits and starts, if several look on. What refines its keyframe is larger than itself,
 /// and goes to all of them.
-pub const KEYFRAME_INTERVAL_SHARED: Duration = Duration::from_secs(6);
+pub const KEYFRAME_INTERVAL_SHARED: Duration = Duration::from_secs(3);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// A slot begins with a keyframe that came already if it is not older than this, and if no more
