@@ -26,8 +26,6 @@ const PENDING_PACKETS: usize = 1024;
 const REMEMBERED: Duration = Duration::from_secs(40);
 /// After a dip of the estimate, the queue that caused it is gone in this time.
 const DIP_PROBED_AFTER: Duration = Duration::from_millis(300);
-/// By then the result of that probe is known.
-const DIP_DOUBTFUL: Duration = Duration::from_millis(900);
 /// From one probe of our own to the next, if the path did not carry the last one: while little is sent…
 const PROBE_INTERVAL: Duration = Duration::from_secs(3);
 /// …while more is wanted soon, …
@@ -134,8 +132,6 @@ pub struct Downlink {
     fell: Option<Fall>,
     /// It dipped while little was sent, and was not probed since.
     dip: Option<Fall>,
-    /// The last time that it did.
-    dipped: Option<Fall>,
     /// When the present second began, the bytes that had left then, and the rate of the last one.
     second: (Instant, u64),
     last_second_bps: u64,
@@ -172,7 +168,6 @@ impl Downlink {
             lately_bps: [0; 3],
             fell: None,
             dip: None,
-            dipped: None,
             second: (now, 0),
             last_second_bps: 0,
         }
@@ -368,15 +363,7 @@ impl Downlink {
         let idle = self.last_second_bps * 5 < from_bps * 4;
         if idle && self.target_bps * 10 < from_bps * 7 {
             self.dip = Some(Fall { from_bps, at: now });
-            self.dipped = self.dip;
         }
-    }
-
-    /// What the path was estimated to carry before the estimate dipped while little was sent, in bits a second. It is 0 once a
-    /// probe can have told whether that was right.
-    pub fn before_dip_bps(&self, now: Instant) -> u64 {
-        let lately = |dip: &Fall| now.saturating_duration_since(dip.at) < DIP_DOUBTFUL;
-        self.dipped.filter(lately).map_or(0, |dip| dip.from_bps * 17 / 20)
     }
 
     /// The rate that is probed because the estimate dipped: near what it was, once, when the queue is gone.

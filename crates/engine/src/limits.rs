@@ -34,8 +34,6 @@ pub const QUEUE_BYTES: usize = 4_000_000;
 pub const QUEUE_SLOT_BYTES: usize = 1_500_000;
 /// Frames that wait beside keyframes leave within this time, or pictures stop.
 pub const DELTAS_WAIT: Duration = Duration::from_millis(1500);
-/// The same for a picture that comes by fits and starts: what refines a keyframe is larger than that, and little follows.
-pub const DELTAS_WAIT_UNEVEN: Duration = Duration::from_millis(2500);
 /// Until a path was probed, what waits is taken to leave at this rate at least, in bits a second.
 pub const YOUNG_BPS: u64 = 2_000_000;
 /// If so much waits, probes look for more than the estimate.
@@ -52,9 +50,6 @@ pub const HELD_AFTER: Duration = Duration::from_secs(2);
 pub const KEYFRAME_INTERVAL: Duration = Duration::from_millis(300);
 /// The same if only those want one whose paths carry little.
 pub const KEYFRAME_INTERVAL_DEAR: Duration = Duration::from_secs(1);
-/// The same of a picture that comes by fits and starts, if several look on. What refines its keyframe is larger than itself,
-/// and goes to all of them.
-pub const KEYFRAME_INTERVAL_SHARED: Duration = Duration::from_secs(3);
 /// Time after which a keyframe that did not come is asked for again.
 pub const KEYFRAME_RETRY: Duration = Duration::from_millis(700);
 /// A slot begins with a keyframe that came already if it is not older than this, and if no more

@@ -4,6 +4,7 @@
 //! A stream sends its templates with keyframes, as a [`Structure`]; each packet names one of them and what differs from it.
 //! Everything has its bound here, so that nothing is allocated and strangers cannot make it grow.
 
+use crate::bits::Bits;
 use crate::error::ParseError;
 
 /// The URI of the header extension in SDP.
@@ -248,7 +249,8 @@ impl Descriptor {
             let frame = *known.template(head.template_id)?;
             return Ok((Self { head, active_targets: None, frame }, None));
         };
-        let mut bits = Bits { bytes: extended, at: 1 };
+        let mut bits = Bits::new(extended);
+        bits.flag()?;
         let flags = [bits.flag()?, bits.flag()?, bits.flag()?, bits.flag()?];
         let attached = if head.has_structure { Some(structure(&mut bits)?) } else { None };
         let structure = attached.as_ref().unwrap_or(known);
@@ -369,40 +371,6 @@ fn add_reference(frame: &mut Dependencies, minus_one: u32) -> Result<(), ParseEr
     *place.ok_or(ParseError::BadValue)? = minus_one as u16 + 1;
     frame.reference_count += 1;
     Ok(())
-}
-
-/// Reads bits, the highest of a byte first.
-struct Bits<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Bits<'_> {
-    fn flag(&mut self) -> Result<bool, ParseError> {
-        Ok(self.read(1)? == 1)
-    }
-
-    /// A number of so many bits, at most 32: `f(n)`.
-    fn read(&mut self, count: u32) -> Result<u32, ParseError> {
-        let mut number = 0;
-        for _ in 0..count {
-            let byte = *self.bytes.get(self.at / 8).ok_or(ParseError::TooShort)?;
-            number = number << 1 | u32::from(byte >> (7 - self.at % 8) & 1);
-            self.at += 1;
-        }
-        Ok(number)
-    }
-
-    /// A number below `limit`, which is at least 1: `ns(n)`.
-    fn non_symmetric(&mut self, limit: u32) -> Result<u32, ParseError> {
-        let width = 32 - limit.leading_zeros();
-        let short = (1 << width) - limit;
-        let number = self.read(width - 1)?;
-        if number < short {
-            return Ok(number);
-        }
-        Ok((number << 1) - short + self.read(1)?)
-    }
 }
 
 #[cfg(test)]

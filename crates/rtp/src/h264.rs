@@ -1,5 +1,8 @@
 //! H.264 in RTP (RFC 6184): where a keyframe starts, of what size its pictures are, and how a NAL unit becomes packets.
 
+use crate::bits::Bits;
+use crate::error::ParseError;
+
 const IDR: u8 = 5;
 const SPS: u8 = 7;
 const STAP_A: u8 = 24;
@@ -119,90 +122,69 @@ pub fn size(payload: &[u8]) -> Option<(u16, u16)> {
         [first, ..] if first & 0x1F == SPS => payload,
         _ => return None,
     };
-    let mut bits = Bits { bytes: set.get(1..)?, at: 0 };
+    set_size(&unescaped(set.get(1..)?)).ok()
+}
+
+/// The same of a set behind its header.
+fn set_size(set: &[u8]) -> Result<(u16, u16), ParseError> {
+    let mut bits = Bits::new(set);
     let profile = bits.read(8)?;
     bits.read(16)?;
-    bits.number()?;
+    bits.exp_golomb()?;
     let mut crop_unit = (2, 2);
     if [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135].contains(&profile) {
-        let chroma = bits.number()?;
+        let chroma = bits.exp_golomb()?;
         if chroma == 3 {
             bits.read(1)?;
         }
-        crop_unit = [(1, 1), (2, 2), (2, 1), (1, 1)].get(chroma as usize).copied()?;
+        let units = [(1, 1), (2, 2), (2, 1), (1, 1)];
+        crop_unit = *units.get(chroma as usize).ok_or(ParseError::BadValue)?;
         for _ in 0..2 {
-            bits.number()?;
+            bits.exp_golomb()?;
         }
         bits.read(1)?;
         if bits.read(1)? == 1 {
-            return None;
+            return Err(ParseError::BadValue);
         }
     }
-    bits.number()?;
-    match bits.number()? {
-        0 => drop(bits.number()?),
+    bits.exp_golomb()?;
+    match bits.exp_golomb()? {
+        0 => drop(bits.exp_golomb()?),
         1 => {
             bits.read(1)?;
             for _ in 0..2 {
-                bits.number()?;
+                bits.exp_golomb()?;
             }
-            for _ in 0..bits.number()?.min(255) {
-                bits.number()?;
+            for _ in 0..bits.exp_golomb()?.min(255) {
+                bits.exp_golomb()?;
             }
         }
         _ => {}
     }
-    bits.number()?;
+    bits.exp_golomb()?;
     bits.read(1)?;
-    let blocks = (bits.number()?.checked_add(1)?, bits.number()?.checked_add(1)?);
+    let (across, down) = (bits.exp_golomb()?, bits.exp_golomb()?);
     let fields = 2 - bits.read(1)?;
     bits.read(fields)?;
     let mut cut = [0; 4];
-    if bits.read(1)? == 1 {
-        cut = [bits.number()?, bits.number()?, bits.number()?, bits.number()?];
+    if bits.flag()? {
+        for side in &mut cut {
+            *side = bits.exp_golomb()?;
+        }
     }
-    let side = |blocks: u32, cut: [u32; 2], unit: u32| {
-        let cut = cut[0].checked_add(cut[1])?.checked_mul(unit)?;
-        u16::try_from(blocks.checked_mul(16)?.checked_sub(cut)?).ok()
+    let side = |blocks: u32, fields: u32, cut: [u32; 2], unit: u32| {
+        let whole = (u64::from(blocks) + 1) * u64::from(16 * fields);
+        let cut = (u64::from(cut[0]) + u64::from(cut[1])) * u64::from(unit * fields);
+        whole.checked_sub(cut).and_then(|side| u16::try_from(side).ok()).ok_or(ParseError::BadValue)
     };
-    let width = side(blocks.0, [cut[0], cut[1]], crop_unit.0)?;
-    Some((width, side(blocks.1.checked_mul(fields)?, [cut[2], cut[3]], crop_unit.1 * fields)?))
+    let width = side(across, 1, [cut[0], cut[1]], crop_unit.0)?;
+    Ok((width, side(down, fields, [cut[2], cut[3]], crop_unit.1)?))
 }
 
-/// Reads the bits of a NAL unit behind its header, over the bytes that keep it from having two of zeros in a row (§7.4.1).
-struct Bits<'a> {
-    bytes: &'a [u8],
-    /// Bits read.
-    at: usize,
-}
-
-impl Bits<'_> {
-    fn read(&mut self, bits: u32) -> Option<u32> {
-        let mut value = 0;
-        for _ in 0..bits {
-            let mut byte = self.at / 8;
-            let escapes = |read: &[u8]| read.ends_with(&[0, 0, 3]);
-            if self.at.is_multiple_of(8) && self.bytes.get(..=byte).is_some_and(escapes) {
-                self.at += 8;
-                byte += 1;
-            }
-            value = value << 1 | u32::from(self.bytes.get(byte)? >> (7 - self.at % 8) & 1);
-            self.at += 1;
-        }
-        Some(value)
-    }
-
-    /// ue(v) of §9.1.
-    fn number(&mut self) -> Option<u32> {
-        let mut zeros = 0;
-        while self.read(1)? == 0 {
-            zeros += 1;
-            if zeros > 31 {
-                return None;
-            }
-        }
-        Some((1_u32 << zeros) - 1 + self.read(zeros)?)
-    }
+/// A NAL unit's body without the bytes that keep it from having two of zeros in a row (§7.4.1).
+fn unescaped(body: &[u8]) -> Vec<u8> {
+    let escapes = |at: usize| body[..=at].ends_with(&[0, 0, 3]);
+    (0..body.len()).filter(|at| !escapes(*at)).map(|at| body[at]).collect()
 }
 
 #[cfg(test)]

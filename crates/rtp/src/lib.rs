@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod av1;
+mod bits;
 pub mod dependency;
 pub mod error;
 pub mod extended;

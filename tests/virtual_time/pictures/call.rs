@@ -175,7 +175,7 @@ pub struct Call {
     pub world: World,
     pub viewers: Vec<Viewer>,
     pub origin: Instant,
-    /// How long viewers were told that their picture is paused, since [`Call::forget_pauses`].
+    /// How long viewers were told that their picture is paused.
     paused: BTreeMap<PersonKey, Duration>,
 }
 
@@ -331,19 +331,9 @@ impl Call {
         self.world.paused.iter().any(|(who, _)| *who == self.viewers[viewer].key)
     }
 
-    /// Whether a viewer was told so at some time since [`Call::forget_pauses`]. A still that takes long is not paused all the time.
-    pub fn was_paused(&self, viewer: usize) -> bool {
-        self.paused.contains_key(&self.viewers[viewer].key)
-    }
-
-    /// For how long, to a quarter of a second.
+    /// How long a viewer was told so, to a quarter of a second.
     pub fn paused_for(&self, viewer: usize) -> Duration {
         self.paused.get(&self.viewers[viewer].key).copied().unwrap_or_default()
-    }
-
-    /// What was told of pauses so far counts no longer.
-    pub fn forget_pauses(&mut self) {
-        self.paused.clear();
     }
 
     /// How often the publisher was asked for a keyframe.

@@ -134,7 +134,6 @@ fn faults(seed: u64, case: Case) -> Vec<String> {
         call.run(end - call.now());
         call.set_links(case.link());
         let back = call.now();
-        call.forget_pauses();
         call.run(case.within() + S);
         shown_within(&call, case, back + MS * case.rtt_ms / 2, "after the trouble", &mut faults);
     }
@@ -189,7 +188,7 @@ fn shown_within(
         let eye = call.viewers[viewer].eye.borrow();
         let after = from + MS * 300;
         let first = eye.shown.iter().find(|shown| shown.at > after).map(|shown| shown.at - from);
-        let still = case.is_still() && call.was_paused(viewer) && !eye.shown.is_empty();
+        let still = case.is_still() && call.is_paused(viewer) && !eye.shown.is_empty();
         if !still && first.is_none_or(|after| after > case.within()) {
             faults
                 .push(format!("{when} viewer {viewer} saw {first:?}, not in {:?}", case.within()));

@@ -108,7 +108,7 @@ impl Picture {
     }
 
     /// Whether it comes by fits and starts.
-    pub(super) fn is_uneven(&self) -> bool {
+    fn is_uneven(&self) -> bool {
         self.calm_bps.is_some()
     }
 

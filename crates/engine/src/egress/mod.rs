@@ -66,8 +66,6 @@ pub(crate) struct Egress {
     losses: Losses,
     /// What pictures take of the path.
     takes: Takes,
-    /// What the path may carry after all, by what it was estimated to before a dip; see [`Path::before_dip_bps`].
-    before_dip_bps: u64,
     start_bps: u64,
 }
 
@@ -83,7 +81,6 @@ impl Egress {
             patience: Vec::new(),
             losses: Losses::default(),
             takes: Takes::default(),
-            before_dip_bps: 0,
         }
     }
 
@@ -141,8 +138,7 @@ impl Egress {
         cut: &mut Vec<Waiting>,
     ) -> Admission {
         // At first it is not known how much leaves soon.
-        let unknown = self.path.is_unprobed() || self.path.awaits_probe();
-        let least = if unknown { YOUNG_BPS } else { self.before_dip_bps };
+        let least = if self.path.is_unprobed() || self.path.awaits_probe() { YOUNG_BPS } else { 0 };
         let bps = self.pace.most_bps().map(|bps| bps.max(least));
         self.queue.offer(waiting, packet, stands, bps, cut)
     }
@@ -347,7 +343,6 @@ impl Egress {
         if let Some(downlink) = self.path.downlink() {
             downlink.tick(now);
         }
-        self.before_dip_bps = self.path.before_dip_bps(now);
     }
 
     /// Chooses how much flows of each picture, what comes first in order first, and how fast. Returns what the receiver is to
@@ -363,9 +358,6 @@ impl Egress {
         let (path, patience) = (&mut self.path, &mut self.patience);
         Allocation { now, path, keeps_up, patience, changes }.make(pictures, room);
         self.takes = Takes::of(pictures);
-        for picture in pictures {
-            self.queue.set_uneven(picture.slot, picture.is_uneven());
-        }
         self.plan(now)
     }
 

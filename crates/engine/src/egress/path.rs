@@ -369,13 +369,6 @@ impl Path {
         Some(estimate.max(before))
     }
 
-    /// What the path was estimated to carry before the estimate dipped while little was sent, in bits a second. It is 0 once a
-    /// probe can have told whether that was right.
-    pub(super) fn before_dip_bps(&self, now: Instant) -> u64 {
-        let downlink = self.downlink.as_ref().filter(|_| self.numbers);
-        downlink.map_or(0, |downlink| downlink.before_dip_bps(now))
-    }
-
     /// The bare estimate.
     fn estimated_bps(&self) -> Option<u64> {
         let downlink = self.downlink.as_ref().filter(|_| self.numbers);

@@ -9,11 +9,8 @@
 //! is let in. So no number is used that does not leave.
 
 use crate::command::StreamKey;
-use crate::limits::{
-    DELTAS_WAIT, DELTAS_WAIT_UNEVEN, QUEUE_BYTES, QUEUE_PACKETS, QUEUE_SLOT_BYTES,
-};
+use crate::limits::{DELTAS_WAIT, QUEUE_BYTES, QUEUE_PACKETS, QUEUE_SLOT_BYTES};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// Something that waits.
 #[derive(Debug, Clone, Copy)]
@@ -127,8 +124,6 @@ struct Lane {
     bytes: usize,
     /// The timestamp of the frame of which a part has left.
     begun: Option<u32>,
-    /// Its picture comes by fits and starts.
-    uneven: bool,
 }
 
 impl Lane {
@@ -136,12 +131,6 @@ impl Lane {
     fn knows(&self, timestamp: u32) -> bool {
         self.frame.is_some_and(|newest| newest.wrapping_sub(timestamp) as i32 >= 0)
     }
-}
-
-/// Whether so many bytes leave in time at so many bits a second.
-fn leaves_within(time: Duration, bytes: usize, bps: Option<u64>) -> bool {
-    let bits = bytes as f64 * 8.0;
-    bps.is_none_or(|bps| bits <= bps as f64 * time.as_secs_f64())
 }
 
 /// What waits for one receiver.
@@ -166,11 +155,6 @@ impl Queue {
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.count > 0
-    }
-
-    /// Whether the picture of a slot comes by fits and starts.
-    pub(super) fn set_uneven(&mut self, slot: usize, uneven: bool) {
-        self.lane(slot).uneven = uneven;
     }
 
     /// Bytes that wait, and most that did since something began to wait.
@@ -220,8 +204,7 @@ impl Queue {
         let lane = self.lane(slot);
         if lane.waiting == 0 {
             let flows = matches!(stands, Stands::Flows { .. });
-            let uneven = lane.uneven;
-            *lane = Lane { tail: flows.then_some(track), uneven, ..Lane::default() };
+            *lane = Lane { tail: flows.then_some(track), ..Lane::default() };
         }
         let lane = *lane;
         let here = lane.tail == Some(track);
@@ -246,8 +229,7 @@ impl Queue {
         }
         let continues = matches!(stands, Stands::Flows { continues: true, .. });
         let begun = lane.waiting == 0 && continues;
-        let within = if lane.uneven { DELTAS_WAIT_UNEVEN } else { DELTAS_WAIT };
-        if room && (begun || leaves_within(within, self.deltas, bps)) {
+        if room && (begun || self.leaves_soon(self.deltas, bps)) {
             let lane = self.lane(slot);
             lane.frame = Some(timestamp);
             lane.keyframe = Some(timestamp).filter(|_| packet.keyframe).or(lane.keyframe);
@@ -266,7 +248,7 @@ impl Queue {
         cut: &mut Vec<Waiting>,
     ) -> Admission {
         let slot = waiting.slot;
-        if self.lane(slot).keyframes > 0 && !leaves_within(DELTAS_WAIT, self.bytes, bps) {
+        if self.lane(slot).keyframes > 0 && !self.leaves_soon(self.bytes, bps) {
             // Of what waits of the slot, only the frame that has begun to leave is worth more than this one.
             self.cut(slot, false, cut);
         }
@@ -361,6 +343,12 @@ impl Queue {
 
     fn push_stop(&mut self, slot: usize, track: StreamKey) {
         self.push(Waiting { track, slot, index: 0, brings: Brings::Stop }, false);
+    }
+
+    /// Whether so many bytes leave within [`DELTAS_WAIT`].
+    fn leaves_soon(&self, bytes: usize, bps: Option<u64>) -> bool {
+        let bits = bytes as f64 * 8.0;
+        bps.is_none_or(|bps| bits <= bps as f64 * DELTAS_WAIT.as_secs_f64())
     }
 
     fn lane(&mut self, slot: usize) -> &mut Lane {

@@ -69,9 +69,8 @@ pub(super) fn ask_publisher<S: Sink>(
     match track.origin {
         Origin::Person(publisher) => ask_person(model, turn, (index, publisher), waits, scratch),
         Origin::Relay(shard) => {
-            let dear = track.dear_interval();
             let keyframe = &mut track.encoding.keyframe;
-            if keyframe.ask(turn.now.at, waits, dear) {
+            if keyframe.ask(turn.now.at, waits) {
                 let stream = track.key;
                 turn.sink.relay_control(shard, RelayControl::Keyframe { stream });
             }
@@ -95,7 +94,7 @@ fn ask_person<S: Sink>(
     }
     let wanted = track.is_wanted();
     // A layer that is not sent begins with a keyframe by itself.
-    let (sent, dear) = (!track.is_layered() || track.is_alive(turn.now), track.dear_interval());
+    let sent = !track.is_layered() || track.is_alive(turn.now);
     let Track { encoding, silenced, .. } = track;
     let Scratch { rtcp, sequences, .. } = scratch;
     rtcp.clear();
@@ -113,7 +112,7 @@ fn ask_person<S: Sink>(
             encoding.keyframe.want();
         }
     }
-    if !*silenced && sent && encoding.keyframe.ask(turn.now.at, waits, dear) {
+    if !*silenced && sent && encoding.keyframe.ask(turn.now.at, waits) {
         rtcp::pli(rtcp, CONTROL_SSRC, ids.ssrc);
         turn.stats.keyframes_asked += 1;
     }

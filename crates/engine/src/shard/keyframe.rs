@@ -1,7 +1,7 @@
 //! Whether a keyframe is wanted of a publisher, and which one came last.
 
-use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_RETRY};
-use std::time::{Duration, Instant};
+use crate::limits::{KEYFRAME_INTERVAL, KEYFRAME_INTERVAL_DEAR, KEYFRAME_RETRY};
+use std::time::Instant;
 
 /// Who waits for a keyframe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,15 +103,15 @@ impl KeyframeWish {
     }
 
     /// Whether to ask the publisher now: not too often, and again if none came.
-    pub(super) fn ask(&mut self, now: Instant, waits: Waits, dear: Duration) -> bool {
+    pub(super) fn ask(&mut self, now: Instant, waits: Waits) -> bool {
         let since = self.asked.map(|at| now.saturating_duration_since(at));
         let due = match since {
             None => self.wanted || waits != Waits::Nobody,
-            Some(since) if self.wanted && self.dear => since >= dear,
+            Some(since) if self.wanted && self.dear => since >= KEYFRAME_INTERVAL_DEAR,
             Some(since) if self.wanted => since >= KEYFRAME_INTERVAL,
             Some(since) => match waits {
                 Waits::Nobody => false,
-                Waits::Dear => since >= dear,
+                Waits::Dear => since >= KEYFRAME_INTERVAL_DEAR,
                 Waits::Somebody => since >= KEYFRAME_RETRY,
             },
         };
@@ -126,7 +126,7 @@ impl KeyframeWish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::KEYFRAME_INTERVAL_DEAR;
+    use std::time::Duration;
 
     #[test]
     fn one_that_was_asked_for_is_none_for_who_begins_to_wait_later() {
@@ -135,22 +135,14 @@ mod tests {
         assert!(!wish.is_asked());
         wish.wait();
         wish.waited(Waits::Somebody);
-        assert!(
-            !wish.is_asked()
-                && wish.ask(start, Waits::Somebody, KEYFRAME_INTERVAL_DEAR)
-                && wish.is_asked()
-        );
+        assert!(!wish.is_asked() && wish.ask(start, Waits::Somebody) && wish.is_asked());
         wish.came();
         assert!(wish.is_asked(), "it may be a later frame");
         wish.wait();
         assert!(!wish.is_asked());
         wish.waited(Waits::Somebody);
         let later = start + Duration::from_secs(1);
-        assert!(
-            !wish.is_asked()
-                && wish.ask(later, Waits::Somebody, KEYFRAME_INTERVAL_DEAR)
-                && wish.is_asked()
-        );
+        assert!(!wish.is_asked() && wish.ask(later, Waits::Somebody) && wish.is_asked());
     }
 
     #[test]
@@ -158,28 +150,22 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut wish = KeyframeWish::default();
-        assert!(!wish.ask(at(0), Waits::Nobody, KEYFRAME_INTERVAL_DEAR), "nobody wants one");
+        assert!(!wish.ask(at(0), Waits::Nobody), "nobody wants one");
         wish.want();
-        assert!(wish.ask(at(0), Waits::Somebody, KEYFRAME_INTERVAL_DEAR));
+        assert!(wish.ask(at(0), Waits::Somebody));
         wish.want();
-        assert!(!wish.ask(at(100), Waits::Somebody, KEYFRAME_INTERVAL_DEAR), "throttled");
-        assert!(wish.ask(at(300), Waits::Somebody, KEYFRAME_INTERVAL_DEAR), "kept for later");
-        assert!(!wish.ask(at(900), Waits::Somebody, KEYFRAME_INTERVAL_DEAR));
-        assert!(wish.ask(at(1000), Waits::Somebody, KEYFRAME_INTERVAL_DEAR), "none came");
+        assert!(!wish.ask(at(100), Waits::Somebody), "throttled");
+        assert!(wish.ask(at(300), Waits::Somebody), "kept for later");
+        assert!(!wish.ask(at(900), Waits::Somebody));
+        assert!(wish.ask(at(1000), Waits::Somebody), "none came");
         wish.came();
-        assert!(!wish.ask(at(5000), Waits::Nobody, KEYFRAME_INTERVAL_DEAR));
+        assert!(!wish.ask(at(5000), Waits::Nobody));
         wish.want_for(true);
-        assert!(wish.ask(at(5000), Waits::Somebody, KEYFRAME_INTERVAL_DEAR));
+        assert!(wish.ask(at(5000), Waits::Somebody));
         assert!(wish.came() && !wish.came(), "one was asked for");
         wish.want_for(true);
-        assert!(
-            !wish.ask(at(5900), Waits::Somebody, KEYFRAME_INTERVAL_DEAR),
-            "for thin paths once a second"
-        );
+        assert!(!wish.ask(at(5900), Waits::Somebody), "for thin paths once a second");
         wish.want();
-        assert!(
-            wish.ask(at(5900), Waits::Somebody, KEYFRAME_INTERVAL_DEAR),
-            "somebody else wants one, too"
-        );
+        assert!(wish.ask(at(5900), Waits::Somebody), "somebody else wants one, too");
     }
 }

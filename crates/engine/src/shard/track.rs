@@ -6,7 +6,6 @@ use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
 use crate::clock::Now;
 use crate::command::{Precedence, ShardIndex, StreamKey};
-use crate::limits::{KEYFRAME_INTERVAL_DEAR, KEYFRAME_INTERVAL_SHARED};
 use crate::relay::RelayContent;
 use rtp::negotiated::Line;
 use std::collections::VecDeque;
@@ -116,13 +115,6 @@ impl Track {
     /// Whether its pictures come by fits and starts, with no smaller layer to fall to: a screen.
     pub(super) fn is_uneven(&self) -> bool {
         self.precedence.screen && !self.is_layered() && self.encoding.inner.count() < 2
-    }
-
-    /// Least time between two keyframes that only those want on whose paths one is dear. Each costs all who look on, most if
-    /// what refines it is larger than itself.
-    pub(super) fn dear_interval(&self) -> Duration {
-        let several = self.subscriptions.len() + self.exports.len() > 1;
-        if several && self.is_uneven() { KEYFRAME_INTERVAL_SHARED } else { KEYFRAME_INTERVAL_DEAR }
     }
 
     /// Its RTP stream id, if it is a layer.

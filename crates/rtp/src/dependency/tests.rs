@@ -201,7 +201,7 @@ fn layers_templates_and_references_have_bounds() {
 fn numbers_below_a_limit_take_the_bits_that_they_need() {
     let read = |bits: u32, limit: u32| {
         let bytes = (bits << 24).to_be_bytes();
-        let mut bits = Bits { bytes: &bytes, at: 0 };
+        let mut bits = Bits::new(&bytes);
         (bits.non_symmetric(limit).unwrap(), bits.at)
     };
     assert_eq!(read(0, 1), (0, 0));

@@ -48,7 +48,7 @@ pub struct ClipFrame {
 pub struct Clip {
     /// Which of them.
     pub codec: Codec,
-    /// What a packet of its own has in front of each keyframe: parameter sets of H.264. Empty: there is no such packet.
+    /// Parameter sets of H.264, which leave in a packet of their own before each keyframe. Empty: there is no such packet.
     pub parameter_sets: ClipFrame,
     /// Its frames, of which an empty one is not sent. The first is a keyframe, unless there are `keyframes`.
     pub frames: Vec<ClipFrame>,
@@ -130,8 +130,8 @@ impl Clip {
         }
     }
 
-    /// A frame by its number: those of the loop, behind them those that are asked for, then those that refine them, and last
-    /// the parameter sets.
+    /// A frame by its number. Those of the loop come first, then keyframes that are asked for, then what refines them. The last
+    /// number is that of the parameter sets.
     pub(super) fn frame(&self, number: usize) -> &ClipFrame {
         let (frames, keyframes) = (self.frames.len(), self.keyframes.len());
         match number {

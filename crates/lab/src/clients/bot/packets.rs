@@ -5,8 +5,8 @@ use super::clip::Clip;
 use rtp::negotiated::Codec;
 use rtp::{h264, vp8};
 
-/// Most bytes that a payload has in front of a clip's own: VP8's descriptor, or the header of a fragment and what differs each
-/// time that it is sent.
+/// Most bytes that a payload has in front of a clip's own. In VP8 that is the descriptor. In H.264 it is a fragment's header, and
+/// what differs each time that a slice is sent.
 pub(super) const HEAD: usize = 6;
 const _: () = assert!(vp8::DESCRIPTOR_LEN <= HEAD);
 const _: () = assert!(h264::FRAGMENT_HEADER_LEN + NUMBERED <= HEAD);

@@ -1,9 +1,11 @@
-//! A grey picture in H.264 (ITU-T H.264, constrained baseline), of almost any number of bytes: so many of its macroblocks are
-//! written out, sample by sample.
+//! A grey picture in H.264 (ITU-T H.264, constrained baseline), of almost any number of bytes. To make it larger, more of its
+//! macroblocks are written out sample by sample.
 
-/// First bytes of a slice's unit: those that differ from one time that it is sent to the next, see [`numbered`].
+use super::blocks;
+
+/// First bytes of a slice's unit. They differ each time that it is sent, see [`numbered`].
 pub(in super::super) const NUMBERED: usize = 4;
-/// What a macroblock takes that is written out: `mb_type` and zeros until a byte is whole, then 384 samples.
+/// Bytes of a macroblock that is written out. `mb_type` and zeros fill two bytes, and 384 samples follow.
 const WRITTEN: usize = 2 + 384;
 /// Bits of a macroblock that is predicted, in a slice between keyframes.
 const PREDICTED_BITS: usize = 11;
@@ -52,11 +54,6 @@ impl Bits {
         self.put(1, 1);
         self.out
     }
-}
-
-/// Macroblocks of a row or column.
-fn blocks(pixels: u16) -> usize {
-    usize::from(pixels).div_ceil(16)
 }
 
 /// Sequence and picture parameter set (§7.3.2.1, §7.3.2.2) of pictures of this size, as one payload (STAP-A, RFC 6184 §5.7.1).
@@ -180,8 +177,8 @@ pub(in super::super) fn delta(width: u16, height: u16, bytes: usize) -> Vec<u8> 
     slice.bits.finish()
 }
 
-/// The first bytes of a slice when it is sent: with its number since the last keyframe, or with whether it is an odd or an even
-/// keyframe (§7.4.3: two in a row must differ).
+/// The first bytes of a slice when it is sent. They hold its number since the last keyframe. Those of a keyframe tell odd ones
+/// from even ones, since two in a row must differ (§7.4.3).
 pub(in super::super) fn numbered(unit: &[u8], keyframes: u64, since: u8) -> [u8; NUMBERED] {
     let mut first = [0; NUMBERED];
     for (to, from) in first.iter_mut().zip(unit) {

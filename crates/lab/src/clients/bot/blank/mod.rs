@@ -2,3 +2,8 @@
 
 pub(super) mod h264;
 pub(super) mod vp8;
+
+/// Macroblocks of a row or column.
+fn blocks(pixels: u16) -> usize {
+    usize::from(pixels).div_ceil(16)
+}

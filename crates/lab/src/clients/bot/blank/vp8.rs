@@ -1,6 +1,8 @@
 //! A grey picture in VP8, which bots show where only the sizes of frames are known. It takes so few bytes that most recorded
 //! frames have room for it. A decoder shows it, and passes over the bytes that follow.
 
+use super::blocks;
+
 /// The coder of RFC 6386 §7.3: bits, each with the probability of a zero in 256ths.
 struct Coder {
     out: Vec<u8>,
@@ -73,11 +75,6 @@ impl Coder {
         (0..32).for_each(|_| self.shift());
         self.out
     }
-}
-
-/// Macroblocks of a row or column.
-fn blocks(pixels: u16) -> usize {
-    usize::from(pixels).div_ceil(16)
 }
 
 /// What both kinds of frames begin with (§9.3 to §9.6): one segment, no loop filter, one partition, the finest quantizer.
