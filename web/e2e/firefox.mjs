@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import WebSocket from "ws";
-import { scratch, until } from "./world.mjs";
+import { keepPeers, markJoin, scratch, until } from "./world.mjs";
 
 /** A camera and a microphone that nobody is asked for. */
 const PREFERENCES = {
@@ -94,19 +94,11 @@ async function launch(t) {
   return session;
 }
 
-/** Keeps every RTCPeerConnection for `stats`, and errors of the page. Runs in the page, before anything else. */
-const PRELOAD = `() => {
-  const Original = window.RTCPeerConnection;
-  window.peers = [];
+/** In a page, before its own code: keeps the errors of the page. */
+const KEEP_ERRORS = `() => {
   window.errors = [];
   window.addEventListener("error", (event) => window.errors.push(String(event.error ?? event.message)));
   window.addEventListener("unhandledrejection", (event) => window.errors.push(String(event.reason)));
-  window.RTCPeerConnection = class extends Original {
-    constructor(...rest) {
-      super(...rest);
-      window.peers.push(this);
-    }
-  };
 }`;
 
 /** Opens the call page in Firefox and joins. What it returns works where a person of `world.mjs` does. */
@@ -114,7 +106,8 @@ export async function enterByFirefox(t, url, room, name, query = {}) {
   const session = await launch(t);
   const { contexts } = await session.call("browsingContext.getTree");
   const { context } = contexts[0];
-  await session.call("script.addPreloadScript", { functionDeclaration: PRELOAD });
+  for (const functionDeclaration of [KEEP_ERRORS, String(keepPeers), String(markJoin)])
+    await session.call("script.addPreloadScript", { functionDeclaration });
   const options = new URLSearchParams({ name, join: "1", processing: "off", ...query });
   await session.call("browsingContext.navigate", {
     context,

@@ -175,7 +175,9 @@ networks: [{ name: link, way: down, changes: [{ at: 15s, delay: 300ms, way: down
   assert.ok(near.length >= 4 && far.length >= 4, "codes were read");
   const median = (all) => all[all.length >> 1];
   assert.ok(median(near) > 0 && median(near) < 250, "plausible by itself");
-  assert.ok(Math.abs(median(far) - median(near) - 300) <= 40, "the link's delay is found");
+  // A receiver may hold pictures longer once they come later: some frames on a machine that is short of CPU.
+  const later = median(far) - median(near);
+  assert.ok(later > 260 && later < 400, `${later} ms later by a link of 300 ms`);
   assert.ok(run.summary.metrics.camera_to_screen_ms.max >= median(far), "the summary knows it");
   const limited = run.samples.flatMap(({ sample }) => sample.sent).map((row) => row.cpu_limited_ratio);
   assert.ok(

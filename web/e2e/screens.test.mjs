@@ -8,7 +8,7 @@ import { connect, ENDS } from "../../scripts/link.mjs";
 import { enterByFirefox } from "./firefox.mjs";
 import { ADMIN, browser, enter, serve, stats, until } from "./world.mjs";
 
-/** From asking for the page until the screen is seen, and from a change until that is. */
+/** From asking to join until the screen is seen, and from a change until that is. */
 const SEEN_MS = 4000;
 const CHANGED_MS = 2000;
 const CHANGES = 4;
@@ -68,7 +68,7 @@ function watch({ width, height, fields }) {
     window.seen[bits.reduce((sum, bit) => sum + bit)] ??= Date.now();
   };
   setInterval(look, 20);
-  return performance.timeOrigin;
+  return performance.timeOrigin + window.joinAskedMs;
 }
 
 /** When a page of the screen was seen first, and else why not. */

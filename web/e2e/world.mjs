@@ -126,6 +126,18 @@ export function keepPeers() {
   };
 }
 
+/** In a page, before its own code: `window.joinAskedMs` is when the page first asked to join a room, and "joinasked" tells of it. */
+export function markJoin() {
+  const { send } = WebSocket.prototype;
+  WebSocket.prototype.send = function (data) {
+    if (window.joinAskedMs === undefined && String(data).includes('"room.join"')) {
+      window.joinAskedMs = performance.now();
+      window.dispatchEvent(new Event("joinasked"));
+    }
+    return send.call(this, data);
+  };
+}
+
 /** Opens the call page and joins; a token in the query goes into the fragment. Every RTCPeerConnection is kept for `stats`. */
 export async function enter(t, launched, url, room, name, { token, ...query } = {}) {
   const context = await launched.newContext({
@@ -136,6 +148,7 @@ export async function enter(t, launched, url, room, name, { token, ...query } = 
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   await page.addInitScript(keepPeers);
+  await page.addInitScript(markJoin);
   await page.addInitScript(() => {
     // `cutSockets` closes all WebSockets, and refuses new ones for a while.
     const Plain = window.WebSocket;
@@ -153,7 +166,7 @@ export async function enter(t, launched, url, room, name, { token, ...query } = 
     };
     // Milliseconds from asking to join until getStats shows a decoded frame, read every 20 ms.
     const firstFrame = async () => {
-      const asked = performance.now();
+      const asked = window.joinAskedMs;
       while (window.firstFrameMs === undefined) {
         for (const peer of window.peers) {
           for (const entry of (await peer.getStats()).values()) {
@@ -165,15 +178,7 @@ export async function enter(t, launched, url, room, name, { token, ...query } = 
         await new Promise((done) => setTimeout(done, 20));
       }
     };
-    const send = Plain.prototype.send;
-    let asking = false;
-    Plain.prototype.send = function (data) {
-      if (!asking && String(data).includes('"room.join"')) {
-        asking = true;
-        firstFrame();
-      }
-      return send.call(this, data);
-    };
+    window.addEventListener("joinasked", firstFrame);
     window.cutSockets = (ms) => {
       cutUntil = performance.now() + ms;
       for (const socket of open) socket.close();
