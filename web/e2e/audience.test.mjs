@@ -15,7 +15,7 @@ const ROSTER = 4;
 
 /** Bots that talk in turn in an audio room, until the test ends. */
 function talk(t, url) {
-  const dir = scratch(t);
+  const dir = scratch();
   const scenario = join(dir, "talk.yaml");
   writeFileSync(
     scenario,

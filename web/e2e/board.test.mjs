@@ -33,7 +33,7 @@ async function query(text) {
 
 test("every query of the Grafana board finds something in a real Prometheus", async (t) => {
   const { url } = await serve(t);
-  const dir = scratch(t);
+  const dir = scratch();
   const target = url.replace("http://", "");
   const config = join(dir, "prometheus.yml");
   writeFileSync(

@@ -101,7 +101,7 @@ test("over a veth address and HTTPS, without the loopback flag", async (t) => {
     ip -n ${name} link set moim-e2e-1 up
     ip -n ${name} link set lo up`);
   t.after(() => run(`ip netns del ${name}`));
-  const dir = scratch(t);
+  const dir = scratch();
   run(`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
     -subj /CN=moim -addext subjectAltName=IP:10.77.0.2 \
     -keyout ${join(dir, "key.pem")} -out ${join(dir, "cert.pem")} 2>/dev/null`);

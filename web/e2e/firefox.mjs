@@ -54,7 +54,7 @@ class Session {
 
 /** Starts Firefox without a window; ends it after the test. */
 async function launch(t) {
-  const profile = scratch(t);
+  const profile = scratch();
   const lines = Object.entries(PREFERENCES).map(
     ([key, value]) => `user_pref("${key}", ${JSON.stringify(value)});`,
   );

@@ -13,15 +13,15 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 const BINARY = process.env.MOIM_BIN ?? join(ROOT, "target/release/moim");
 
 /** A scenario's file. */
-function written(t, text) {
-  const path = join(scratch(t), "scenario.yaml");
+function written(text) {
+  const path = join(scratch(), "scenario.yaml");
   writeFileSync(path, text);
   return path;
 }
 
 /** Runs a scenario; returns its exit code, what it printed and its record. */
-async function load(t, scenario) {
-  const runs = scratch(t);
+async function load(scenario) {
+  const runs = scratch();
   const child = spawn(BINARY, ["load", scenario, "--runs", runs], { stdio: ["ignore", "pipe", "pipe"] });
   let text = "";
   child.stdout.on("data", (data) => (text += data));
@@ -54,10 +54,10 @@ async function load(t, scenario) {
  * right, and what arrived is checked all the same.
  */
 async function loadHealthy(t, scenario) {
-  const first = await load(t, scenario);
+  const first = await load(scenario);
   if (first.code !== 110) return first;
   t.diagnostic(`once more: ${first.summary.generator.reasons.join("; ")}`);
-  return load(t, scenario);
+  return load(scenario);
 }
 
 /** It passed, or the machine was too busy to say so. */
@@ -73,16 +73,13 @@ function assertPassed(t, { code, text, summary }) {
 }
 
 test("bots by TCP lose nothing, forwarded or mixed", async (t) => {
-  const scenario = written(
-    t,
-    `name: by-tcp
+  const scenario = written(`name: by-tcp
 serve: {}
 duration: 12s
 rooms: [{ people: { bot: 4 } }, { audio: mcu, video: none, people: { bot: 3 } }]
 media: { transport: tcp }
 thresholds: { loss_pct: ["max < 0.1"] }
-`,
-  );
+`);
   const run = await loadHealthy(t, scenario);
   assertPassed(t, run);
   const received = run.samples.flatMap(({ sample }) => sample.received);
@@ -94,9 +91,7 @@ thresholds: { loss_pct: ["max < 0.1"] }
 });
 
 test("a matrix runs each combination, and shows them all in front", async (t) => {
-  const scenario = written(
-    t,
-    `name: each
+  const scenario = written(`name: each
 serve: {}
 duration: 8s
 rooms: [{ people: { bot: 2 } }]
@@ -104,9 +99,8 @@ networks: [{ name: lossy, loss_pct: 20, way: down }]
 media: { video: none }
 thresholds: { loss_pct: ["max < 5"] }
 matrix: { transport: [udp, tcp], network: [free, lossy] }
-`,
-  );
-  const run = await load(t, scenario);
+`);
+  const run = await load(scenario);
   const rows = Object.fromEntries(run.summary.study.map(({ name, cells }) => [name, cells]));
   assert.deepEqual(Object.keys(rows), ["udp, free", "udp, lossy", "tcp, free"], run.text);
   for (const [name, { verdict, loss_pct }] of Object.entries(rows)) {
@@ -121,15 +115,12 @@ matrix: { transport: [udp, tcp], network: [free, lossy] }
 });
 
 test("a browser in a mixed room hears the marks that bots say, and when", async (t) => {
-  const scenario = written(
-    t,
-    `name: ears
+  const scenario = written(`name: ears
 serve: { cpus: shared }
 duration: 24s
 rooms: [{ audio: mcu, video: none, people: { bot: 4, chromium: 1 } }]
 media: { audio: speech, video: none }
-`,
-  );
+`);
   const run = await loadHealthy(t, scenario);
   assertPassed(t, run);
   const heard = { bot: [], chromium: [] };
@@ -151,16 +142,13 @@ media: { audio: speech, video: none }
 });
 
 test("browsers read from each other's pictures how late these are, and a link's delay is in it", async (t) => {
-  const scenario = written(
-    t,
-    `name: eyes
+  const scenario = written(`name: eyes
 serve: { cpus: shared }
 duration: 32s
 rooms: [{ people: { chromium: 2 } }]
 canary: { time_code: true }
 networks: [{ name: link, way: down, changes: [{ at: 15s, delay: 300ms, way: down }] }]
-`,
-  );
+`);
   const run = await loadHealthy(t, scenario);
   assertPassed(t, run);
   const read = (from_ms, until_ms) =>
@@ -192,16 +180,13 @@ test("a browser shows the frames of recorded sizes that bots send, and they see 
     ["vp8", "screen", 1080, 4, "none"],
     ["h264", "screen", 1080, 4, "360p"],
   ]) {
-    const scenario = written(
-      t,
-      `name: sizes
+    const scenario = written(`name: sizes
 serve: { cpus: shared }
 duration: 14s
 rooms: [{ audio: sfu, video: sfu, video_codec: ${codec}, people: { bot: 1, chromium: 1 } }]
 media: { audio: speech, video: ${video} }
 canary: { camera: ${camera} }
-`,
-    );
+`);
     const run = await loadHealthy(t, scenario);
     assertPassed(t, run);
     const seen = (who, lines, rate) => {
@@ -259,16 +244,13 @@ test("first-room: everyone receives all others without loss", async (t) => {
 });
 
 test("a bot that stops its video at 20 s without leaving fails the run by name", async (t) => {
-  const scenario = written(
-    t,
-    `name: silent
+  const scenario = written(`name: silent
 serve: {}
 duration: 33s
 rooms: [{ count: 1, audio: sfu, video: sfu, people: { bot: 4 } }]
 media: { audio: speech, video: 360p }
 events: [{ at: 20s, bot: 3, do: stop_video }]
-`,
-  );
+`);
   const { code, text, summary } = await loadHealthy(t, scenario);
   if (code === 110) t.diagnostic(`not quiet enough to judge: ${summary.generator.reasons.join("; ")}`);
   else assert.deepEqual([code, summary.verdict], [99, "fail"], text);
@@ -277,7 +259,7 @@ events: [{ at: 20s, bot: 3, do: stop_video }]
 });
 
 test("a server on IPv6 alone hosts a room", async (t) => {
-  const dir = scratch(t);
+  const dir = scratch();
   const server = await serve(t, {
     url: "http://[::1]:7990",
     config:
@@ -301,7 +283,7 @@ rooms: [{ count: 1, audio: sfu, video: sfu, people: { bot: 3 } }]
 
 const noJanus = janus.version() === null ? janus.INSTALL : process.getuid() !== 0 && "needs root";
 test("behind a lossy link before Janus, bots get again what was lost", { skip: noJanus }, async (t) => {
-  const dir = scratch(t);
+  const dir = scratch();
   const text = (target) => `name: behind
 ${target}
 duration: 15s

@@ -49,7 +49,7 @@ const ARGUMENTS = {
 };
 
 async function study(t, name) {
-  const out = scratch(t);
+  const out = scratch();
   const begin = Date.now();
   const child = spawn(BINARY, ["study", name, "--quick", "--out", out, ...(ARGUMENTS[name] ?? [])], {
     stdio: ["ignore", "pipe", "pipe"],

@@ -43,19 +43,24 @@ export async function until(what, probe, seconds = 20) {
   throw new Error(`waited ${seconds} s for ${what}; last: ${last?.stack ?? JSON.stringify(last)}`);
 }
 
-/** A temporary directory that is gone after the test. */
-export function scratch(t) {
+/** A temporary directory that is gone after the tests of this file: until then, what a test started may still write to it. */
+export function scratch() {
   const dir = mkdtempSync(join(tmpdir(), "moim-e2e-"));
-  t.after(() => rmSync(dir, { recursive: true, force: true, maxRetries: 5 }));
+  scratches.push(dir);
   return dir;
 }
+
+const scratches = [];
+process.once("exit", () => {
+  for (const dir of scratches) rmSync(dir, { recursive: true, force: true, maxRetries: 5 });
+});
 
 /** Starts `moim serve` (development mode, or with the settings given) and waits for it. */
 export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix = [] } = {}) {
   // The same tests hold over several shards.
   const args = ["serve", "--shards", process.env.MOIM_SHARDS ?? "1", "--keep-together", "1"];
   if (config) {
-    const file = join(scratch(t), "moim.yaml");
+    const file = join(scratch(), "moim.yaml");
     writeFileSync(file, config);
     args.push("--config", file);
   }
