@@ -56,6 +56,11 @@ impl Ceiling {
         self.delays.jitter_us(now_us)
     }
 
+    /// How long a packet that arrived then waited in the path.
+    pub(crate) fn waited(&self, sent: &Sent, arrived_us: i64) -> Duration {
+        self.delays.waited(sent, arrived_us)
+    }
+
     /// How long packets wait in the path. A queue that nothing was told of lately is gone.
     pub(crate) fn queue(&self, now: Instant) -> Duration {
         let lately = |at: Instant| now.saturating_duration_since(at) < QUEUE_LASTS;

@@ -81,9 +81,18 @@ impl Delays {
 
     /// How long the packets of the last moment waited longer than any packet did lately.
     pub(crate) fn queue(&self) -> Duration {
+        self.longer_than_least(self.mean_us as i64)
+    }
+
+    /// How long a packet that arrived at `arrived_us` waited longer than any packet did lately.
+    pub(crate) fn waited(&self, sent: &Sent, arrived_us: i64) -> Duration {
+        self.longer_than_least(arrived_us - sent.at_us as i64)
+    }
+
+    fn longer_than_least(&self, delay_us: i64) -> Duration {
         let Some((_, least)) = self.window else { return Duration::ZERO };
         let least = least.min(self.before.unwrap_or(least));
-        Duration::from_micros((self.mean_us - least as f64).max(0.0) as u64)
+        Duration::from_micros((delay_us - least).max(0) as u64)
     }
 
     /// By how much the delay of a packet differs from that of the one before, in the mean, in µs. What was not measured of

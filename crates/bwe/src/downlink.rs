@@ -1,6 +1,9 @@
 //! The estimate for one receiver: Google congestion control, with our units and clock.
 
+mod probing;
+
 use crate::arrivals::ReceiverClock;
+use crate::burst::Burst;
 use crate::ceiling::Ceiling;
 use crate::log::{IP_UDP_BYTES, Kind, SendLog, Sent};
 use crate::prober::Prober;
@@ -22,50 +25,14 @@ const PERIOD: Duration = Duration::from_millis(25);
 const EPOCH_US: u64 = 1_000_000;
 /// Packets told of between two ticks that are kept. Feedback on 8192 packets a second comes to 330 in 40 ms.
 const PENDING_PACKETS: usize = 1024;
-/// For so long it is remembered what the path carried before the estimate fell to less than a half.
-const REMEMBERED: Duration = Duration::from_secs(40);
 /// After a dip of the estimate, the queue that caused it is gone in this time.
 const DIP_PROBED_AFTER: Duration = Duration::from_millis(300);
-/// From one probe of our own to the next, if the path did not carry the last one: while little is sent…
-const PROBE_INTERVAL: Duration = Duration::from_secs(3);
-/// …while more is wanted soon, …
-const PROBE_INTERVAL_URGENT: Duration = Duration::from_secs(2);
-/// …and so soon after the estimate fell.
-const PROBE_INTERVAL_FELL: Duration = Duration::from_secs(1);
-const FELL_LATELY: Duration = Duration::from_secs(15);
-/// The same if it told nothing.
-const PROBE_INTERVAL_DOUBTFUL: Duration = Duration::from_millis(300);
-/// How long one lasts, in ms. One at far more than the estimate is short.
-const PROBE_MS: i64 = 20;
-const PROBE_MS_FAR: i64 = 5;
-/// The first one makes a queue of 300 ms on a path of 300 kbit/s.
-const PROBE_MS_FIRST: i64 = 9;
-/// The first one is at up to so many times the estimate: its packets show what a slow path carries.
-const FIRST_PROBE: u64 = 20;
-/// One that is urgent is at up to so many times the estimate, any other at up to twice.
-const URGENT_PROBE: u64 = 3;
-/// From one probe that the path carried to the next, at least.
-const PROBE_GOES_ON: Duration = Duration::from_millis(50);
-/// The same if it is not urgent.
-const PROBE_GOES_ON_IDLY: Duration = Duration::from_secs(1);
-/// The estimate begins anew if a probe came so many times as fast.
-const RENEWING: f64 = 1.15;
-/// It is taken for so much of what the probe found.
-const RENEWED_SHARE: f64 = 0.95;
-/// If it falls to less than half of that within this time, the probe was misled: others share the path…
-const RENEWED_HOLDS: Duration = Duration::from_secs(3);
-/// …and it does not begin anew for so long, and twice as long each time that this happens.
-const RENEWED_RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(80));
-/// While packets wait so long, nothing is probed.
-const PROBE_QUEUE: Duration = Duration::from_millis(80);
-/// By radio, packets come late or in heaps: a probe lasts so many times longer than their delays differ, and so much at most.
-const PROBE_JITTERS: f64 = 9.0;
-/// The same for one at twice the estimate. One at more makes a longer queue.
-const PROBE_JITTERS_MS: f64 = 60.0;
-/// Half a full packet: that much lies before another one in the mean.
-const OWN_BITS: f64 = 4800.0;
-/// So many probes in a row are believed all the same.
-const RENEWED_INSISTS: u32 = 3;
+/// Where a queue grew, the path carries this share of what came: the controller's own share.
+const BACK_OFF: f64 = 0.85;
+/// An estimate below this share of that fell because little was sent before.
+const FELL_TOO_FAR: f64 = 0.75;
+/// A full packet.
+const FULL_BITS: u64 = 9600;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
 /// If nothing of what left in so long came, the path was cut: a queue that is full lets some of it through. Those losses
@@ -119,6 +86,7 @@ pub struct Downlink {
     believed_bps: u64,
     target_bps: u64,
     ceiling: Ceiling,
+    burst: Burst,
     pacing_bps: u64,
     wanted_bps: u64,
     /// It is wanted soon.
@@ -130,6 +98,8 @@ pub struct Downlink {
     /// The estimates of the last seconds, the newest first, and when they fell to less than a half.
     lately_bps: [u64; 3],
     fell: Option<Fall>,
+    /// It fell last.
+    last_fall: Option<Fall>,
     /// It dipped while little was sent, and was not probed since.
     dip: Option<Fall>,
     /// When the present second began, the bytes that had left then, and the rate of the last one.
@@ -159,6 +129,7 @@ impl Downlink {
             believed_bps: limits.start_bps,
             target_bps: limits.start_bps,
             ceiling: Ceiling::default(),
+            burst: Burst::default(),
             pacing_bps: limits.start_bps * 5 / 2,
             wanted_bps: 0,
             urgent: false,
@@ -167,6 +138,7 @@ impl Downlink {
             found_more: 0,
             lately_bps: [0; 3],
             fell: None,
+            last_fall: None,
             dip: None,
             second: (now, 0),
             last_second_bps: 0,
@@ -198,6 +170,7 @@ impl Downlink {
         let now_us = self.us(now) as i64;
         let offset = self.clock.on_reference(now_us, feedback.reference_us());
         self.told_at = now;
+        let apart_us = 2 * FULL_BITS * 1_000_000 / self.target_bps.max(1);
         for (number, came) in feedback.packets() {
             if self.pending.len() == self.pending.capacity() {
                 break;
@@ -207,6 +180,9 @@ impl Downlink {
             if let Some(at_us) = came {
                 self.ceiling.came(now, &sent, at_us + offset);
             }
+            let arrived = came.map(|at_us| at_us + offset);
+            let waited = |at_us| (at_us, self.ceiling.waited(&sent, at_us));
+            self.burst.note(&sent, arrived.map(waited), apart_us);
             self.probes.note(&sent, came.map(|at_us| at_us + offset));
             let receive_time = match came {
                 Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
@@ -293,7 +269,7 @@ impl Downlink {
         }
         // Losses alone say nothing of time: they wait for the next packet that came.
         if self.pending.iter().any(PacketResult::is_received) {
-            self.report();
+            self.report(now);
         } else if self.pending.len() == self.pending.capacity() {
             self.pending.clear();
         }
@@ -309,7 +285,7 @@ impl Downlink {
         }
     }
 
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
         let capacity = self.pending.capacity();
         let told = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
         let packet_feedbacks = without_outages(told);
@@ -321,7 +297,12 @@ impl Downlink {
             sendless_arrival_times: Vec::new(),
         };
         let update = self.controller.on_transport_packets_feedback(feedback);
+        let from_bps = self.target_bps;
         self.apply(update, self.told_at);
+        if self.target_bps < from_bps {
+            self.last_fall = Some(Fall { from_bps, at: self.told_at });
+        }
+        self.recover(now);
     }
 
     /// No probe raises the estimate above what its [`crate::answer`] tells.
@@ -366,103 +347,29 @@ impl Downlink {
         }
     }
 
-    /// The rate that is probed because the estimate dipped: near what it was, once, when the queue is gone.
-    fn dip_bps(&mut self, now: Instant) -> Option<u64> {
-        let over = |dip: &mut Fall| now.saturating_duration_since(dip.at) >= DIP_PROBED_AFTER;
-        let bps = self.dip.take_if(over)?.from_bps * 17 / 20;
-        Some(bps.min(self.wanted_bps)).filter(|bps| *bps > self.target_bps)
-    }
-
-    /// Probes the path if it is time, and makes of the last probe what it tells.
-    fn probe(&mut self, now: Instant) {
-        if self.probes.prober.due().is_some() {
-            return;
-        }
-        self.renew(now);
-        let carried = self.probes.judge(now);
-        if self.waits(now) {
-            return;
-        }
-        if let Some(bps) = self.dip_bps(now) {
-            return self.probe_at(bps, now);
-        }
-        self.probes.goes_on |= carried;
-        let soon = if self.urgent { PROBE_GOES_ON } else { PROBE_GOES_ON_IDLY };
-        let goes_on = self.probes.goes_on && !self.probes.is_lately(soon, now);
-        if self.wanted_bps <= self.target_bps || (!goes_on && self.rests(now)) {
-            return;
-        }
-        let idle = self.last_second_bps * 5 < self.target_bps * 4;
-        let before = self.fell_within(REMEMBERED, now).map_or(0, |fell| fell.from_bps * 17 / 20);
-        let bps = match self.urgent {
-            true if !self.probes.is_any() => FIRST_PROBE * self.target_bps,
-            true => self.wanted_bps.min(before.max(URGENT_PROBE * self.target_bps)),
-            false if idle => self.wanted_bps.min(before.max(2 * self.target_bps)),
-            false => self.wanted_bps.min(before),
-        };
-        if bps > self.target_bps {
-            self.probe_at(bps, now);
+    /// The controller fell a moment ago, to a share of what came lately, and little was sent then. The burst at which it fell
+    /// tells more: the controller begins anew with a share of what came of it.
+    fn recover(&mut self, now: Instant) {
+        let lately = |fall: &Fall| now.saturating_duration_since(fall.at) < DIP_PROBED_AFTER;
+        let Some(fall) = self.last_fall.filter(lately) else { return };
+        let Some(came_bps) = self.burst.bps() else { return };
+        let bps = ((came_bps as f64 * BACK_OFF) as u64).min(fall.from_bps);
+        if (self.target_bps as f64) < FELL_TOO_FAR * bps as f64 {
+            self.dip = None;
+            self.last_fall = None;
+            self.begin_anew(bps, now);
         }
     }
 
-    /// Whether a queue is so long that a probe would tell little, and harm.
-    fn waits(&self, now: Instant) -> bool {
-        self.ceiling.queue(now) > PROBE_QUEUE
-    }
-
-    /// The controller remembers losses for long, and does not believe a probe then. If more is wanted soon, and all of a probe
-    /// came much faster than it believes, it begins anew, as on another network.
-    fn renew(&mut self, now: Instant) {
-        if let Some(renewed) = &mut self.renewed {
-            let soon = now.saturating_duration_since(renewed.at) < RENEWED_HOLDS;
-            if soon && 2 * self.target_bps < renewed.bps {
-                let (least, most) = RENEWED_RESTS;
-                renewed.rests = (2 * renewed.rests).clamp(least, most);
-                renewed.bps = 0;
-            }
-        }
-        let rests = |renewed: Renewed| now.saturating_duration_since(renewed.at) < renewed.rests;
-        let Some(found) =
-            self.probes.last_answer().and_then(|answer| answer.bps(self.jitter_us(now)))
-        else {
-            return;
-        };
-        let Limits { least_bps, most_bps, .. } = self.limits;
-        let bps = ((found as f64 * RENEWED_SHARE) as u64).clamp(least_bps, most_bps);
-        let more = bps as f64 > self.target_bps as f64 * RENEWING;
-        // The first one tells what a slow path carries before anything else does.
-        let more = more || (self.probes.is_first() && bps < self.target_bps);
-        if !self.probes.is_told() {
-            return;
-        }
-        self.found_more = if more { self.found_more + 1 } else { 0 };
-        let rests = self.renewed.is_some_and(rests) && self.found_more < RENEWED_INSISTS;
-        if !self.urgent || !more || rests {
-            return;
-        }
-        self.found_more = 0;
-        let rests = self.renewed.map_or(Duration::ZERO, |renewed| renewed.rests);
-        self.renewed = Some(Renewed { at: now, bps, rests });
+    /// The controller forgets what it knows, but that the path carries so much.
+    fn begin_anew(&mut self, bps: u64, now: Instant) {
         let at_time = self.time(now);
         self.controller = controller(self.limits, bps, at_time);
         // It takes its limits with its first period.
         self.controller.on_process_interval(ProcessInterval { at_time, pacer_queue: None });
         (self.believed_bps, self.target_bps, self.pacing_bps) = (bps, bps, bps * 5 / 2);
-        self.ceiling.lift();
         let wanted = std::mem::take(&mut self.wanted_bps);
         self.want(now, wanted, self.urgent);
-    }
-
-    /// Whether it is too soon after the last probe for another one.
-    fn rests(&self, now: Instant) -> bool {
-        let interval = match self.fell_within(FELL_LATELY, now) {
-            Some(_) if self.urgent && self.probes.doubtful => PROBE_INTERVAL_DOUBTFUL,
-            Some(_) if self.urgent => PROBE_INTERVAL_FELL,
-            _ if self.urgent => PROBE_INTERVAL_URGENT,
-            _ if self.last_second_bps * 5 < self.target_bps * 4 => PROBE_INTERVAL,
-            _ => 2 * PROBE_INTERVAL,
-        };
-        self.probes.is_lately(interval, now)
     }
 
     fn fell_within(&self, span: Duration, now: Instant) -> Option<Fall> {
@@ -487,31 +394,6 @@ impl Downlink {
     /// Whether the path did not carry the last probe that was answered.
     pub fn was_probed_in_vain(&self) -> bool {
         self.probes.in_vain
-    }
-
-    /// By how much delays differ, in µs. Where more is wanted soon, without what the receiver's own packets make each other wait:
-    /// else there is time for doubt.
-    fn jitter_us(&self, now: Instant) -> f64 {
-        let own_us = OWN_BITS * 1_000_000.0 / self.target_bps.max(1) as f64;
-        let own_us = if self.urgent { own_us } else { 0.0 };
-        (self.ceiling.jitter_us(self.us(now)) - own_us).max(0.0)
-    }
-
-    /// How much longer a probe at this rate lasts because delays differ, in ms.
-    fn longer_ms(&self, bps: u64, now: Instant) -> i64 {
-        let ms = PROBE_JITTERS * self.jitter_us(now) / 1000.0;
-        let times = bps as f64 / self.target_bps.max(1) as f64;
-        ms.min(PROBE_JITTERS_MS / (times - 1.0).max(1.0)) as i64
-    }
-
-    /// A probe of our own at this rate.
-    fn probe_at(&mut self, bps: u64, now: Instant) {
-        let ms = match self.probes.is_any() {
-            false => PROBE_MS_FIRST,
-            true if bps > 2 * self.target_bps && self.fell.is_some() => PROBE_MS_FAR,
-            true => PROBE_MS + self.longer_ms(bps, now),
-        };
-        self.probes.ask(now, self.time(now), bps, ms);
     }
 
     /// What the path carries now, in bits a second.

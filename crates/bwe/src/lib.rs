@@ -14,6 +14,7 @@
 
 mod answer;
 mod arrivals;
+mod burst;
 mod ceiling;
 mod delays;
 mod downlink;

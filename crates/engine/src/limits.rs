@@ -34,6 +34,8 @@ pub const QUEUE_BYTES: usize = 4_000_000;
 pub const QUEUE_SLOT_BYTES: usize = 1_500_000;
 /// Frames that wait beside keyframes leave within this time, or pictures stop.
 pub const DELTAS_WAIT: Duration = Duration::from_millis(1500);
+/// The same for a screen, which comes by fits and starts: what refines its keyframe is large, and little follows.
+pub const DELTAS_WAIT_UNEVEN: Duration = Duration::from_millis(2500);
 /// Until a path was probed, what waits is taken to leave at this rate at least, in bits a second.
 pub const YOUNG_BPS: u64 = 2_000_000;
 /// If so much waits, probes look for more than the estimate.

@@ -140,7 +140,11 @@ impl Egress {
         // At first it is not known how much leaves soon.
         let least = if self.path.is_unprobed() || self.path.awaits_probe() { YOUNG_BPS } else { 0 };
         let bps = self.pace.most_bps().map(|bps| bps.max(least));
-        self.queue.offer(waiting, packet, stands, bps, cut)
+        let admission = self.queue.offer(waiting, packet, stands, bps, cut);
+        if self.path.is_left_alone() && !self.waits_less_than(QUEUE_LONG, bps) {
+            self.path.reconsider();
+        }
+        admission
     }
 
     /// A number that brings nothing waits for its turn. Says whether it does.
@@ -217,7 +221,13 @@ impl Egress {
 
     /// How many bytes of a probe are to leave now, which begins if it has not yet.
     pub(crate) fn probe(&mut self, now: Instant) -> usize {
+        // Without numbers it would not end, and tell nothing.
+        let looks = self.path.number().is_some();
         let Some(downlink) = self.path.downlink() else { return 0 };
+        if !looks {
+            downlink.prober().end();
+            return 0;
+        }
         let bytes = downlink.prober().bytes_due(now);
         if bytes > 0 {
             downlink.prober().begin(now);
@@ -379,7 +389,8 @@ impl Egress {
         if let Some(downlink) = self.path.downlink() {
             downlink.want(now, wanted, urgent);
         }
-        self.path.look(now, !limited);
+        // What waits long needs an estimate, however little flows in the mean.
+        self.path.look(now, !limited && self.waits_less_than(QUEUE_LONG, Some(estimate)));
         self.path.news(now, limited)
     }
 

@@ -162,6 +162,12 @@ impl Path {
         self.due.is_none_or(|due| now >= due)
     }
 
+    /// Whether it is ample, and not looked at now.
+    #[inline]
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.look.is_some_and(|look| !look.on)
+    }
+
     /// Something else is to flow: it is thought about at once.
     pub(super) fn reconsider(&mut self) {
         self.due = None;

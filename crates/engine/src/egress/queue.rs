@@ -4,13 +4,17 @@
 //! and sealed when they leave.
 //!
 //! A frame is let in whole or not at all. A keyframe is let in if no other one of its slot waits, or if the queue is
-//! short. Any other frame is let in while those that wait beside keyframes leave within [`DELTAS_WAIT`]. If a frame is not
-//! let in, its slot stops behind what waits of it ([`Brings::Stop`]). The last keyframe stands as a still until another one
-//! is let in. So no number is used that does not leave.
+//! short. Any other frame is let in while those that wait beside keyframes leave within [`DELTAS_WAIT`], or within
+//! [`DELTAS_WAIT_UNEVEN`] if it is of a screen. If a frame is not let in, its slot stops behind what waits of it
+//! ([`Brings::Stop`]). The last keyframe stands as a still until another one is let in. So no number is used that does not
+//! leave.
 
 use crate::command::StreamKey;
-use crate::limits::{DELTAS_WAIT, QUEUE_BYTES, QUEUE_PACKETS, QUEUE_SLOT_BYTES};
+use crate::limits::{
+    DELTAS_WAIT, DELTAS_WAIT_UNEVEN, QUEUE_BYTES, QUEUE_PACKETS, QUEUE_SLOT_BYTES,
+};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Something that waits.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +77,8 @@ pub enum Stands {
         continues: bool,
         /// The slot is to switch to another track.
         switches: bool,
+        /// The track comes by fits and starts.
+        uneven: bool,
     },
     /// It waits for a keyframe of the track.
     Waits,
@@ -131,6 +137,12 @@ impl Lane {
     fn knows(&self, timestamp: u32) -> bool {
         self.frame.is_some_and(|newest| newest.wrapping_sub(timestamp) as i32 >= 0)
     }
+}
+
+/// Whether so many bytes leave in time at so many bits a second.
+fn leaves_within(time: Duration, bytes: usize, bps: Option<u64>) -> bool {
+    let bits = bytes as f64 * 8.0;
+    bps.is_none_or(|bps| bits <= bps as f64 * time.as_secs_f64())
 }
 
 /// What waits for one receiver.
@@ -229,7 +241,11 @@ impl Queue {
         }
         let continues = matches!(stands, Stands::Flows { continues: true, .. });
         let begun = lane.waiting == 0 && continues;
-        if room && (begun || self.leaves_soon(self.deltas, bps)) {
+        let within = match stands {
+            Stands::Flows { uneven: true, .. } => DELTAS_WAIT_UNEVEN,
+            _ => DELTAS_WAIT,
+        };
+        if room && (begun || leaves_within(within, self.deltas, bps)) {
             let lane = self.lane(slot);
             lane.frame = Some(timestamp);
             lane.keyframe = Some(timestamp).filter(|_| packet.keyframe).or(lane.keyframe);
@@ -248,7 +264,7 @@ impl Queue {
         cut: &mut Vec<Waiting>,
     ) -> Admission {
         let slot = waiting.slot;
-        if self.lane(slot).keyframes > 0 && !self.leaves_soon(self.bytes, bps) {
+        if self.lane(slot).keyframes > 0 && !leaves_within(DELTAS_WAIT, self.bytes, bps) {
             // Of what waits of the slot, only the frame that has begun to leave is worth more than this one.
             self.cut(slot, false, cut);
         }
@@ -343,12 +359,6 @@ impl Queue {
 
     fn push_stop(&mut self, slot: usize, track: StreamKey) {
         self.push(Waiting { track, slot, index: 0, brings: Brings::Stop }, false);
-    }
-
-    /// Whether so many bytes leave within [`DELTAS_WAIT`].
-    fn leaves_soon(&self, bytes: usize, bps: Option<u64>) -> bool {
-        let bits = bytes as f64 * 8.0;
-        bps.is_none_or(|bps| bits <= bps as f64 * DELTAS_WAIT.as_secs_f64())
     }
 
     fn lane(&mut self, slot: usize) -> &mut Lane {
@@ -450,7 +460,7 @@ mod tests {
     const CAMERA: StreamKey = TrackKey(1).stream();
     /// A megabit a second: 1.5 s of frames that are no keyframes are 187 500 bytes.
     const BPS: Option<u64> = Some(1_000_000);
-    const FLOWS: Stands = Stands::Flows { continues: false, switches: false };
+    const FLOWS: Stands = Stands::Flows { continues: false, switches: false, uneven: false };
 
     /// A queue, what was cut of it, and the number of the next packet.
     #[derive(Default)]

@@ -146,6 +146,7 @@ pub(super) fn wait<S: Sink>(
         true => Stands::Flows {
             continues: slot.rewrite.is_within(opened.counters),
             switches: slot.pending.is_some(),
+            uneven: track.is_uneven(),
         },
         false => Stands::Waits,
     };
