@@ -16,12 +16,14 @@ mod answer;
 mod arrivals;
 mod burst;
 mod ceiling;
+mod controller;
 mod delays;
 mod downlink;
 mod log;
 mod prober;
 mod probes;
 
-pub use downlink::{Downlink, Limits};
+pub use controller::Limits;
+pub use downlink::Downlink;
 pub use log::{IP_UDP_BYTES, Kind};
 pub use prober::Prober;
