@@ -203,15 +203,15 @@ impl Downlink {
             }
             let Some(number) = self.log.number(number) else { continue };
             let Some(sent) = self.log.tell(number, came.is_some()) else { continue };
-            if let Some(at_us) = came {
-                self.ceiling.came(now, &sent, at_us + offset);
-            }
             let arrived = came.map(|at_us| at_us + offset);
-            let waited = |at_us| (at_us, self.ceiling.waited(&sent, at_us));
+            if let Some(arrived_us) = arrived {
+                self.ceiling.came(now, &sent, arrived_us);
+            }
+            let waited = |arrived_us| (arrived_us, self.ceiling.waited(&sent, arrived_us));
             self.burst.note(&sent, arrived.map(waited), apart_us);
-            self.probes.note(&sent, came.map(|at_us| at_us + offset));
-            let receive_time = match came {
-                Some(at_us) => Timestamp::from_micros((at_us + offset).max(0)),
+            self.probes.note(&sent, arrived);
+            let receive_time = match arrived {
+                Some(arrived_us) => Timestamp::from_micros(arrived_us.max(0)),
                 None => Timestamp::plus_infinity(),
             };
             let sent_packet = self.sent_packet(&sent, number);

@@ -109,9 +109,9 @@ impl Rate {
     /// screen takes. If it counted, who had to pause the screen would make it dearer by each keyframe that they ask for.
     fn turn_slow(&mut self, now: Instant, passed: Duration, due: u32) {
         let lasted = self.count_steady(now);
-        let share = lasted.as_secs_f64() / passed.as_secs_f64();
+        let due = f64::from(due) * lasted.as_secs_f64() / passed.as_secs_f64();
         let (bytes, time) = &mut self.steady;
-        *bytes = bytes.saturating_add((f64::from(due) * share) as u32);
+        *bytes = bytes.saturating_add(due as u32);
         if *time >= WINDOW {
             let newest = f64::from(*bytes) * 8.0 / time.as_secs_f64();
             self.steady = Default::default();
