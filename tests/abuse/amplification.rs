@@ -49,7 +49,7 @@ impl Call {
         let (mut publisher, seat) = Peer::join(&server, "call", "ada", 1);
         let slots = (2, 1);
         let (mut honest, first) = Raw::join(&server, ([127, 0, 0, 2], "call"), &[], slots);
-        let own = [Kind::Audio];
+        let own = [Kind::Audio, Kind::Video];
         let (mut hostile, second) = Raw::join(&server, ([127, 0, 0, 66], "call"), &own, slots);
         run(&mut [&mut publisher], "pictures of the publisher", |_| {
             honest.step();
@@ -171,21 +171,22 @@ fn feedback(hostile: &mut Raw, turn: u16) {
     }
 }
 
-/// Sound whose transport-wide numbers jump as far as they can.
+/// Pictures whose transport-wide numbers jump as far as they can.
 fn jumps(hostile: &mut Raw, turn: u16) {
-    let line = hostile.line(Kind::Audio);
+    let line = hostile.line(Kind::Video);
     let (payload_type, ssrc) = (line.payload_type, line.local.unwrap().ssrc);
     let id = line.extensions.transport_sequence.expect("the server asks for them");
     let number = turn.wrapping_mul(16_000).to_be_bytes();
     let header = HeaderWriter {
         payload_type,
         sequence: turn,
-        timestamp: u32::from(turn) * 960,
+        timestamp: u32::from(turn) * 1800,
         ssrc,
         extensions: &[(id, &number)],
         ..HeaderWriter::default()
     };
-    hostile.send_rtp(&header, &[0xF8, 0xFF, 0xFE]);
+    // Of a frame of VP8 that needs others.
+    hostile.send_rtp(&header, &[0x10, 0x01, 0x00]);
 }
 
 /// Datagrams that nobody sealed, from the address of a participant: 1000 a second.

@@ -66,59 +66,6 @@ fn of_sixteen_quiet_packets_fifteen_stay_closed_and_count_all_the_same() {
 }
 
 #[test]
-fn feedback_on_sound_that_nobody_hears_goes_with_reports() {
-    let (mut world, _, mut hands) = room(1);
-    let ears = Ears::of(&mut world, &[hands[0].key]);
-    hands[0].transport_sequence = Some(1);
-    let mut told = |world: &mut World, level_dbov: u8, packets: u32| {
-        say(world, &mut hands, &[level_dbov], packets);
-        let told = ears.take_arrivals();
-        let numbers = told.concat();
-        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "each once: {numbers:?}");
-        (told.len(), numbers.len())
-    };
-    told(&mut world, SILENT, 100);
-    let (datagrams, packets) = told(&mut world, SILENT, 150);
-    assert!((2..=4).contains(&datagrams) && packets >= 100, "silent: {datagrams}, {packets}");
-    // Who begins to speak is told of at once, of what waited as well.
-    let (datagrams, packets) = told(&mut world, LOUD, 25);
-    assert!((2..=4).contains(&datagrams) && packets >= 15, "begins: {datagrams}, {packets}");
-    let (datagrams, packets) = told(&mut world, LOUD, 150);
-    assert!((12..=18).contains(&datagrams) && packets >= 138, "loud: {datagrams}, {packets}");
-    // What they said last is heard for a while.
-    told(&mut world, SILENT, 150);
-    let (datagrams, packets) = told(&mut world, SILENT, 150);
-    assert!((2..=4).contains(&datagrams) && packets >= 100, "silent again: {datagrams}, {packets}");
-}
-
-#[test]
-fn feedback_does_not_wait_for_reports_if_there_is_much_to_tell() {
-    let (mut world, _, mut hands) = room(1);
-    let ears = Ears::of(&mut world, &[hands[0].key]);
-    hands[0].transport_sequence = Some(1);
-    // 250 packets a second.
-    for _ in 0..150 {
-        (0..5).for_each(|_| hands[0].say(&mut world, SILENT));
-        world.run(PACKET_TIME);
-    }
-    let most = ears.take_arrivals().iter().map(Vec::len).max();
-    assert!(most.is_some_and(|most| (100..=160).contains(&most)), "{most:?}");
-}
-
-#[test]
-fn feedback_on_streams_that_nobody_knows_waits_for_no_report() {
-    let (mut world, _, mut hands) = room(1);
-    let key = hands[0].key;
-    let ears = Ears::of(&mut world, &[key]);
-    hands[0].transport_sequence = Some(1);
-    let track = world.person(key).tracks[0].0;
-    world.command(key, Command::RemoveTrack { track });
-    say(&mut world, &mut hands, &[SILENT], 50);
-    let told = ears.take_arrivals();
-    assert!(told.len() >= 3 && told.concat().len() >= 35, "{told:?}");
-}
-
-#[test]
 fn a_rollover_is_opened() {
     let (mut world, _, mut hands) = room(1);
     // Up to four before the end of the cycle, in steps that a receiver takes for losses.

@@ -2,6 +2,7 @@
 
 use super::hand::{Ears, Hand, Heard, LOUD, PACKET_TIME, Packet};
 use super::world::{LAN, Made, World};
+use engine::Command;
 use engine::room::Topology;
 use rtp::negotiated::Kind;
 use std::collections::BTreeSet;
@@ -156,4 +157,22 @@ fn a_voice_is_heard_and_speaks_again_when_its_publisher_begins_a_new_stream() {
         assert!(heard.contains(&(people[1].0, 139)), "{shards} shards: the first speaks again");
         world.assert_invariants(43);
     }
+}
+
+#[test]
+fn packets_of_a_track_that_was_removed_count_as_arrived() {
+    let mut world = World::with_slots(43, LAN, SFU, (4, 1));
+    let filming = world.join_filming();
+    let mut hand = Hand::new(&mut world, filming, Kind::Video);
+    let ears = Ears::of(&mut world, &[filming]);
+    hand.transport_sequence = Some(1);
+    let mut tracks = world.person(filming).tracks.iter();
+    let (track, _) = *tracks.find(|(_, kind)| *kind == Kind::Video).expect("a picture");
+    world.command(filming, Command::RemoveTrack { track });
+    for id in 0..50 {
+        film(&mut world, &mut hand, &frame(id, id == 0));
+    }
+    let told = ears.take_arrivals().concat();
+    let numbers: Vec<u16> = (1..=told.len() as u16).collect();
+    assert!(told == numbers && told.len() >= 40, "{told:?}");
 }

@@ -110,13 +110,21 @@ export async function counter(url, name) {
   return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
 }
 
-/** Launches Chromium; `loopback` lets it use `lo` for media. */
-export async function browser(t, { loopback = true, args = [] } = {}) {
+/** Launches Chromium; `loopback` lets it use `lo` for media, and `prefix` runs it elsewhere (see `inside` of scripts/link.mjs). */
+export async function browser(t, { loopback = true, args = [], prefix = [] } = {}) {
   const flags = [...FLAGS, ...args];
   if (loopback) flags.push("--allow-loopback-in-peer-connection");
-  const launched = await chromium.launch({ executablePath: CHROMIUM, args: flags });
+  const launched = await chromium.launch({ executablePath: prefixed(prefix), args: flags });
   t.after(() => launched.close());
   return launched;
+}
+
+/** A file that runs Chromium after `prefix`. */
+function prefixed(prefix) {
+  if (prefix.length === 0) return CHROMIUM;
+  const file = join(scratch(), "chromium");
+  writeFileSync(file, `#!/bin/sh\nexec ${prefix.join(" ")} ${CHROMIUM} "$@"\n`, { mode: 0o755 });
+  return file;
 }
 
 /** In a page, before its own code: keeps every RTCPeerConnection in `window.peers`. */

@@ -71,9 +71,6 @@ pub const TICK_CALM: Duration = Duration::from_millis(40);
 /// If a tick does not serve everybody, each person's turn for reports and feedback comes every so many ticks. Feedback
 /// on few packets comes less often.
 pub const FEEDBACK_TICKS: usize = 5;
-/// Feedback on sound that nobody hears waits for the next report, or for so many packets to tell of. The ring of arrivals has
-/// room for them (`rtp::twcc`).
-pub const FEEDBACK_WAITING: u64 = 100;
 /// Packets of a voice kept for a speaker who gets a slot late, if slots are short: 640 ms of 20 ms each.
 pub const LATE_PACKETS: usize = 32;
 /// Longest of them, in bytes: 20 ms at 200 kbit/s with its header.

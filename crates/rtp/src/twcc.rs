@@ -17,9 +17,8 @@ const MAX_SPAN: usize = 8192;
 /// Most numbers that may be missing in a row: after a longer gap, counting begins anew. Each missing one costs as much
 /// memory and time as one that came.
 const MAX_GAP: usize = 1024;
-/// Sequence numbers kept after they were reported, so that a late packet can be told as well. With up to 100 that wait to be told
-/// (`engine::limits::FEEDBACK_WAITING`) and those of 200 ms they are fewer than 512: the next power of two is twice the memory for
-/// each participant.
+/// Sequence numbers kept after they were reported, so that a late packet can be told as well. With those that wait to be told they
+/// are fewer than 512: the next power of two is twice the memory for each participant.
 const HISTORY: u64 = 380;
 /// A number that nobody authenticated counts if it is at most so far ahead of those that came.
 const NEAR: i16 = 16;

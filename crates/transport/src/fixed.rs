@@ -108,6 +108,8 @@ impl Fixed {
             let layer = |rid: &&str| Layer { rid: (*rid).into(), ids: None, pixels: 0 };
             let layers: Vec<Layer> = RIDS.iter().take(rids).map(layer).collect();
             let ids = layers.is_empty().then(|| self.ids(&mid, video));
+            // None on sound that clients send, as in an answer (`without_feedback_on_published_sound`).
+            let numbered = (video || sends) && !lacks.no_feedback_on(video);
             lines.push(Line {
                 mid,
                 direction,
@@ -118,7 +120,7 @@ impl Fixed {
                 red_first: !video && red_first,
                 extensions: Extensions {
                     audio_level: (!video && !lacks.levels).then_some(1),
-                    transport_sequence: (!lacks.no_feedback_on(video)).then_some(3),
+                    transport_sequence: numbered.then_some(3),
                     abs_send_time: Some(2),
                     mid: Some(4),
                     orientation: None,
@@ -131,7 +133,7 @@ impl Fixed {
                 remote: if sends { None } else { ids },
                 layers,
                 nack: video,
-                transport_cc: self.feedback && !lacks.no_feedback_on(video),
+                transport_cc: self.feedback && numbered,
                 reduced_size: true,
             });
         };

@@ -368,6 +368,7 @@ impl IceDtls {
         let answer = answer.map_err(|error| TransportError::Sdp(error.to_string()))?;
         let answer = sdp::as_preferred(offer, answer.to_sdp_string());
         let answer = sdp::with_reduced_size(&answer, Some(offer));
+        let answer = sdp::without_feedback_on_published_sound(&answer);
         let answer = sdp::lacking(answer, self.lacks);
         let negotiated = sdp::negotiated(offer, &answer, true);
         Ok((answer, negotiated))

@@ -152,23 +152,46 @@ pub(crate) fn lacking(sdp: String, lacks: Lacks) -> String {
     let mut video = false;
     let mut kept = String::with_capacity(sdp.len());
     for line in sdp.split_inclusive('\n') {
-        let text = line.trim_end();
-        if text.starts_with("m=") {
-            video = text.starts_with("m=video");
+        if line.starts_with("m=") {
+            video = line.starts_with("m=video");
         }
-        let is = |attribute: &str, value: &str| {
-            text.strip_prefix(attribute)
-                .and_then(|rest| rest.split_once(' '))
-                .is_some_and(|(_, rest)| rest == value)
-        };
-        let feedback = is("a=extmap:", TRANSPORT_SEQUENCE) || is("a=rtcp-fb:", "transport-cc");
-        let lacking =
-            (feedback && lacks.no_feedback_on(video)) || (lacks.levels && is("a=extmap:", LEVELS));
+        let lacking = (is_of_feedback(line) && lacks.no_feedback_on(video))
+            || (lacks.levels && has_value(line, "a=extmap:", LEVELS));
         if !lacking {
             kept.push_str(line);
         }
     }
     kept
+}
+
+/// An answer that gives no transport-wide feedback on sound that only comes. While pictures are paused, that feedback is all
+/// that Chromium's controller has. It probes for twice what sound takes and believes the answer: 5.6 Mbit/s become 0.07 to 0.24.
+/// Without it, the estimate stays as the pictures left it.
+pub(crate) fn without_feedback_on_published_sound(answer: &str) -> String {
+    let only_comes = |section: &Vec<&str>| {
+        section[0].starts_with("m=audio") && direction_of(section) == Direction::Receive
+    };
+    let without: Vec<bool> = sections(answer).iter().map(only_comes).collect();
+    let mut lines = 0;
+    let kept = answer.split_inclusive('\n').filter(|line| {
+        lines += usize::from(line.starts_with("m="));
+        !(lines > 0 && without[lines - 1] && is_of_feedback(line))
+    });
+    kept.collect()
+}
+
+/// Whether a line of an SDP agrees on transport-wide feedback, or on the numbers that it is about.
+fn is_of_feedback(line: &str) -> bool {
+    has_value(line, "a=extmap:", TRANSPORT_SEQUENCE)
+        || has_value(line, "a=rtcp-fb:", "transport-cc")
+}
+
+/// Whether a line is this attribute, for some id or payload type, with this value.
+fn has_value(line: &str, attribute: &str, value: &str) -> bool {
+    line.trim_end()
+        .strip_prefix(attribute)
+        .and_then(|rest| rest.split_once(' '))
+        .is_some_and(|(_, rest)| rest == value)
 }
 
 /// An SDP whose m-lines name a payload type first: `first` tells which, by the number of the line. One that is not on the

@@ -12,7 +12,6 @@ use super::track::{Origin, Track};
 use super::turn::Turn;
 use crate::clock::Now;
 use crate::egress::round_trip;
-use crate::limits::FEEDBACK_WAITING;
 use crate::relay::RelayControl;
 use crate::sink::Sink;
 use rtp::report::Ntp;
@@ -151,18 +150,13 @@ pub(super) fn send_reports<S: Sink>(
     }
 }
 
-/// Whether feedback to a participant has to leave now, by itself. If they send only sound of which nothing is heard at the
-/// moment, it waits for their reports: the rate of sound follows no estimate, and there are many such participants.
+/// Whether feedback to a participant has to leave now.
 fn feedback_is_due(model: &Model, index: PersonIndex, now: Instant) -> bool {
-    let Some(person) = model.people[index].as_ref() else { return false };
-    if !person.arrivals.is_due(now.saturating_duration_since(person.feedback_at)) {
-        return false;
-    }
-    let unheard = |track: &Track| track.mixed && !track.glances.is_open(now);
-    // Without a track there are no reports with which it could go.
-    person.arrivals.pending() >= FEEDBACK_WAITING
-        || person.tracks.is_empty()
-        || !person.tracks.iter().all(|track| model.tracks[*track].as_ref().is_some_and(unheard))
+    let due = |person: &Person| {
+        let since_last = now.saturating_duration_since(person.feedback_at);
+        person.arrivals.is_due(since_last)
+    };
+    model.people[index].as_ref().is_some_and(due)
 }
 
 /// Tells a publisher which of their packets came, and when (transport-wide feedback).
