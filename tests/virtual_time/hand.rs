@@ -24,6 +24,8 @@ pub const LOUD: u8 = 20;
 pub const PACKET: u32 = 960;
 pub const PACKET_TIME: Duration = Duration::from_millis(20);
 
+/// The payload type with which `transport::Fixed` has pictures sent again.
+const RTX: u8 = 97;
 /// Where `transport::Fixed` puts dependency descriptors.
 const DEPENDENCY_ID: u8 = 12;
 
@@ -237,7 +239,10 @@ pub fn said(payload: &[u8]) -> Option<(u64, u64)> {
 
 /// All that leaves the server for some people, in order.
 #[derive(Clone, Default)]
-pub struct Ears(Rc<RefCell<ByAddress>>, Rc<RefCell<Reports>>);
+pub struct Ears(Rc<RefCell<ByAddress>>, Rc<RefCell<Reports>>, Rc<RefCell<Firsts>>);
+
+/// The first number that each stream of pictures began with, by receiver and SSRC.
+type Firsts = BTreeMap<(SocketAddr, u32), [u8; 2]>;
 
 /// What the server told publishers of how their packets come.
 #[derive(Default)]
@@ -284,6 +289,13 @@ impl Ears {
             return;
         }
         let payload = plain[range].to_vec();
+        let mut firsts = self.2.borrow_mut();
+        let mut of_person = firsts.range((person, 0)..=(person, u32::MAX));
+        if payload_type == RTX && of_person.any(|(_, first)| payload.starts_with(first)) {
+            // The first packet of a picture goes once more, unasked.
+            return;
+        }
+        firsts.entry((person, ssrc)).or_insert(sequence.to_be_bytes());
         let dependency = header.find_extension(&plain, DEPENDENCY_ID).map(<[u8]>::to_vec);
         heard.push(Heard {
             ssrc,

@@ -58,6 +58,7 @@ const RENEWED_HOLDS: Duration = Duration::from_secs(3);
 /// …and it does not begin anew for so long, and twice as long each time that this happens.
 const RENEWED_RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(80));
 /// While packets wait so long, nothing is probed.
+const STANDS: Duration = Duration::from_millis(40);
 const PROBE_QUEUE: Duration = Duration::from_millis(80);
 /// By radio, packets come late or in heaps: a probe lasts so many times longer than their delays differ, and so much at most.
 const PROBE_JITTERS: f64 = 9.0;
@@ -75,6 +76,9 @@ const FELL_TOO_FAR: f64 = 0.75;
 const FULL_BITS: u64 = 9600;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
+
+/// Without feedback for so long on packets that left, a path is taken to have been out.
+const OUTAGE: Duration = Duration::from_secs(1);
 
 /// The estimate fell.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +109,8 @@ pub struct Downlink {
     told_at: Instant,
     /// When packets left again after a silence without feedback.
     resumed: Option<Instant>,
+    /// When the first packet left since feedback came last.
+    unanswered: Option<Instant>,
     /// Bytes that left since the controller heard of it, and the last of them.
     unheard: (u64, Option<(Instant, Kind)>),
     period_began: Option<Instant>,
@@ -150,6 +156,7 @@ impl Downlink {
             pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
             resumed: None,
+            unanswered: None,
             unheard: (0, None),
             period_began: None,
             believed_bps: limits.start_bps,
@@ -189,10 +196,13 @@ impl Downlink {
         self.sent_bytes += bytes as u64;
         self.unheard.0 += bytes as u64;
         self.unheard.1 = Some((now, kind));
+        self.unanswered.get_or_insert(now);
     }
 
-    /// Feedback came. It counts with the next [`Downlink::tick`].
-    pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
+    /// Feedback came. It counts with the next [`Downlink::tick`]. Says whether the path was out until now.
+    pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) -> bool {
+        let long = |since| now.saturating_duration_since(since) >= OUTAGE;
+        let was_out = self.unanswered.take().is_some_and(long);
         let now_us = self.us(now) as i64;
         let offset = self.clock.on_reference(now_us, feedback.reference_us());
         self.told_at = now;
@@ -217,6 +227,7 @@ impl Downlink {
             let sent_packet = self.sent_packet(&sent, number);
             self.pending.push(PacketResult { sent_packet, receive_time, ..Default::default() });
         }
+        was_out
     }
 
     fn sent_packet(&self, sent: &Sent, number: u64) -> SentPacket {
@@ -410,6 +421,11 @@ impl Downlink {
         if bps > self.target_bps {
             self.probe_at(bps, now);
         }
+    }
+
+    /// Whether so many packets stand in the path that no more should leave than it carries.
+    pub fn has_queue(&self, now: Instant) -> bool {
+        self.ceiling.queue(now) > STANDS
     }
 
     /// Whether a queue is so long that a probe would tell little, and harm.

@@ -64,6 +64,8 @@ pub const REPORT_INTERVAL_LISTENING: Duration = Duration::from_secs(5);
 /// Least time between two sender reports of a track that count. Browsers send those of pictures the more often the more
 /// these take, some ten a second.
 pub const REPORT_HEARD_INTERVAL: Duration = Duration::from_millis(20);
+/// The first packet of a picture's slot goes once more after so many. (Whoever lacks a smaller keyframe asks for one by themselves.)
+pub const FIRST_REPEATED: u32 = 8;
 /// Period of the shard's own work while packets or keyframes are missing.
 pub const TICK: Duration = Duration::from_millis(10);
 /// The same while nothing is missing: reports, feedback and speakers need no more, and each tick wakes the thread.

@@ -252,14 +252,17 @@ impl Call {
         let waits = eye.sound.iter().filter(|(at, _)| within(at)).filter_map(|(_, wait)| *wait);
         let paused = self.world.paused.iter().filter(|(who, _)| *who == key).count();
         let stats = self.world.stats();
+        let left = eye.left.values().flatten();
+        let missing: Vec<&u64> = left.filter(|number| !eye.parts.contains_key(number)).collect();
         println!(
-            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {} asked, {} probed, {} resent, dropped {:?}",
+            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {} asked, {} probed, {} resent, missing {missing:?} of {:?}, dropped {:?}",
             (now - self.origin).as_secs_f64(),
             came * 32 / 1000,
             waits.max(),
             stats.keyframes_asked,
             stats.probed,
             stats.resent,
+            eye.left.values().flatten().max(),
             stats.out_drops,
         );
     }

@@ -117,6 +117,12 @@ impl Patience {
         }
     }
 
+    /// The path carried nothing for a while, and does again. It need not wait for what did not fit then, and its still may not have
+    /// come.
+    pub(super) fn outage_ended(&mut self) {
+        (self.last, self.rose, self.starved, self.wants_still) = (None, None, None, true);
+    }
+
     /// Whether its receiver lacks the still, and it is time for another one: none was sent since, and it has rested for a while.
     pub(super) fn wants_still(&self, now: Instant) -> bool {
         let long = |at| now.saturating_duration_since(at) >= STILL_LEAST;

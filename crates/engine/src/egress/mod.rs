@@ -285,7 +285,9 @@ impl Egress {
 
     /// Feedback on packets came. Says whether it told the result of a probe, which is worth to be thought about at once.
     pub(crate) fn feedback(&mut self, now: Instant, fci: &[u8]) -> bool {
-        self.path.feedback(now, fci);
+        if self.path.feedback(now, fci) {
+            self.patience.iter_mut().for_each(Patience::outage_ended);
+        }
         self.path.was_told_of_probe()
     }
 
@@ -383,7 +385,9 @@ impl Egress {
         };
         let limited = estimate < 2 * all;
         let room = estimate.saturating_sub(sound).max(estimate / 4);
-        self.pace.limit(Limit::of(room, !limited));
+        let limit = Limit::of(room, !limited);
+        let stands = self.path.downlink().is_some_and(|downlink| downlink.has_queue(now));
+        self.pace.limit(if stands { limit.map(Limit::without_haste) } else { limit });
         self.resends.limit(flow, Some(estimate));
         let (wanted, urgent) = self.wanted(now, flow, all, estimate);
         if let Some(downlink) = self.path.downlink() {

@@ -18,6 +18,8 @@ pub(super) struct Limit {
     bps: u64,
     /// Bytes that may leave at once.
     depth: usize,
+    /// What leaves in a second at most, in bits.
+    most_bps: u64,
 }
 
 impl Limit {
@@ -27,12 +29,13 @@ impl Limit {
         let depth = bytes(bps, BURST_QUEUE);
         let wide = ample && bytes(bps, BURST_INTERVAL) >= LEAST_BURST_BYTES;
         let depth = if ample { depth.min(LEAST_BURST_BYTES) } else { 0 };
-        (!wide).then_some(Self { bps: bps.max(1), depth })
+        let most_bps = (bps as f64 * PACING_LIMITED) as u64;
+        (!wide).then_some(Self { bps: bps.max(1), depth, most_bps })
     }
 
-    /// What leaves in a second at most, in bits.
-    pub(super) fn most_bps(self) -> u64 {
-        (self.bps as f64 * PACING_LIMITED) as u64
+    /// The same without haste, however much waits: a queue stands in the path already.
+    pub(super) fn without_haste(self) -> Self {
+        Self { most_bps: self.bps, ..self }
     }
 
     /// Bytes of a burst at this rate.
@@ -44,7 +47,7 @@ impl Limit {
     /// not too fast.
     fn rate_bps(self, queued: usize) -> u64 {
         let aim = (queued as f64 * 8.0 / PACED_AIM.as_secs_f64()) as u64;
-        aim.clamp(self.bps, self.most_bps().max(self.bps))
+        aim.clamp(self.bps, self.most_bps.max(self.bps))
     }
 }
 
@@ -102,7 +105,7 @@ impl Pace {
     /// What leaves in a second at most, in bits; None if that is not limited.
     #[inline]
     pub(super) fn most_bps(&self) -> Option<u64> {
-        self.limit.map(Limit::most_bps)
+        self.limit.map(|limit| limit.most_bps)
     }
 
     /// Whether the present burst is full.

@@ -245,12 +245,13 @@ impl Path {
         }
     }
 
-    /// Feedback came. What cannot be read changes nothing.
-    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) {
-        if let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) {
-            self.heard = true;
-            downlink.feedback(now, &feedback);
-        }
+    /// Feedback came. What cannot be read changes nothing. Says whether the path was out until now.
+    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) -> bool {
+        let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) else {
+            return false;
+        };
+        self.heard = true;
+        downlink.feedback(now, &feedback)
     }
 
     /// The receiver said what they estimate the path to carry.

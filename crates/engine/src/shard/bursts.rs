@@ -193,7 +193,7 @@ fn send_waiting<S: Sink>(
             return send_again(model, turn, (index, next.slot), sequence);
         }
         Brings::Withdrawn => return turn.drop_copy(OutDrop::Withdrawn),
-        Brings::Stop => return stop(model, index, next),
+        Brings::Stop => return stop(model, turn, index, next),
     };
     let Model { people, tracks, track_by_key, .. } = model;
     let Some(person) = people[index].as_mut() else { return };
@@ -239,8 +239,15 @@ fn send_waiting<S: Sink>(
     model.unsubscribe(superseded, Subscription { person: index, slot: next.slot });
 }
 
-/// A slot's picture stops until a keyframe comes.
-fn stop(model: &mut Model, index: PersonIndex, next: Waiting) {
+/// A slot's picture stops until a keyframe comes. If it is paused, nothing shows that the last packet of its still was lost: it
+/// goes once more.
+fn stop<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex, next: Waiting) {
+    let slot = model.people[index].as_ref().map(|person| &person.slots[next.slot]);
+    let still = slot.filter(|slot| slot.rests() && slot.resends());
+    let last = still.and_then(|slot| slot.rewrite.last_sequence());
+    if let Some(last) = last {
+        send_again(model, turn, (index, next.slot), last);
+    }
     let Some(track) = model.track_by_key.get(&next.track).copied() else { return };
     let Some(person) = model.people[index].as_mut() else { return };
     let slot = &mut person.slots[next.slot];

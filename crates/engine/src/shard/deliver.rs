@@ -8,6 +8,7 @@ use super::pictures::Pictures;
 use super::rewrite::{Counters, Left, Rewritten};
 use super::scalable::{Frame, UpTo};
 use super::slot::Slot;
+use super::track::Track;
 use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::egress::Sent;
@@ -74,6 +75,28 @@ impl<'a> Outgoing<'a> {
             pictures: Pictures::of(opened, plain, slot.codec()),
             frame: opened.frame,
             repeats: opened.audio && !opened.opaque,
+        })
+    }
+
+    /// A packet that left a slot with this sequence number, as it left then (RFC 4588). None if it is not kept any more.
+    pub(super) fn again(
+        track: &'a Track,
+        left: Left,
+        sequence: u16,
+        payload_type: u8,
+    ) -> Option<Self> {
+        let kept = track.encoding.history.get(left.index)?;
+        let opened = track.encoding.reopen(left.index, kept)?;
+        Some(Self {
+            number: Number::Again(sequence, left, opened.counters),
+            marker: opened.header.marker,
+            payload_type,
+            passed: opened.passed.again(),
+            payload: &kept[opened.payload.clone()],
+            padding: 0,
+            pictures: Pictures::of(&opened, kept, track.encoding.line.codec),
+            frame: opened.frame,
+            repeats: false,
         })
     }
 

@@ -293,8 +293,24 @@ pub(super) fn offer<S: Sink>(
             // The picture lacks a part now, but the numbers show no gap: it goes on with a keyframe.
             return Some(track_index);
         }
+    } else if let Some(first) = person.slots[way.slot].repeats_first() {
+        repeat(turn, track, (person, way.slot), first);
     }
     superseded
+}
+
+/// A packet that left a slot goes once more, unasked, with its number then and this payload type.
+fn repeat<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    track: &Track,
+    (person, slot): (&mut Person, usize),
+    (sequence, payload_type): (u16, u8),
+) {
+    let left = person.slots[slot].rewrite.left(sequence).filter(|left| left.track == track.key);
+    let again = left.and_then(|left| Outgoing::again(track, left, sequence, payload_type));
+    if again.is_some_and(|again| deliver(turn, &again, person, slot).is_ok()) {
+        turn.stats.resent += 1;
+    }
 }
 
 /// Switches a slot to a track with this packet. If speech began before, its kept packets go first: the

@@ -1,13 +1,10 @@
 //! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
 //! with the pictures.
 
-use super::deliver::{Number, Outgoing, deliver};
+use super::deliver::{Outgoing, deliver};
 use super::forward::{OVERHEAD, paces};
 use super::index::PersonIndex;
 use super::model::Model;
-use super::pictures::Pictures;
-use super::rewrite::Left;
-use super::track::Track;
 use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::egress::{Brings, Waiting, round_trip};
@@ -111,8 +108,9 @@ pub(super) fn send_again<S: Sink>(
         let payload_type = slot.line.rtx_payload_type?;
         Some((left, track, payload_type))
     });
-    let packet =
-        known.and_then(|(left, track, payload_type)| again(track, left, sequence, payload_type));
+    let packet = known.and_then(|(left, track, payload_type)| {
+        Outgoing::again(track, left, sequence, payload_type)
+    });
     match packet {
         None => turn.drop_copy(OutDrop::NotKept),
         Some(packet) => {
@@ -121,21 +119,4 @@ pub(super) fn send_again<S: Sink>(
             }
         }
     }
-}
-
-/// The retransmission: the original as it left. Its sequence number comes before the payload.
-fn again(track: &Track, left: Left, sequence: u16, payload_type: u8) -> Option<Outgoing<'_>> {
-    let kept = track.encoding.history.get(left.index)?;
-    let opened = track.encoding.reopen(left.index, kept)?;
-    Some(Outgoing {
-        number: Number::Again(sequence, left, opened.counters),
-        marker: opened.header.marker,
-        payload_type,
-        passed: opened.passed.again(),
-        payload: &kept[opened.payload.clone()],
-        padding: 0,
-        pictures: Pictures::of(&opened, kept, track.encoding.line.codec),
-        frame: opened.frame,
-        repeats: false,
-    })
 }

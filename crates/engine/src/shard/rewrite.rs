@@ -264,6 +264,16 @@ impl Rewrite {
         self.used > self.content.since && self.last.is_some_and(|last| last.out.timestamp == out)
     }
 
+    /// The sequence number of the first packet that left.
+    pub(super) fn first_sequence(&self) -> u16 {
+        self.first_sequence
+    }
+
+    /// The sequence number of the newest packet that left.
+    pub(super) fn last_sequence(&self) -> Option<u16> {
+        self.last.map(|last| last.out.sequence)
+    }
+
     /// The packet that left with this sequence number, if that is still noted. Its track knows whether it is still kept.
     pub(super) fn left(&self, sequence: u16) -> Option<Left> {
         let newest = self.sequence(self.used.checked_sub(1)?);

@@ -6,7 +6,7 @@ use super::rewrite::Rewrite;
 use super::scalable::UpTo;
 use crate::clock::Now;
 use crate::egress::{Level, SentAgain};
-use crate::limits::{KEYFRAME_WISH_INTERVAL, ON_THE_WAY_BYTES};
+use crate::limits::{FIRST_REPEATED, KEYFRAME_WISH_INTERVAL, ON_THE_WAY_BYTES};
 use crate::sink::Priority;
 use rtp::negotiated::{Codec, Kind, Line};
 use rtp::red::Recent;
@@ -41,6 +41,8 @@ pub(super) struct Slot {
     mean_bytes: u32,
     /// What was sent again lately.
     pub sent_again: SentAgain,
+    /// The first packet that leaves here is still to go once more.
+    repeats_first: bool,
     /// When the receiver's last keyframe request was heard.
     wished: Option<Instant>,
     pub packets: u32,
@@ -57,6 +59,7 @@ impl Slot {
         let first = (line.local.map_or(0, |ids| ids.ssrc) & 0x7FFF) as u16;
         Self {
             rewrite: Rewrite::new(line.codec.clock_rate(), first),
+            repeats_first: line.codec.kind() == Kind::Video,
             recent: line.red_first.then(|| Box::new(Recent::new(1))),
             reported: u32::from(first.wrapping_sub(1)),
             line,
@@ -90,6 +93,18 @@ impl Slot {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(payload as u32);
         self.last_timestamp = Some((timestamp, now.at));
+    }
+
+    /// Whether it is time for the first packet of all to go once more: the number that it left with, and the payload type. If it
+    /// was lost, its receiver's numbers begin with the next one. They would not ask for it, and its keyframe would never be whole.
+    #[inline]
+    pub(super) fn repeats_first(&mut self) -> Option<(u16, u8)> {
+        if !self.repeats_first || self.packets < FIRST_REPEATED {
+            return None;
+        }
+        self.repeats_first = false;
+        let payload_type = self.line.rtx_payload_type.filter(|_| self.resends())?;
+        Some((self.rewrite.first_sequence(), payload_type))
     }
 
     #[inline]
