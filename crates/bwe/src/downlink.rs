@@ -57,8 +57,9 @@ const RENEWED_SHARE: f64 = 0.95;
 const RENEWED_HOLDS: Duration = Duration::from_secs(3);
 /// …and it does not begin anew for so long, and twice as long each time that this happens.
 const RENEWED_RESTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(80));
-/// While packets wait so long, nothing is probed.
+/// While packets wait so long, no more leaves than the path carries.
 const STANDS: Duration = Duration::from_millis(40);
+/// While packets wait so long, nothing is probed.
 const PROBE_QUEUE: Duration = Duration::from_millis(80);
 /// By radio, packets come late or in heaps: a probe lasts so many times longer than their delays differ, and so much at most.
 const PROBE_JITTERS: f64 = 9.0;
@@ -76,7 +77,6 @@ const FELL_TOO_FAR: f64 = 0.75;
 const FULL_BITS: u64 = 9600;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
-
 /// Without feedback for so long on packets that left, a path is taken to have been out.
 const OUTAGE: Duration = Duration::from_secs(1);
 

@@ -122,13 +122,16 @@ fn video_goes_out_at_the_clips_rate_paced_and_whole() {
 }
 
 #[test]
-fn transport_sequence_and_send_time_run_over_all_streams() {
+fn transport_sequence_runs_over_pictures_and_send_time_over_all_streams() {
     let mut world = alone(3);
     world.run(2 * S);
     let opened = world.opened(0);
-    for (nth, (at, header, packet, _)) in opened.rtp.iter().enumerate() {
+    let (sound, mut next) = (own_ssrc(&world, "a").0, 1);
+    for (at, header, packet, _) in &opened.rtp {
         let sequence = header.find_extension(packet, 3).and_then(rtp::header::transport_sequence);
-        assert_eq!(sequence, Some(nth as u16 + 1));
+        let expected = (header.ssrc != sound).then_some(next);
+        assert_eq!(sequence, expected, "published sound has none");
+        next += u16::from(expected.is_some());
         let sent = rtp::header::parse_abs_send_time(header.find_extension(packet, 2).unwrap());
         let wall = unix() + at.duration_since(world.start);
         let [a, b, c] = rtp::header::abs_send_time(wall);
