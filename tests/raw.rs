@@ -19,8 +19,9 @@ pub struct Stream {
     pub numbers: Vec<u16>,
     /// How many of them were the last of their frame.
     pub frames: usize,
-    /// Bytes of its datagrams.
+    /// Bytes of its datagrams, in all and of each frame, by timestamp.
     pub bytes: u64,
+    by_frame: BTreeMap<u32, u64>,
 }
 
 impl Stream {
@@ -28,6 +29,11 @@ impl Stream {
     pub fn gaps(&self) -> u64 {
         let steps = self.numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
         steps.map(|step| u64::from(step.wrapping_sub(1))).sum()
+    }
+
+    /// How many frames came of which so many bytes arrived.
+    pub fn frames_of(&self, bytes: u64) -> usize {
+        self.by_frame.values().filter(|came| **came >= bytes).count()
     }
 }
 
@@ -116,6 +122,8 @@ impl Raw {
         let stream = self.streams.entry(ssrc).or_default();
         stream.numbers.push(u16::from_be_bytes([datagram[2], datagram[3]]));
         stream.bytes += datagram.len() as u64;
+        let timestamp = u32::from_be_bytes(datagram[4..8].try_into().unwrap());
+        *stream.by_frame.entry(timestamp).or_default() += datagram.len() as u64;
         stream.frames += usize::from(datagram[1] >> 7);
     }
 

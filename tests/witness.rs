@@ -139,7 +139,7 @@ fn keyframes_of_any_size_reach_who_estimates_their_path() {
                 raw.send_rtcp(&compound);
             }
             assert_eq!(stream.gaps(), 0, "{bytes}");
-            (stream.frames >= 60 && stream.bytes >= 2 * bytes as u64).then_some(stream)
+            (stream.frames >= 60 && stream.frames_of(bytes as u64) >= 2).then_some(stream)
         };
         run(&mut [&mut ada], "two keyframes, and what follows", |_| done(&mut raw).is_some());
         let asked = ada.keyframe_requests.len();
