@@ -4,12 +4,13 @@
 use crate::target::{PATIENCE, Server, Socket};
 use rtp::header::{HeaderWriter, is_rtcp};
 use rtp::negotiated::{Direction, Kind, Line, Negotiated, StreamIds};
-use rtp::srtp::{KeyPair, SealStream, Sealer};
+use rtp::srtp::{KeyPair, Opener, SealStream, Sealer};
+use rtp::vp8;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
-use transport::{Event, IceDtls, OfferLine, Output, Shared, VideoFormat};
+use transport::{Event, IceDtls, Lacks, OfferLine, Output, Shared, VideoFormat};
 use wire::room::{Answer, MediaKind, OfferedTrack};
 
 /// What came of a stream.
@@ -19,9 +20,10 @@ pub struct Stream {
     pub numbers: Vec<u16>,
     /// How many of them were the last of their frame.
     pub frames: usize,
-    /// Bytes of its datagrams, in all and of each frame, by timestamp.
+    /// Bytes of its datagrams.
     pub bytes: u64,
-    by_frame: BTreeMap<u32, u64>,
+    /// Bytes of each picture's frames, by timestamp.
+    by_frame: BTreeMap<u32, usize>,
 }
 
 impl Stream {
@@ -32,13 +34,14 @@ impl Stream {
     }
 
     /// How many frames came of which so many bytes arrived.
-    pub fn frames_of(&self, bytes: u64) -> usize {
+    pub fn frames_of(&self, bytes: usize) -> usize {
         self.by_frame.values().filter(|came| **came >= bytes).count()
     }
 }
 
 struct Keys {
     sealer: Sealer,
+    opener: Opener,
     remote: SocketAddr,
     /// What it sends, by SSRC.
     streams: BTreeMap<u32, SealStream>,
@@ -61,16 +64,27 @@ impl Raw {
     /// many slots of audio and video.
     pub fn join(
         server: &Server,
+        place: ([u8; 4], &str),
+        sends: &[Kind],
+        slots: (usize, usize),
+    ) -> (Self, Socket) {
+        Self::join_lacking(server, place, sends, slots, Lacks::default())
+    }
+
+    /// The same without what it lacks.
+    pub fn join_lacking(
+        server: &Server,
         (source, room): ([u8; 4], &str),
         sends: &[Kind],
         (audio, video): (usize, usize),
+        lacks: Lacks,
     ) -> (Self, Socket) {
         let mut signaling = Socket::connect_from(source, server);
         signaling.ask("room.join", json!({ "room": room, "name": "raw" }));
         let socket = UdpSocket::bind(SocketAddr::from((source, 0))).unwrap();
         socket.set_nonblocking(true).unwrap();
         let local = socket.local_addr().unwrap();
-        let (shared, now) = (Shared::new().unwrap(), Instant::now());
+        let (shared, now) = (Shared::new().unwrap().lacking(lacks), Instant::now());
         let mut transport = IceDtls::client(&shared, Some(VideoFormat::Vp8), local, now).unwrap();
         let slot = |kind| OfferLine { kind, send: false, layers: &[] };
         let own = sends.iter().map(|kind| OfferLine { kind: *kind, send: true, layers: &[] });
@@ -118,13 +132,19 @@ impl Raw {
     }
 
     fn count(&mut self, datagram: &[u8]) {
-        let ssrc = u32::from_be_bytes(datagram[8..12].try_into().unwrap());
-        let stream = self.streams.entry(ssrc).or_default();
-        stream.numbers.push(u16::from_be_bytes([datagram[2], datagram[3]]));
+        let keys = self.keys.as_mut().expect("it is connected");
+        let mut plain = [0; 2048];
+        let opened = keys.opener.open_rtp(datagram, &mut plain).expect("the server seals for it");
+        let header = opened.header;
+        let payload = &plain[header.payload_range(&plain[..opened.len]).expect("a packet")];
+        // Of sound and of what is sent again nothing is left out.
+        let descriptor =
+            vp8::Descriptor::parse(payload).map_or(0, |descriptor| descriptor.header_len);
+        let stream = self.streams.entry(header.ssrc).or_default();
+        stream.numbers.push(header.sequence);
         stream.bytes += datagram.len() as u64;
-        let timestamp = u32::from_be_bytes(datagram[4..8].try_into().unwrap());
-        *stream.by_frame.entry(timestamp).or_default() += datagram.len() as u64;
-        stream.frames += usize::from(datagram[1] >> 7);
+        *stream.by_frame.entry(header.timestamp).or_default() += payload.len() - descriptor;
+        stream.frames += usize::from(header.marker);
     }
 
     fn poll(&mut self) {
@@ -134,10 +154,13 @@ impl Raw {
                     // What the kernel does not take is lost, as on any path.
                     let _ = self.socket.send_to(&data, destination.socket);
                 }
-                Output::Event(Event::Connected { keys: KeyPair { local, .. }, remote }) => {
-                    let sealer = Sealer::new(&local);
+                Output::Event(Event::Connected {
+                    keys: KeyPair { local, remote: theirs },
+                    remote,
+                }) => {
+                    let (sealer, opener) = (Sealer::new(&local), Opener::new(&theirs));
                     let (remote, streams) = (remote.socket, BTreeMap::new());
-                    self.keys = Some(Keys { sealer, remote, streams });
+                    self.keys = Some(Keys { sealer, opener, remote, streams });
                 }
                 Output::Event(_) => {}
                 Output::Wait(at) => {
@@ -188,7 +211,7 @@ impl Raw {
 
     /// Seals a packet and sends it.
     pub fn send_rtp(&mut self, header: &HeaderWriter<'_>, payload: &[u8]) {
-        let Keys { sealer, remote, streams } = self.keys.as_mut().expect("it is connected");
+        let Keys { sealer, remote, streams, .. } = self.keys.as_mut().expect("it is connected");
         let stream = streams.entry(header.ssrc);
         let stream = stream.or_insert_with(|| sealer.stream(header.ssrc).unwrap());
         let mut buffer = [0; 1500];

@@ -217,6 +217,14 @@ pub const REPORTS_WINDOW: Duration = Duration::from_millis(900);
 pub const REPORTS_PACKETS: u64 = 40;
 /// …and a greater share than this was lost.
 pub const REPORTS_LOST: f64 = 0.12;
+/// Packets stand in a queue if two reports in a row tell a round trip that is so much longer than the shortest, in ms.
+pub const REPORTS_QUEUE_MS: f64 = 100.0;
+/// If a keyframe is asked for again and again, and a greater share than this was lost, …
+pub const REPORTS_TORN: f64 = 0.03;
+/// …the path carries so many times what came at first, …
+pub const REPORTS_TORN_FROM: f64 = 1.25;
+/// …and each time that share of it.
+pub const REPORTS_TORN_FALL: f64 = 0.85;
 /// Of what came, the path is taken to carry so much.
 pub const REPORTS_CARRIED: f64 = 0.95;
 /// So long after a fall, reports tell of losses from before it.

@@ -255,11 +255,11 @@ impl Call {
         let left = eye.left.values().flatten();
         let missing: Vec<&u64> = left.filter(|number| !eye.parts.contains_key(number)).collect();
         println!(
-            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {} asked, {} probed, {} resent, missing {missing:?} of {:?}, dropped {:?}",
+            "T{:>6.2} s: estimate {estimate:?} kbit/s, came {} kbit/s, {lost} lost, {shown} shown, sound waits {:?}, {paused} paused, {:?} asked, {} probed, {} resent, missing {missing:?} of {:?}, dropped {:?}",
             (now - self.origin).as_secs_f64(),
             came * 32 / 1000,
             waits.max(),
-            stats.keyframes_asked,
+            (stats.keyframes_asked, stats.keyframe_requests_refused),
             stats.probed,
             stats.resent,
             eye.left.values().flatten().max(),

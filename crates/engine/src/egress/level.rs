@@ -97,6 +97,7 @@ impl Patience {
         let known = self.failed.filter(|_| falling);
         self.failed = Some(known.map_or((from, now), |(highest, _)| (highest.max(from), now)));
         self.last = Some((wait, now + wait));
+        self.wants_still = false;
     }
 
     /// Its keyframe took too long for what came after it, while the path was estimated to carry so much, in bits a second.

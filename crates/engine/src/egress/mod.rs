@@ -67,6 +67,8 @@ pub(crate) struct Egress {
     /// What pictures take of the path.
     takes: Takes,
     start_bps: u64,
+    /// An outage has ended.
+    was_out: bool,
 }
 
 impl Egress {
@@ -81,6 +83,7 @@ impl Egress {
             patience: Vec::new(),
             losses: Losses::default(),
             takes: Takes::default(),
+            was_out: false,
         }
     }
 
@@ -174,9 +177,11 @@ impl Egress {
         self.patience[slot].starved(room);
     }
 
-    /// A slot's picture rests, and its receiver lacks the still.
-    pub(crate) fn lacks_still(&mut self, slot: usize, now: Instant) {
-        if let Some(patience) = self.patience.get_mut(slot) {
+    /// The receiver lacks a keyframe of a slot's picture: of one that flows, or the still if it rests.
+    pub(crate) fn lacks_keyframe(&mut self, (slot, rests): (usize, bool), now: Instant) {
+        if !rests {
+            self.path.lacks_keyframe();
+        } else if let Some(patience) = self.patience.get_mut(slot) {
             patience.lacks_still(now);
         }
     }
@@ -277,28 +282,66 @@ impl Egress {
     }
 
     /// Whether a packet of so many bytes may be sent again, and whether twice, if it is `paced`. Where many packets are lost,
-    /// those that are sent again are as well.
-    pub(crate) fn may_send_again(&mut self, len: usize, paced: bool) -> Option<bool> {
+    /// those that are sent again are as well. What a `still` lacks leaves in place of its rest, which is worth nothing without.
+    pub(crate) fn may_send_again(&mut self, len: usize, paced: bool, still: bool) -> Option<bool> {
+        if still && paced && self.pace.most_bps().is_some() {
+            return Some(false);
+        }
         let may = self.resends.take(len);
         may.then(|| paced && self.losses.are_many() && self.resends.take_spare(len))
+    }
+
+    /// After what time a packet that is to go again now may be asked for once more. It leaves behind others that go again, and
+    /// then takes a round trip.
+    pub(crate) fn again_after(&self) -> Duration {
+        let bits = self.queue.again_bytes() as f64 * 8.0;
+        let leaves = self.pace.most_bps().map_or(0.0, |bps| bits / bps as f64);
+        round_trip(self.path.least_rtt_ms()) + Duration::from_secs_f64(leaves)
     }
 
     /// Feedback on packets came. Says whether it told the result of a probe, which is worth to be thought about at once.
     pub(crate) fn feedback(&mut self, now: Instant, fci: &[u8]) -> bool {
         if self.path.feedback(now, fci) {
-            self.patience.iter_mut().for_each(Patience::outage_ended);
+            self.outage_ended();
         }
         self.path.was_told_of_probe()
     }
 
+    /// The receiver says how it is.
+    fn hear(&mut self, now: Instant) {
+        if self.path.was_out(now) {
+            self.outage_ended();
+        }
+    }
+
+    fn outage_ended(&mut self) {
+        self.patience.iter_mut().for_each(Patience::outage_ended);
+        self.was_out = true;
+    }
+
+    /// If an outage has ended since the last call: a keyframe of which a part left meanwhile is torn. What waits of its slot is
+    /// added to `cut`, and the slot stops when [`Brings::Stop`] comes.
+    pub(crate) fn drop_torn(&mut self, cut: &mut Vec<Waiting>) {
+        if std::mem::take(&mut self.was_out) {
+            self.queue.drop_torn(cut);
+        }
+    }
+
     /// The receiver said what they estimate the path to carry, in bits a second.
     pub(crate) fn receiver_told(&mut self, now: Instant, bps: u64) {
+        self.hear(now);
         self.path.receiver_told(now, bps);
     }
 
     /// A report tells of so many packets, of so many bytes each, that `lost`/256 of them were lost. If enough was told to say so,
     /// returns how often sound should be repeated.
-    pub(crate) fn reported(&mut self, (packets, bytes): (u32, u32), lost: u8) -> Option<usize> {
+    pub(crate) fn reported(
+        &mut self,
+        now: Instant,
+        (packets, bytes): (u32, u32),
+        lost: u8,
+    ) -> Option<usize> {
+        self.hear(now);
         self.path.lost((packets, bytes), lost);
         self.losses.report(packets, lost)
     }
@@ -312,11 +355,6 @@ impl Egress {
     /// lost, of sound or of pictures, it holds more. On a path that sound takes much of, it holds none: there too much is sent.
     pub(crate) fn copies(&self, now: Instant, copies: usize) -> usize {
         self.losses.copies().min(self.path.most_copies(now, copies))
-    }
-
-    /// The shortest round-trip time that reports told, in ms.
-    pub(crate) fn least_rtt_ms(&self) -> Option<f64> {
-        self.path.least_rtt_ms()
     }
 
     /// What the path is taken to carry, in bits a second; None if nothing is known of it.
@@ -349,8 +387,9 @@ impl Egress {
     /// Makes a new estimate, by feedback on packets if `on`.
     pub(crate) fn estimate(&mut self, now: Instant, on: bool) {
         self.path.estimate(now, on, self.start_bps);
-        let flow =
-            Flow { bps: self.takes.flow, all_bps: self.takes.all, waits: self.queue.is_waiting() };
+        let Takes { flow: bps, all: all_bps, .. } = self.takes;
+        let (waits, stands) = (self.queue.is_waiting(), self.path.has_queue(now));
+        let flow = Flow { bps, all_bps, waits, stands };
         self.path.look_at_reports(now, self.pace.again(), flow);
         if let Some(downlink) = self.path.downlink() {
             downlink.tick(now);
@@ -386,8 +425,11 @@ impl Egress {
         let limited = estimate < 2 * all;
         let room = estimate.saturating_sub(sound).max(estimate / 4);
         let limit = Limit::of(room, !limited);
-        let stands = self.path.downlink().is_some_and(|downlink| downlink.has_queue(now));
-        self.pace.limit(if stands { limit.map(Limit::without_haste) } else { limit });
+        self.pace.limit(if self.path.has_queue(now) {
+            limit.map(Limit::without_haste)
+        } else {
+            limit
+        });
         self.resends.limit(flow, Some(estimate));
         let (wanted, urgent) = self.wanted(now, flow, all, estimate);
         if let Some(downlink) = self.path.downlink() {

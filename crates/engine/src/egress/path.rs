@@ -15,7 +15,8 @@ use super::remb::Remb;
 use super::reports::{Flow, Reports};
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
-    PLACE_INTERVAL, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST, TRIED_TIMES,
+    PLACE_INTERVAL, REPORTS_QUEUE_MS, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST,
+    TRIED_TIMES,
 };
 use bwe::{Downlink, IP_UDP_BYTES, Kind, Limits};
 use rtp::red::MOST_COPIES;
@@ -24,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// A path is looked at without a break for so long at first…
 const LOOK_FIRST: Duration = Duration::from_secs(4);
+/// Who says how it is at least once in so long…
+const OFTEN: Duration = Duration::from_millis(1500);
+/// …and then says nothing for so long, was not reached.
+const SILENT: Duration = Duration::from_secs(3);
 /// Without feedback for so long after the first packet, none is expected.
 const MUTE: Duration = Duration::from_secs(3);
 /// For so long after it was looked at first it is young.
@@ -73,6 +78,10 @@ pub(super) struct Path {
     told: Option<(Instant, Option<u32>)>,
     /// The shortest round-trip time that reports told, in ms.
     least_rtt_ms: Option<f64>,
+    /// Since when each report has told a much longer one.
+    queued: Option<Instant>,
+    /// When the receiver said last how it is, and whether that was soon after they did before.
+    told_at: Option<(Instant, bool)>,
 }
 
 /// When a path is looked at.
@@ -108,6 +117,11 @@ impl Path {
             self.reports.told(told, lost);
             self.due = None;
         }
+    }
+
+    /// The receiver lacks a keyframe of a picture that flows.
+    pub(super) fn lacks_keyframe(&mut self) {
+        self.reports.lacks_keyframe();
     }
 
     /// What reports told counts, if nothing better is known. So far `again` bytes were sent again.
@@ -207,6 +221,8 @@ impl Path {
     pub(super) fn reported(&mut self, now: Instant, rtt_ms: f64, lost: u8) {
         let least = self.least_rtt_ms.map_or(rtt_ms, |least| least.min(rtt_ms));
         self.least_rtt_ms = Some(least);
+        let long = rtt_ms > least + REPORTS_QUEUE_MS;
+        self.queued = self.queued.or(Some(now)).filter(|_| long);
         if let Some(remb) = self.remb.as_mut().filter(|_| lost > TRIAL_LOST) {
             remb.lost();
             self.due = None;
@@ -216,9 +232,31 @@ impl Path {
         }
     }
 
+    /// The receiver says how it is, by a report or an estimate. Says whether the path was out until now: who spoke each second
+    /// was silent, although sound left.
+    pub(super) fn was_out(&mut self, now: Instant) -> bool {
+        let Some((before, often)) = self.told_at else {
+            self.told_at = Some((now, false));
+            return false;
+        };
+        let gap = now.saturating_duration_since(before);
+        if !gap.is_zero() {
+            self.told_at = Some((now, gap <= OFTEN));
+        }
+        often && gap >= SILENT && self.sound.bps(now) > 0
+    }
+
     /// The shortest round-trip time that reports told, in ms.
     pub(super) fn least_rtt_ms(&self) -> Option<f64> {
         self.least_rtt_ms
+    }
+
+    /// Whether packets stand in a queue of the path. Feedback on packets tells it. Without that, two reports in a row do.
+    pub(super) fn has_queue(&self, now: Instant) -> bool {
+        match self.downlink.as_ref().filter(|_| self.numbers) {
+            Some(downlink) => downlink.has_queue(now),
+            None => self.queued.is_some_and(|at| now > at),
+        }
     }
 
     /// The transport-wide number of the next packet, if packets are numbered.
@@ -523,5 +561,28 @@ mod tests {
         assert_eq!(path.news(after(500), false), None, "not so soon");
         assert_eq!(path.news(after(1000), false), Some(None));
         assert_eq!(path.news(after(9000), false), None, "once");
+    }
+
+    #[test]
+    fn who_spoke_each_second_and_is_silent_while_sound_leaves_was_not_reached() {
+        let start = Instant::now();
+        let said = |often_ms: u64, sound: bool| {
+            let (mut path, mut out) = (Path::default(), Vec::new());
+            let end = 5 * often_ms;
+            for ms in (0..end + 6000).step_by(20) {
+                let now = start + Duration::from_millis(ms);
+                if sound {
+                    path.sound.count(now, Counted::Other(100));
+                }
+                let says = ms % often_ms == 0 && !(end..end + 4000).contains(&ms);
+                if says && path.was_out(now) {
+                    out.push(ms - end);
+                }
+            }
+            out
+        };
+        assert_eq!(said(1000, true), [4000]);
+        assert_eq!(said(1000, false), [0; 0], "nothing left that they could tell of");
+        assert_eq!(said(2500, true), [0; 0], "they speak seldom");
     }
 }

@@ -153,6 +153,7 @@ pub(super) struct Queue {
     count: usize,
     /// Packets that go again: they come before all others.
     again: VecDeque<Waiting>,
+    again_bytes: usize,
     frames: VecDeque<(Waiting, bool)>,
     lanes: Vec<Lane>,
     bytes: usize,
@@ -294,9 +295,15 @@ impl Queue {
     /// A packet is to go again.
     pub(super) fn again(&mut self, waiting: Waiting) {
         self.count += 1;
+        self.again_bytes += waiting.len();
         self.bytes += waiting.len();
         self.peak = self.peak.max(self.bytes);
         self.again.push_back(waiting);
+    }
+
+    /// Bytes that are to go again before anything else.
+    pub(super) fn again_bytes(&self) -> usize {
+        self.again_bytes
     }
 
     /// The slot's picture stops behind the frame of which a part has left, and behind the last keyframe. What else waits of
@@ -305,7 +312,19 @@ impl Queue {
         self.cut(slot, true, cut)
     }
 
-    /// The same. `still`: the last keyframe stays although nothing of it has left.
+    /// The path carried nothing for a while. A keyframe of which a part left then is torn: nothing that waits of its slot leaves.
+    /// It is added to `cut`, and the slot stops.
+    pub(super) fn drop_torn(&mut self, cut: &mut Vec<Waiting>) {
+        for slot in 0..self.lanes.len() {
+            let lane = &mut self.lanes[slot];
+            if lane.waiting > 0 && lane.begun.is_some() && lane.begun == lane.keyframe {
+                (lane.begun, lane.keyframe) = (None, None);
+                self.cut(slot, true, cut);
+            }
+        }
+    }
+
+    /// The same as [`Self::stop`]. `still`: the last keyframe stays although nothing of it has left.
     fn cut(&mut self, slot: usize, still: bool, cut: &mut Vec<Waiting>) -> bool {
         let lane = *self.lane(slot);
         let Some(tail) = lane.tail.filter(|_| lane.waiting > 0) else { return false };
@@ -403,6 +422,7 @@ impl Queue {
     pub(super) fn next(&mut self) -> Option<Waiting> {
         if let Some(again) = self.again.pop_front() {
             (self.count, self.bytes) = (self.count - 1, self.bytes - again.len());
+            self.again_bytes -= again.len();
             return Some(again);
         }
         let (waiting, keyframe) = self.frames.pop_front()?;
@@ -439,6 +459,7 @@ impl Queue {
         }
         for again in self.again.iter_mut().filter(|again| again.track == track) {
             self.bytes -= again.len();
+            self.again_bytes -= again.len();
             again.brings = Brings::Withdrawn;
         }
         self.peak = self.bytes;

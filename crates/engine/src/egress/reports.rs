@@ -2,12 +2,14 @@
 //! reports tell (RFC 3550 §6.4.1).
 //!
 //! As long as little is lost, nothing is estimated. If much is, the path carries what came. From then on the estimate rises,
-//! the faster the less flows: where nothing flows, no report tells anything. It is forgotten once it is ample.
+//! the faster the less flows: where nothing flows, no report tells anything. It does not rise while reports tell that packets stand
+//! in a queue of the path, and it is forgotten once it is ample.
 
 use crate::limits::{
     DOWNLINK_LEAST_BPS, REPORTS_AMPLE, REPORTS_AT_ONCE, REPORTS_CARRIED, REPORTS_ENOUGH,
     REPORTS_GROWTH, REPORTS_LAST, REPORTS_LOST, REPORTS_PACKETS, REPORTS_SETTLE,
-    REPORTS_STARVED_GROWTH, REPORTS_TRIED, REPORTS_WINDOW,
+    REPORTS_STARVED_GROWTH, REPORTS_TORN, REPORTS_TORN_FALL, REPORTS_TORN_FROM, REPORTS_TRIED,
+    REPORTS_WINDOW,
 };
 use std::time::Instant;
 
@@ -19,6 +21,8 @@ pub(super) struct Flow {
     pub all_bps: u64,
     /// Something waits to leave.
     pub waits: bool,
+    /// Packets stand in a queue of the path.
+    pub stands: bool,
 }
 
 /// What receiver reports tell of a path.
@@ -35,6 +39,8 @@ pub(super) struct Reports {
     silent: bool,
     /// When it fell last.
     fell: Option<Instant>,
+    /// The receiver asked for a keyframe since the last look, and before it.
+    asked: [bool; 2],
 }
 
 impl Reports {
@@ -47,6 +53,11 @@ impl Reports {
         self.came += (256 * packets - lost) * u64::from(bytes) / 256;
     }
 
+    /// The receiver lacks a keyframe of what flows.
+    pub(super) fn lacks_keyframe(&mut self) {
+        self.asked[0] = true;
+    }
+
     /// What the path carries, in bits a second; None if too little was lost to tell.
     #[inline]
     pub(super) fn bps(&self) -> Option<u64> {
@@ -55,7 +66,7 @@ impl Reports {
 
     /// Makes a new estimate, where it is time: `again` bytes were sent again so far, of which reports do not tell.
     pub(super) fn look(&mut self, now: Instant, again: u64, flow: Flow) {
-        let Flow { bps: flow, all_bps: all, waits } = flow;
+        let Flow { bps: flow, all_bps: all, waits, stands } = flow;
         if all == 0 {
             // Sound alone does not follow an estimate.
             *self = Self::default();
@@ -74,6 +85,9 @@ impl Reports {
             self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_SETTLE);
         // Nothing came for a while: the path was cut, and what was lost then says nothing of what it carries.
         let cut = std::mem::replace(&mut self.silent, self.packets == 0);
+        // One keyframe after the other was not whole: they leave too fast, although little is lost of all that comes.
+        let torn = self.asked == [true; 2] && self.packets >= REPORTS_PACKETS;
+        self.asked = [false, self.asked[0]];
         if !cut && self.packets >= REPORTS_PACKETS && came < 1.0 - REPORTS_LOST {
             let carried = (REPORTS_CARRIED * came_bps) as u64;
             // By then little may have left, and less came than would have.
@@ -82,6 +96,10 @@ impl Reports {
                 self.bps = Some(carried.max(least as u64).max(DOWNLINK_LEAST_BPS));
                 self.fell = Some(now);
             }
+        } else if torn && came < 1.0 - REPORTS_TORN {
+            let most = REPORTS_TORN_FROM * came_bps;
+            let next = self.bps.map_or(most, |bps| most.min(bps as f64 * REPORTS_TORN_FALL));
+            self.bps = Some((next.max(REPORTS_CARRIED * came_bps) as u64).max(DOWNLINK_LEAST_BPS));
         } else if let Some(bps) = self.bps {
             let long = self.fell.is_none_or(|at| now.saturating_duration_since(at) >= REPORTS_LAST);
             let tried = came_bps >= bps as f64 * REPORTS_TRIED;
@@ -89,8 +107,13 @@ impl Reports {
             let starved = flow == 0 && !tried && !waits;
             let ample = bps as f64 > all as f64 * REPORTS_AMPLE && long;
             let may = starved || tried || long;
-            let risen = if may { rise(bps, passed.as_secs_f64(), all, starved) } else { bps };
-            self.bps = (!ample).then_some(risen);
+            let next = match stands && tried {
+                // What fills a queue is what the path carries, although nothing is lost yet.
+                true => bps.min((REPORTS_CARRIED * came_bps) as u64).max(DOWNLINK_LEAST_BPS),
+                false if may => rise(bps, passed.as_secs_f64(), all, starved),
+                false => bps,
+            };
+            self.bps = (!ample).then_some(next);
         }
         (self.packets, self.lost, self.came) = (0, 0, 0);
         self.looked = Some((now, again));
@@ -114,7 +137,7 @@ mod tests {
     use std::time::Duration;
 
     fn flow(bps: u64) -> Flow {
-        Flow { bps, all_bps: 1_000_000, waits: false }
+        Flow { bps, all_bps: 1_000_000, waits: false, stands: false }
     }
 
     /// A second in which `kbps` left and `lost` of 256 packets were lost.
@@ -188,5 +211,40 @@ mod tests {
         (0..2).for_each(|_| assert_eq!(seconds.pass(0, 0, 1_000_000), None));
         assert_eq!(seconds.pass(3000, 240, 1_000_000), None);
         assert!(seconds.pass(1000, 128, 1_000_000).is_some(), "one that goes on counts");
+    }
+
+    #[test]
+    fn the_estimate_follows_what_comes_while_packets_stand_in_a_queue() {
+        let mut seconds = Seconds::new();
+        seconds.pass(1000, 128, 1_000_000).expect("half was lost");
+        let mut bps = 0;
+        for _ in 0..8 {
+            seconds.1 += Duration::from_secs(1);
+            seconds.0.told((400_000 / 8000, 1000), 0);
+            seconds.0.look(seconds.1, 0, Flow { stands: true, ..flow(400_000) });
+            bps = seconds.0.bps().expect("it is not ample");
+        }
+        assert!((370_000..=400_000).contains(&bps), "{bps}");
+        assert!(seconds.pass(400, 0, 400_000) > Some(bps), "the queue is gone");
+    }
+
+    #[test]
+    fn who_lacks_one_keyframe_after_the_other_gets_them_slower_although_little_is_lost() {
+        let mut seconds = Seconds::new();
+        for _ in 0..2 {
+            assert_eq!(seconds.pass(1000, 25, 1_000_000), None);
+            seconds.0.lacks_keyframe();
+        }
+        let first = seconds.pass(1000, 25, 1_000_000).expect("a tenth was lost");
+        assert!((1_100_000..1_130_000).contains(&first), "{first}");
+        seconds.0.lacks_keyframe();
+        let next = seconds.pass(1000, 25, 1_000_000).expect("it is not ample");
+        assert!((940_000..960_000).contains(&next), "{next}");
+        // Where nothing is lost, keyframes may be asked for.
+        let mut seconds = Seconds::new();
+        for _ in 0..5 {
+            seconds.0.lacks_keyframe();
+            assert_eq!(seconds.pass(1000, 0, 1_000_000), None);
+        }
     }
 }

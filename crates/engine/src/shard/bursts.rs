@@ -1,12 +1,13 @@
 //! Sends waiting pictures in bursts, and lets slots that wait for a picture begin with what the history keeps.
 
-use super::deliver::{Outgoing, deliver};
-use super::forward::{OVERHEAD, Way, flush, give_up, offer, paces, starve};
+use super::deliver::{OVERHEAD, Outgoing, deliver};
+use super::forward::{Way, flush, give_up, offer, paces, starve};
 use super::index::{PersonIndex, Subscription, TrackIndex};
 use super::keyframe::Waits;
 use super::model::Model;
 use super::packet::Opened;
 use super::person::Person;
+use super::repeat::repeat;
 use super::resend::send_again;
 use super::slot::Slot;
 use super::turn::Turn;
@@ -242,16 +243,15 @@ fn send_waiting<S: Sink>(
 /// A slot's picture stops until a keyframe comes. If it is paused, nothing shows that the last packet of its still was lost: it
 /// goes once more.
 fn stop<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: PersonIndex, next: Waiting) {
-    let slot = model.people[index].as_ref().map(|person| &person.slots[next.slot]);
-    let still = slot.filter(|slot| slot.rests() && slot.resends());
-    let last = still.and_then(|slot| slot.rewrite.last_sequence());
-    if let Some(last) = last {
-        send_again(model, turn, (index, next.slot), last);
+    let Some(at) = model.track_by_key.get(&next.track).copied() else { return };
+    let Model { people, tracks, .. } = model;
+    let Some((person, track)) = people[index].as_mut().zip(tracks[at].as_ref()) else { return };
+    let slot = &person.slots[next.slot];
+    if let Some(last) = slot.rewrite.last_sequence().filter(|_| slot.rests()) {
+        repeat(turn, track, (person, next.slot), last);
     }
-    let Some(track) = model.track_by_key.get(&next.track).copied() else { return };
-    let Some(person) = model.people[index].as_mut() else { return };
     let slot = &mut person.slots[next.slot];
-    if slot.current == Some(track) && !slot.hold() {
-        model.unsubscribe(Some(track), Subscription { person: index, slot: next.slot });
+    if slot.current == Some(at) && !slot.hold() {
+        model.unsubscribe(Some(at), Subscription { person: index, slot: next.slot });
     }
 }

@@ -16,6 +16,9 @@ use crate::sink::Sink;
 use rtp::header::HeaderWriter;
 use std::time::Instant;
 
+/// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
+pub(super) const OVERHEAD: usize = 56;
+
 /// A packet on its way to one slot.
 pub(super) struct Outgoing<'a> {
     pub number: Number,

@@ -23,7 +23,10 @@ pub(super) fn fit<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>, index: Per
     }
     let estimates = person.estimates();
     person.egress.estimate(now, estimates);
+    let mut cut = Vec::new();
+    person.egress.drop_torn(&mut cut);
     person.wake_empty(turn.reports);
+    give_up(turn, &model.tracks, &model.track_by_key, &cut);
     let mut pictures = pictures(model, index, turn.now);
     let Some(person) = model.people[index].as_mut() else { return };
     let mut changes = Vec::new();

@@ -1,6 +1,6 @@
 //! Opened packets go to subscribers: each subscriber's slot decides what becomes of them.
 
-use super::deliver::{Outgoing, deliver};
+use super::deliver::{OVERHEAD, Outgoing, deliver};
 use super::index::{Subscription, TrackIndex};
 use super::lately::Past;
 use super::level::Padding;
@@ -8,6 +8,7 @@ use super::model::Model;
 use super::packet::Opened;
 use super::person::Person;
 use super::queue::Queue;
+use super::repeat::repeat;
 use super::scalable::Frame;
 use super::slot::Slot;
 use super::track::Track;
@@ -17,9 +18,6 @@ use crate::drops::OutDrop;
 use crate::egress::{Admission, Brings, Fall, Level, Stands, Waiting, WaitingPacket};
 use crate::sink::{Priority, Sink};
 use foldhash::HashMap;
-
-/// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
-pub(super) const OVERHEAD: usize = 56;
 
 /// Forwards what waits in the queue.
 pub(super) fn flush<S: Sink>(model: &mut Model, turn: &mut Turn<'_, S>) {
@@ -297,20 +295,6 @@ pub(super) fn offer<S: Sink>(
         repeat(turn, track, (person, way.slot), first);
     }
     superseded
-}
-
-/// A packet that left a slot goes once more, unasked, with its number then and this payload type.
-fn repeat<S: Sink>(
-    turn: &mut Turn<'_, S>,
-    track: &Track,
-    (person, slot): (&mut Person, usize),
-    (sequence, payload_type): (u16, u8),
-) {
-    let left = person.slots[slot].rewrite.left(sequence).filter(|left| left.track == track.key);
-    let again = left.and_then(|left| Outgoing::again(track, left, sequence, payload_type));
-    if again.is_some_and(|again| deliver(turn, &again, person, slot).is_ok()) {
-        turn.stats.resent += 1;
-    }
 }
 
 /// Switches a slot to a track with this packet. If speech began before, its kept packets go first: the

@@ -49,6 +49,7 @@ mod pictures;
 mod queue;
 mod reception;
 mod relay;
+mod repeat;
 mod requests;
 mod resend;
 mod restore;

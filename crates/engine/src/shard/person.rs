@@ -182,7 +182,7 @@ impl Person {
     /// A report tells of a slot: how far its packets came, and how many of 256 were lost.
     pub(super) fn reported(&mut self, slot: usize, highest: u32, lost: u8, now: Instant) {
         let told = self.slots[slot].reported(highest);
-        if self.egress.reported(told, lost).is_some() {
+        if self.egress.reported(now, told, lost).is_some() {
             self.repeat(self.egress.copies(now, self.copies));
         }
     }

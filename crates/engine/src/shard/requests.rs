@@ -142,8 +142,9 @@ fn want_keyframe<S: Sink>(
     // One that waits to leave is what they need.
     let comes = person.egress.brings_keyframe(slot);
     let dear = person.egress.is_limited(turn.now.at);
-    if person.slots[slot].rests() && !comes {
-        person.egress.lacks_still(slot, turn.now.at);
+    let rests = person.slots[slot].rests();
+    if !comes {
+        person.egress.lacks_keyframe((slot, rests), turn.now.at);
     }
     let slot = &mut person.slots[slot];
     let Some(index) = slot.current.filter(|_| slot.is_video()) else { return };

@@ -1,13 +1,14 @@
 //! Packets that receivers ask for again (RFC 4588): which are refused, and how the others leave. They wait in the pacer
 //! with the pictures.
 
-use super::deliver::{Outgoing, deliver};
-use super::forward::{OVERHEAD, paces};
+use super::deliver::OVERHEAD;
+use super::forward::paces;
 use super::index::PersonIndex;
 use super::model::Model;
+use super::repeat::once_more;
 use super::turn::Turn;
 use crate::drops::OutDrop;
-use crate::egress::{Brings, Waiting, round_trip};
+use crate::egress::{Brings, Waiting};
 use crate::sink::{Priority, Sink};
 use rtp::rtcp::Nack;
 
@@ -71,8 +72,9 @@ fn resend<S: Sink>(
     if waits && !person.egress.has_room(2, 2 * len) {
         return Err(OutDrop::PacerFull);
     }
-    let twice = person.egress.may_send_again(len, paced).ok_or(OutDrop::ResendBudget)?;
-    let interval = round_trip(person.egress.least_rtt_ms());
+    let still = person.slots[slot_index].rests();
+    let twice = person.egress.may_send_again(len, paced, still).ok_or(OutDrop::ResendBudget)?;
+    let interval = person.egress.again_after();
     person.slots[slot_index].sent_again.note(sequence, turn.now.at, interval);
     let brings = Brings::Again { sequence, len };
     let again = Waiting { track: left.track, slot: slot_index, index: left.index, brings };
@@ -97,26 +99,14 @@ fn resend<S: Sink>(
 pub(super) fn send_again<S: Sink>(
     model: &mut Model,
     turn: &mut Turn<'_, S>,
-    (index, slot_index): (PersonIndex, usize),
+    (index, slot): (PersonIndex, usize),
     sequence: u16,
 ) {
     let Model { people, tracks, track_by_key, .. } = model;
     let Some(person) = people[index].as_mut() else { return };
-    let slot = &person.slots[slot_index];
-    let known = slot.rewrite.left(sequence).and_then(|left| {
-        let track = tracks[*track_by_key.get(&left.track)?].as_ref()?;
-        let payload_type = slot.line.rtx_payload_type?;
-        Some((left, track, payload_type))
-    });
-    let packet = known.and_then(|(left, track, payload_type)| {
-        Outgoing::again(track, left, sequence, payload_type)
-    });
-    match packet {
-        None => turn.drop_copy(OutDrop::NotKept),
-        Some(packet) => {
-            if deliver(turn, &packet, person, slot_index).is_ok() {
-                turn.stats.resent += 1;
-            }
-        }
+    let left = person.slots[slot].rewrite.left(sequence);
+    let track = left.and_then(|left| tracks[*track_by_key.get(&left.track)?].as_ref());
+    if !track.is_some_and(|track| once_more(turn, track, (person, slot), sequence)) {
+        turn.drop_copy(OutDrop::NotKept);
     }
 }

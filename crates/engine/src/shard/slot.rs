@@ -95,16 +95,15 @@ impl Slot {
         self.last_timestamp = Some((timestamp, now.at));
     }
 
-    /// Whether it is time for the first packet of all to go once more: the number that it left with, and the payload type. If it
-    /// was lost, its receiver's numbers begin with the next one. They would not ask for it, and its keyframe would never be whole.
+    /// Whether it is time for the first packet of all to go once more: the number that it left with. If it was lost, its
+    /// receiver's numbers begin with the next one. They would not ask for it, and its keyframe would never be whole.
     #[inline]
-    pub(super) fn repeats_first(&mut self) -> Option<(u16, u8)> {
+    pub(super) fn repeats_first(&mut self) -> Option<u16> {
         if !self.repeats_first || self.packets < FIRST_REPEATED {
             return None;
         }
         self.repeats_first = false;
-        let payload_type = self.line.rtx_payload_type.filter(|_| self.resends())?;
-        Some((self.rewrite.first_sequence(), payload_type))
+        Some(self.rewrite.first_sequence())
     }
 
     #[inline]

@@ -1,0 +1,41 @@
+//! Packets that left leave once more, by RTX (RFC 4588).
+
+use super::deliver::{OVERHEAD, Outgoing, deliver};
+use super::person::Person;
+use super::track::Track;
+use super::turn::Turn;
+use crate::sink::Sink;
+
+/// A packet that nobody asked for goes once more, if the budget of what is sent again has room. Its receiver may not know that
+/// they lost it.
+pub(super) fn repeat<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    track: &Track,
+    (person, slot): (&mut Person, usize),
+    sequence: u16,
+) {
+    let left = person.slots[slot].rewrite.left(sequence).filter(|left| left.track == track.key);
+    let kept = left.and_then(|left| track.encoding.history.get(left.index));
+    let Some(len) = kept.map(|kept| kept.len() + OVERHEAD) else { return };
+    if person.slots[slot].resends() && person.egress.may_send_again(len, false, false).is_some() {
+        once_more(turn, track, (person, slot), sequence);
+    }
+}
+
+/// Sends a packet of a track that left a slot with this number. Says whether it is still kept.
+pub(super) fn once_more<S: Sink>(
+    turn: &mut Turn<'_, S>,
+    track: &Track,
+    (person, slot_index): (&mut Person, usize),
+    sequence: u16,
+) -> bool {
+    let slot = &person.slots[slot_index];
+    let known = slot.rewrite.left(sequence).zip(slot.line.rtx_payload_type);
+    let packet =
+        known.and_then(|(left, payload_type)| Outgoing::again(track, left, sequence, payload_type));
+    let Some(packet) = packet else { return false };
+    if deliver(turn, &packet, person, slot_index).is_ok() {
+        turn.stats.resent += 1;
+    }
+    true
+}
