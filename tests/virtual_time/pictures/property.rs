@@ -119,6 +119,7 @@ fn faults(seed: u64, case: Case) -> Vec<String> {
     shown_within(&call, case, came, "at first", &mut faults);
     call.run(8 * S);
     let quiet = call.now();
+    let mut settled = quiet;
     if case.trouble != Trouble::Nothing {
         let (span, spec) = match case.trouble {
             Trouble::Outage(s) => (s, LinkSpec { loss: Loss::Random(1.0), ..case.link() }),
@@ -134,10 +135,10 @@ fn faults(seed: u64, case: Case) -> Vec<String> {
         call.run(end - call.now());
         call.set_links(case.link());
         let back = call.now();
+        settled = back + 2 * S;
         call.run(case.within() + S);
         shown_within(&call, case, back + MS * case.rtt_ms / 2, "after the trouble", &mut faults);
     }
-    let settled = call.now();
     call.run(8 * S);
     for viewer in 0..case.receivers {
         let holes = call.holes(viewer);
