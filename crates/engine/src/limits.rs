@@ -217,7 +217,7 @@ pub const REPORTS_WINDOW: Duration = Duration::from_millis(900);
 pub const REPORTS_PACKETS: u64 = 40;
 /// …and a greater share than this was lost.
 pub const REPORTS_LOST: f64 = 0.12;
-/// Packets stand in a queue if two reports in a row tell a round trip that is so much longer than the shortest, in ms.
+/// Packets stand in a queue if the latest report tells a round trip that is so much longer than the shortest, in ms.
 pub const REPORTS_QUEUE_MS: f64 = 100.0;
 /// If a keyframe is asked for again and again, and a greater share than this was lost, …
 pub const REPORTS_TORN: f64 = 0.03;

@@ -8,6 +8,7 @@ use lab::bot::fixtures::{Clip, Fixtures};
 use lab::bot::words::VideoSource;
 use lab::link::{LinkSpec, Loss};
 use rtp::negotiated::Codec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,48 +207,43 @@ fn the_last_packet_of_a_still_goes_twice_since_nothing_follows_that_shows_its_lo
     assert_eq!(call.world.stats().resent, 2, "the very first packet, and the last one");
 }
 
-/// Within what time a viewer sees something again once their link is as it was, after `span` of another one.
-fn back_after(
-    call: &mut Call,
+/// Behind `usual`, where a keyframe takes 3.8 s, the link becomes another one for a while. Once it is as it was, something is
+/// seen again within that time and 3 s.
+fn comes_back(
+    seeds: Range<u64>,
+    feedback: Feedback,
     usual: LinkSpec,
-    other: LinkSpec,
-    span: Duration,
-) -> Option<Duration> {
-    call.set_links(other);
-    call.run(span);
-    call.set_links(usual);
-    let back = call.now();
-    call.run(10 * S);
-    let eye = call.viewers[0].eye.borrow();
-    eye.shown.iter().find(|shown| shown.at > back + 300 * MS).map(|shown| shown.at - back)
+    (other, span): (LinkSpec, Duration),
+) {
+    for seed in seeds {
+        let mut call = Call::new(seed, FAST, &pictures(100_000, 25, 120));
+        call.look_on(usual, feedback);
+        call.run(16 * S);
+        call.set_links(other);
+        call.run(span);
+        call.set_links(usual);
+        let back = call.now();
+        call.run(10 * S);
+        let eye = call.viewers[0].eye.borrow();
+        let first = eye.shown.iter().find(|shown| shown.at > back + 300 * MS);
+        let after = first.map(|shown| shown.at - back);
+        println!("seed {seed}: {after:?}");
+        assert!(after.is_some_and(|after| after < 6800 * MS), "seed {seed}: {after:?}");
+    }
 }
 
 #[test]
 fn pictures_come_back_soon_after_an_outage_that_only_reports_and_estimates_tell_of() {
-    for seed in 50..54 {
-        // A keyframe takes 3.8 s. Those that were sent into the outage make the next one wait.
-        let mut call = Call::new(seed, FAST, &pictures(100_000, 25, 120));
-        let usual = link(300, 20, 0);
-        call.look_on(usual, Feedback::Remb);
-        call.run(16 * S);
-        let cut = LinkSpec { loss: Loss::Random(1.0), ..usual };
-        let after = back_after(&mut call, usual, cut, 5 * S);
-        println!("seed {seed}: {after:?}");
-        assert!(after.is_some_and(|after| after < 6800 * MS), "seed {seed}: {after:?}");
-    }
+    // Keyframes that were sent into the outage make the next one wait.
+    let usual = link(300, 20, 0);
+    let cut = LinkSpec { loss: Loss::Random(1.0), ..usual };
+    comes_back(50..54, Feedback::Remb, usual, (cut, 5 * S));
 }
 
 #[test]
 fn what_a_still_lacks_after_a_dip_is_sent_again_although_little_flows() {
-    for seed in 60..66 {
-        let mut call = Call::new(seed, FAST, &pictures(100_000, 25, 120));
-        let usual = link(300, 100, 20);
-        call.look_on(usual, Feedback::Pictures);
-        call.run(16 * S);
-        let after = back_after(&mut call, usual, link(90, 100, 20), 4 * S);
-        println!("seed {seed}: {after:?}");
-        assert!(after.is_some_and(|after| after < 6800 * MS), "seed {seed}: {after:?}");
-    }
+    let dip = (link(90, 100, 20), 4 * S);
+    comes_back(60..66, Feedback::Pictures, link(300, 100, 20), dip);
 }
 
 #[test]

@@ -78,8 +78,8 @@ pub(super) struct Path {
     told: Option<(Instant, Option<u32>)>,
     /// The shortest round-trip time that reports told, in ms.
     least_rtt_ms: Option<f64>,
-    /// Since when each report has told a much longer one.
-    queued: Option<Instant>,
+    /// The latest report told a much longer one.
+    queued: bool,
     /// When the receiver said last how it is, and whether that was soon after they did before.
     told_at: Option<(Instant, bool)>,
 }
@@ -221,8 +221,7 @@ impl Path {
     pub(super) fn reported(&mut self, now: Instant, rtt_ms: f64, lost: u8) {
         let least = self.least_rtt_ms.map_or(rtt_ms, |least| least.min(rtt_ms));
         self.least_rtt_ms = Some(least);
-        let long = rtt_ms > least + REPORTS_QUEUE_MS;
-        self.queued = self.queued.or(Some(now)).filter(|_| long);
+        self.queued = rtt_ms > least + REPORTS_QUEUE_MS;
         if let Some(remb) = self.remb.as_mut().filter(|_| lost > TRIAL_LOST) {
             remb.lost();
             self.due = None;
@@ -251,11 +250,11 @@ impl Path {
         self.least_rtt_ms
     }
 
-    /// Whether packets stand in a queue of the path. Feedback on packets tells it. Without that, two reports in a row do.
+    /// Whether packets stand in a queue of the path. Feedback on packets tells it. Without that, the latest report does.
     pub(super) fn has_queue(&self, now: Instant) -> bool {
         match self.downlink.as_ref().filter(|_| self.numbers) {
             Some(downlink) => downlink.has_queue(now),
-            None => self.queued.is_some_and(|at| now > at),
+            None => self.queued,
         }
     }
 
