@@ -16,6 +16,7 @@ need openssl openssl
 need script bsdutils
 need strip binutils
 need nft nftables
+need conntrack conntrack
 need prometheus prometheus
 need janus janus
 for tool in cargo node npm; do

@@ -50,6 +50,7 @@ runner() {
 
 scripts/deps.sh || exit 1
 part "web builds" scripts/web.sh || exit 1
+part "other people's clients are made ready" scripts/clients.sh
 part "formatting (Rust)" cargo fmt --all --check
 part "types and formatting (web)" npm --prefix web run --silent check
 runner "web unit tests" vitest npm --prefix web test

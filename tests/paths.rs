@@ -1,7 +1,11 @@
 //! A call goes on where the way of its packets changes.
 
-use crate::peer::{Peer, meet, run};
-use crate::target::Server;
+use crate::peer::{Peer, meet, run, run_for};
+use crate::raw::{Raw, connect};
+use crate::target::{PATIENCE, Server, eventually};
+use rtp::negotiated::Kind;
+use rtp::rtcp;
+use std::time::{Duration, Instant};
 use wire::room::MediaKind;
 
 /// How many frames of each kind two peers got of each other.
@@ -50,5 +54,38 @@ fn a_call_goes_on_through_an_ice_restart() {
     go_on(&mut [&mut ada, &mut min], "media on another path");
     for reason in ["replayed", "authentication_failed", "malformed"] {
         assert_eq!(server.dropped("in", reason), 0, "{reason}: the keys stayed");
+    }
+}
+
+/// A NAT gives a participant another port. Their client does not know, and sends reports, but no checks.
+#[test]
+fn media_follows_a_port_that_changes_without_a_check() {
+    let server = Server::start("{}");
+    let (mut publisher, _seat) = Peer::join(&server, "call", "ada", 1);
+    let (mut raw, _socket) = Raw::join(&server, ([127, 0, 0, 68], "call"), &[Kind::Audio], (2, 1));
+    run(&mut [&mut publisher], "pictures of the publisher", |_| {
+        raw.step();
+        raw.streams.len() >= 2
+    });
+    connect(&mut [&mut raw]);
+    for nth in 1..=3 {
+        raw.change_port();
+        let (bytes, changed) = (raw.bytes(), Instant::now());
+        let mut compound = Vec::new();
+        rtcp::receiver_report(&mut compound, 7, &[]);
+        rtcp::sdes_cname(&mut compound, 7, "somebody");
+        let mut due = changed + Duration::from_millis(500);
+        run_for(PATIENCE, &mut [&mut publisher], "media at the new port", |_| {
+            raw.step_without_checks();
+            if Instant::now() >= due {
+                raw.send_rtcp(&compound);
+                due += Duration::from_secs(1);
+            }
+            raw.bytes() > bytes + 20_000
+        });
+        eprintln!("port {nth}: media after {:?}", changed.elapsed());
+        let moved =
+            || server.metric("moim_media_moved_total{thread=\"media-0\"}") == f64::from(nth);
+        eventually("it is counted", || moved().then_some(()));
     }
 }

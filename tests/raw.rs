@@ -5,6 +5,7 @@ use crate::target::{PATIENCE, Server, Socket};
 use rtp::header::{HeaderWriter, is_rtcp};
 use rtp::negotiated::{Direction, Kind, Line, Negotiated, StreamIds};
 use rtp::srtp::{KeyPair, Opener, SealStream, Sealer};
+use rtp::stun::{Check, Password, Role};
 use rtp::vp8;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -55,6 +56,9 @@ pub struct Raw {
     timeout: Instant,
     negotiated: Negotiated,
     keys: Option<Keys>,
+    /// Whose checks it sends: `theirs:ours`, and the server's password.
+    username: String,
+    password: String,
     /// What came, by SSRC.
     pub streams: BTreeMap<u32, Stream>,
 }
@@ -105,8 +109,22 @@ impl Raw {
         let answer = signaling.ask("room.offer", json!({ "sdp": offer.sdp, "tracks": tracks }));
         let answer: Answer = serde_json::from_value(answer).unwrap();
         let negotiated = transport.accept_answer(&answer.sdp).unwrap();
-        let (keys, streams) = (None, BTreeMap::new());
-        let raw = Self { socket, local, transport, timeout: now, negotiated, keys, streams };
+        let of = |sdp: &str, name: &str| {
+            let line = sdp.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("ICE credentials").to_owned()
+        };
+        let ufrags = [&answer.sdp, &offer.sdp].map(|sdp| of(sdp, "a=ice-ufrag:"));
+        let raw = Self {
+            socket,
+            local,
+            transport,
+            timeout: now,
+            negotiated,
+            keys: None,
+            username: ufrags.join(":"),
+            password: of(&answer.sdp, "a=ice-pwd:"),
+            streams: BTreeMap::new(),
+        };
         (raw, signaling)
     }
 
@@ -157,6 +175,7 @@ impl Raw {
                 Output::Event(Event::Connected {
                     keys: KeyPair { local, remote: theirs },
                     remote,
+                    ..
                 }) => {
                     let (sealer, opener) = (Sealer::new(&local), Opener::new(&theirs));
                     let (remote, streams) = (remote.socket, BTreeMap::new());
@@ -169,6 +188,32 @@ impl Raw {
                 }
             }
         }
+    }
+
+    /// A check with its credentials, which may nominate the pair.
+    pub fn check(&self, id: [u8; 12], priority: u32, nominates: bool) -> Vec<u8> {
+        let (username, role) = (&self.username[..], Role::Controlling { nominates });
+        let check = Check { username, id, priority, role, tie_breaker: [0; 8] };
+        let mut out = [0; 200];
+        let len = check.write(&Password::new(&self.password), &mut out).expect("it fits");
+        out[..len].to_vec()
+    }
+
+    /// Where the server's media comes from.
+    pub fn remote(&self) -> SocketAddr {
+        self.keys.as_ref().expect("it is connected").remote
+    }
+
+    /// A NAT gives it another port from now on. The old one is nobody's.
+    pub fn change_port(&mut self) {
+        self.socket = UdpSocket::bind(SocketAddr::from((self.local.ip(), 0))).unwrap();
+        self.socket.set_nonblocking(true).unwrap();
+    }
+
+    /// Takes what came, and answers checks; no check of its own leaves.
+    pub fn step_without_checks(&mut self) {
+        self.timeout = Instant::now() + PATIENCE;
+        self.step();
     }
 
     /// Whether it has keys.

@@ -55,3 +55,17 @@ fn every_file_that_the_readme_names_is_there() {
         assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file} is missing");
     }
 }
+
+/// docs/clients.md shows whole programs: they are those that `web/e2e/clients.test.mjs` runs.
+#[test]
+fn the_clients_in_the_docs_are_those_that_are_tested() {
+    let page = read("docs/clients.md");
+    for (language, program) in
+        [("python", "tests/clients/aiortc/client.py"), ("go", "tests/clients/pion/main.go")]
+    {
+        let shown = format!("```{language}\n{}```\n", read(program));
+        assert!(page.contains(&shown), "{program} as it stands");
+    }
+    let needs = read("tests/clients/aiortc/requirements.txt").replace('\n', " ");
+    assert!(page.contains(&format!("pip install {}", needs.trim_end())));
+}

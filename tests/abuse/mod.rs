@@ -13,6 +13,7 @@ mod matrix;
 mod memory;
 mod offers;
 mod passing;
+mod reflection;
 mod revocation;
 mod silence;
 

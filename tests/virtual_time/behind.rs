@@ -8,6 +8,7 @@ use super::seeds;
 use super::world::{Link, Made, Random, World};
 use engine::room::Topology;
 use engine::{Command, PersonKey, ShardIndex, StreamKey, TrackKey};
+use rtp::challenge::{Challenger, Secret};
 use rtp::negotiated::Kind;
 use rtp::stun::Responder;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +45,11 @@ impl Run {
 
     fn join(&mut self) {
         let key = self.world.join_silent(true);
-        let responder = Box::new(Responder::new(&format!("u{}", key.0), "password"));
-        self.world.command(key, Command::Expect { person: key, responder });
+        let name = format!("u{}", key.0);
+        let responder = Box::new(Responder::new(&name, "password"));
+        let challenger =
+            Box::new(Challenger::new(&name, ("theirs", "password"), &Secret::of(&[1; 32])));
+        self.world.command(key, Command::Expect { person: key, responder, challenger });
         let hand = Hand::new(&mut self.world, key, Kind::Audio);
         self.people.push((key, hand));
     }

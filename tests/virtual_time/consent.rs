@@ -4,36 +4,51 @@ use super::sinks::Outbox;
 use engine::drops::InDrop;
 use engine::shard::Datagram;
 use engine::{Command, Handled, Now, PersonKey, RoomKey, Shard, ShardIndex};
-use rtp::negotiated::Kind;
-use std::collections::VecDeque;
+use rtp::negotiated::{Kind, Negotiated};
+use rtp::srtp::KeyPair;
+use rtp::stun;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use transport::{Event, IceDtls, OfferLine, Output, Shared};
 
 /// A real client and a real agent; between them a shard, as in the server.
-struct Call {
-    now: Instant,
+pub(super) struct Call {
+    pub now: Instant,
     client: IceDtls,
-    agent: IceDtls,
-    shard: Shard,
-    /// Whether it goes to the server, and its bytes.
-    wire: VecDeque<(bool, Vec<u8>)>,
+    pub agent: IceDtls,
+    pub shard: Shard,
+    /// Whether it goes to the server, where the server sees the client, and its bytes.
+    wire: VecDeque<(bool, SocketAddr, Vec<u8>)>,
+    /// Where the server sees the client now.
+    pub at: SocketAddr,
     /// The client is off the network.
-    cut: bool,
-    answered: usize,
+    pub cut: bool,
+    pub answered: usize,
     went_up: usize,
     client_events: Vec<Event>,
-    agent_events: Vec<Event>,
+    pub agent_events: Vec<Event>,
+    /// What was agreed last, as the client sees it, and their keys.
+    pub agreed: Negotiated,
+    pub keys: Option<KeyPair>,
+    /// When packets of media left the shard, and where they went.
+    pub media: Vec<(Instant, SocketAddr, usize)>,
+    /// Bytes that went to an address: all of them.
+    pub went: BTreeMap<SocketAddr, usize>,
+    /// The priority that the client's checks give the pair.
+    pub priority: Option<u32>,
+    /// So many datagrams to the client are lost from now on.
+    pub lose: usize,
 }
 
-const PERSON: PersonKey = PersonKey(1);
+pub(super) const PERSON: PersonKey = PersonKey(1);
 
-fn address(server: bool) -> SocketAddr {
+pub(super) fn address(server: bool) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], if server { 2000 } else { 1000 }))
 }
 
 impl Call {
-    fn begin() -> Self {
+    pub fn begin() -> Self {
         let (shared, now) = (Shared::new().expect("a certificate"), Instant::now());
         let client = IceDtls::client(&shared, None, address(false), now).expect("a client");
         let agent = IceDtls::server(&shared, None, &[address(true)], now).expect("an agent");
@@ -43,11 +58,18 @@ impl Call {
             agent,
             shard: Shard::new(ShardIndex(0), 1),
             wire: VecDeque::new(),
+            at: address(false),
             cut: false,
             answered: 0,
             went_up: 0,
             client_events: Vec::new(),
             agent_events: Vec::new(),
+            agreed: Negotiated::default(),
+            keys: None,
+            media: Vec::new(),
+            went: BTreeMap::new(),
+            priority: None,
+            lose: 0,
         };
         call.offer(&[OfferLine { kind: Kind::Audio, send: true, layers: &[] }], false);
         call
@@ -57,17 +79,31 @@ impl Call {
         Now { at: self.now, unix: Duration::from_secs(1_700_000_000) }
     }
 
-    fn command(&mut self, command: Command) {
-        let now = self.time();
-        self.shard.command(command, now, &mut Outbox::with_control());
+    pub fn command(&mut self, command: Command) {
+        let (now, mut sink) = (self.time(), Outbox::with_control());
+        self.shard.command(command, now, &mut sink);
+        self.leave(sink);
+    }
+
+    /// What the shard sends goes on the wire.
+    fn leave(&mut self, sink: Outbox) -> Vec<Vec<u8>> {
+        for (to, data) in sink.out {
+            *self.went.entry(to).or_default() += data.len();
+            if data[0] >= 128 {
+                self.media.push((self.now, to, data.len()));
+            }
+            self.wire.push_back((false, to, data));
+        }
+        sink.up.unwrap_or_default().into_iter().map(|(_, data)| data).collect()
     }
 
     fn offer(&mut self, lines: &[OfferLine], restart: bool) {
         let offer = self.client.offer(lines, restart).expect("an offer");
         let (answer, negotiated) = self.agent.accept_offer(&offer.sdp).expect("an answer");
-        self.client.accept_answer(&answer).expect("agreed");
+        self.agreed = self.client.accept_answer(&answer).expect("agreed");
         let responder = Box::new(self.agent.credentials());
-        self.command(Command::Expect { person: PERSON, responder });
+        let challenger = Box::new(self.agent.challenger().expect("an offer came"));
+        self.command(Command::Expect { person: PERSON, responder, challenger });
         self.command(Command::Lines { person: PERSON, room: RoomKey(1), negotiated });
     }
 
@@ -86,7 +122,13 @@ impl Call {
             };
             loop {
                 match peer.poll().expect("alive") {
-                    Output::Transmit { data, .. } => self.wire.push_back((!server, data)),
+                    Output::Transmit { destination, data, .. } => {
+                        let at = if server { destination.socket } else { self.at };
+                        if server {
+                            *self.went.entry(at).or_default() += data.len();
+                        }
+                        self.wire.push_back((!server, at, data));
+                    }
                     Output::Event(event) => events.push(event),
                     Output::Wait(at) => break next = next.min(at),
                 }
@@ -95,44 +137,67 @@ impl Call {
         next
     }
 
-    fn deliver(&mut self, to_server: bool, data: &[u8]) {
+    fn deliver(&mut self, to_server: bool, at: SocketAddr, data: &[u8]) {
         let now = self.now;
-        if !to_server {
+        if to_server {
+            self.priority = stun::priority(data).or(self.priority);
+            self.come(at, data);
+        } else if self.lose > 0 {
+            self.lose -= 1;
+        } else if at == self.at && data[0] < 128 {
             self.client.handle_datagram(now, address(true), address(false), data).expect("taken");
-            return;
         }
-        let mut sink = Outbox::with_control();
-        let come = Datagram { source: address(false).into(), data, arrival: now };
-        let time = self.time();
-        let handled = self.shard.handle_datagram(time, &come, &mut sink);
-        let (answers, up) = sink.into_answers();
-        match handled {
-            Handled::Check => {
-                self.answered += 1;
-                assert_eq!((answers.len(), up.len()), (1, 0));
-            }
-            Handled::Control => {
-                self.went_up += 1;
-                assert_eq!((answers.len(), up.len()), (0, 1));
-            }
-            other => panic!("{other:?}"),
-        }
-        for data in up {
-            self.agent.handle_datagram(now, address(false), address(true), &data).expect("taken");
-        }
-        self.wire.extend(answers.into_iter().map(|data| (false, data)));
     }
 
-    fn run(&mut self, span: Duration) {
+    /// A datagram comes to the server.
+    pub fn come(&mut self, at: SocketAddr, data: &[u8]) -> Handled {
+        let (now, time, mut sink) = (self.now, self.time(), Outbox::with_control());
+        let come = Datagram { source: at.into(), data, arrival: now };
+        let handled = self.shard.handle_datagram(time, &come, &mut sink);
+        self.shard.flush(time, &mut sink);
+        let up = self.leave(sink);
+        match handled {
+            Handled::Check => self.answered += 1,
+            Handled::Control => self.went_up += 1,
+            _ => {}
+        }
+        assert_eq!(usize::from(handled == Handled::Control), up.len());
+        for data in up {
+            self.agent.handle_datagram(now, at, address(true), &data).expect("taken");
+            self.obey();
+        }
+        handled
+    }
+
+    /// What the agent says once the call has begun, the shard is told, as by the control thread.
+    fn obey(&mut self) {
+        self.drain();
+        for event in std::mem::take(&mut self.agent_events) {
+            match event {
+                Event::Remote(remote) => self.command(Command::Move { person: PERSON, remote }),
+                other => self.agent_events.push(other),
+            }
+        }
+    }
+
+    pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         while self.now < end {
             let next = self.drain();
-            if let Some((to_server, data)) = self.wire.pop_front() {
+            if let Some((to_server, at, data)) = self.wire.pop_front() {
                 if !self.cut {
-                    self.deliver(to_server, &data);
+                    self.deliver(to_server, at, &data);
                 }
                 continue;
             }
+            let due = self.shard.next_deadline();
+            if due.is_some_and(|due| due <= self.now) {
+                let (now, mut sink) = (self.time(), Outbox::with_control());
+                self.shard.handle_timeout(now, &mut sink);
+                self.leave(sink);
+                continue;
+            }
+            let next = due.map_or(next, |due| due.min(next));
             self.now = next.max(self.now + Duration::from_millis(1)).min(end);
             self.client.handle_timeout(self.now).expect("alive");
             self.agent.handle_timeout(self.now).expect("alive");
@@ -140,17 +205,22 @@ impl Call {
     }
 
     /// As the control thread does when both have keys.
-    fn connect(&mut self) {
+    pub fn connect(&mut self) {
         self.run(Duration::from_secs(3));
         let connected = self.agent_events.drain(..).find_map(|event| match event {
-            Event::Connected { keys, remote } => Some((Box::new(keys), remote)),
+            Event::Connected { keys, remote, reached } => Some((Box::new(keys), remote, reached)),
             _ => None,
         });
-        let (keys, remote) = connected.expect("connected");
-        self.command(Command::Install { person: PERSON, keys, remote });
+        let (keys, remote, reached) = connected.expect("connected");
+        assert!(reached, "the handshake went to one address alone");
+        self.command(Command::Install { person: PERSON, keys, remote, reached });
         self.credentials();
         self.command(Command::Begin { person: PERSON });
-        self.client_events.clear();
+        let keys = |event: Event| match event {
+            Event::Connected { keys, .. } => Some(keys),
+            _ => None,
+        };
+        self.keys = self.client_events.drain(..).find_map(keys);
         (self.answered, self.went_up) = (0, 0);
     }
 }

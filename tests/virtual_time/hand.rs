@@ -44,6 +44,8 @@ pub struct Hand {
     pub line: Line,
     sealer: Sealer,
     stream: SealStream,
+    /// Those before it that it may go back to.
+    past: Vec<SealStream>,
     rtx: Option<(SealStream, u16)>,
     /// The line's mid goes with each packet, so that a new SSRC is found.
     names_mid: bool,
@@ -110,6 +112,7 @@ impl Hand {
             key,
             sealer,
             stream,
+            past: Vec::new(),
             rtx,
             names_mid,
             rid,
@@ -128,6 +131,21 @@ impl Hand {
         self.stream = self.sealer.stream(ssrc).expect("nobody sends it");
         self.names_mid = true;
         (self.sequence, self.timestamp) = (ssrc as u16, self.timestamp.wrapping_sub(1 << 30));
+    }
+
+    /// The same without a name: its packets have no MID.
+    pub fn begin_unnamed(&mut self, ssrc: u32) {
+        let stream = match self.past.iter().position(|past| past.ssrc() == ssrc) {
+            Some(at) => self.past.remove(at),
+            None => self.sealer.stream(ssrc).expect("nobody sends it"),
+        };
+        self.past.push(std::mem::replace(&mut self.stream, stream));
+        (self.sequence, self.timestamp) = (ssrc as u16, self.timestamp.wrapping_sub(1 << 30));
+    }
+
+    /// The SSRC that it sends with.
+    pub fn ssrc(&self) -> u32 {
+        self.stream.ssrc()
     }
 
     /// Sends the packet of a number that never came, as a retransmission (RFC 4588).

@@ -66,7 +66,8 @@ impl World {
 
     fn expect(&mut self, person: PersonKey, agent: &mut IceDtls) {
         let responder = Box::new(agent.credentials());
-        self.command(Command::Expect { person, responder });
+        let challenger = Box::new(agent.challenger().expect("an offer came"));
+        self.command(Command::Expect { person, responder, challenger });
     }
 
     /// Whose a datagram was that went up, or why it did not.

@@ -617,6 +617,11 @@ impl World {
         self.shards[0].stats()
     }
 
+    /// The counters of all shards.
+    pub fn all_stats(&self) -> impl Iterator<Item = &Stats> {
+        self.shards.iter().map(Shard::stats)
+    }
+
     /// What must hold at every moment.
     pub fn assert_invariants(&self, seed: u64) {
         for stats in self.shards.iter().map(Shard::stats) {

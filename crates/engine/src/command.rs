@@ -1,6 +1,7 @@
 //! What a room tells a shard and what a shard reports back.
 
 use rtp::TransportAddress;
+use rtp::challenge::Challenger;
 use rtp::negotiated::{Line, Negotiated};
 use rtp::srtp::KeyPair;
 use rtp::stun::Responder;
@@ -81,6 +82,8 @@ pub enum Command {
         person: PersonKey,
         /// Tells which are authentic.
         responder: Box<Responder>,
+        /// Asks addresses whether they are the participant's.
+        challenger: Box<Challenger>,
     },
     /// A participant's transport is gone: nothing is expected of them any more.
     Forget {
@@ -95,6 +98,8 @@ pub enum Command {
         keys: Box<KeyPair>,
         /// Where media goes and comes from.
         remote: TransportAddress,
+        /// Whether the handshake showed that they receive there. Else nothing goes there until that address has answered.
+        reached: bool,
     },
     /// The last flight of the handshake is on its way: what is sent from now on finds keys at the
     /// other side. Sooner, a slot's first keyframe could come before them and be lost.
@@ -116,11 +121,11 @@ pub enum Command {
         /// Answers them.
         responder: Box<Responder>,
     },
-    /// A person's address changed.
+    /// A person nominated another address. Media goes there once it has answered.
     Move {
         /// Whose.
         person: PersonKey,
-        /// The new address.
+        /// The address.
         remote: TransportAddress,
     },
     /// A line that a person sends on is a track from now on.

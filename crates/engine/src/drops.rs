@@ -39,6 +39,8 @@ reasons! {
         TooManyStreams => "too_many_streams",
         /// Its SSRC was not offered.
         UnknownSsrc => "unknown_ssrc",
+        /// It is of a payload type that was not agreed on, such as telephone-event.
+        UnknownPayloadType => "unknown_payload_type",
         /// It is longer than what is forwarded.
         TooLong => "too_long",
         /// Its control packets cannot be read.

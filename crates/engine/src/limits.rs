@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-/// Longest datagram sent, in bytes: the Ethernet MTU less IPv6 and UDP headers, rounded up.
+/// Bytes of a buffer for a datagram.
 pub const MAX_DATAGRAM: usize = 1500;
+/// Longest datagram sent by UDP, in bytes: an IP packet has at most 1500 with the headers of IPv4 and UDP, or of IPv6 and UDP.
+pub const MAX_UDP: [usize; 2] = [1472, 1452];
 /// Longest plaintext packet kept, in bytes.
 pub const MAX_PACKET: usize = 1460;
+/// After a publisher's stream got another SSRC, packets of the one before are late for so long.
+pub const SSRC_RETIRED: Duration = Duration::from_secs(1);
 /// Packets of a publisher's video kept for resending, a power of two.
 pub const HISTORY_PACKETS: usize = 512;
 /// How many numbers of a slot of sound have a note of what left with them, a power of two: 1.28 s of packets of 20 ms.
@@ -99,6 +103,29 @@ pub const ADDRESSES_EACH: usize = 16;
 /// An address stays its participant's until so long after their last authentic check from it: as long as the ICE
 /// agent takes to miss them. Until then nobody else can claim it by a forged source.
 pub const ADDRESS_LASTS: Duration = Duration::from_secs(15);
+/// How long after a challenge to an address the next one leaves, if none was answered (RFC 8445 §14.3 doubles, too).
+pub const CHALLENGE_AGAIN: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    CHALLENGE_ENDS,
+];
+/// An address that did not answer for so long is asked no more, until it gives a new reason.
+pub const CHALLENGE_ENDS: Duration = Duration::from_millis(1500);
+/// Addresses of one participant that are asked at a time.
+pub const CHALLENGES_EACH: usize = 4;
+/// An address that has not answered gets at most so many times the bytes that came from there.
+pub const REFLECTED_TIMES: usize = 3;
+/// A participant of whom nothing came for so long may be the one who sends from an unknown port of their IP address.
+pub const PATH_QUIET: Duration = Duration::from_millis(30);
+/// Nobody whose path works is silent for longer: reports and checks come each 5 s.
+pub const PATH_SILENT: Duration = Duration::from_secs(6);
+/// After a participant's address changed, reports tell for so long of what was lost at the old one.
+pub const MOVED_TOLD: Duration = Duration::from_secs(2);
+/// With the keys of so many participants a packet from an unknown address is tried.
+pub const STRANGER_TRIES: usize = 8;
+/// So often a second packets of unknown ports are tried with the keys of an IP address's participants.
+pub const STRANGERS_A_SECOND: u32 = 100;
 /// Connectivity checks of one participant that may go up to the control thread at once…
 pub const CHECKS_AT_ONCE: u32 = 64;
 /// …and a second in the long run. Browsers send up to 20 a second while they look for a pair.

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod av1;
 mod bits;
+pub mod challenge;
 pub mod dependency;
 pub mod error;
 pub mod extended;

@@ -147,6 +147,14 @@ pub struct Line {
     pub reduced_size: bool,
 }
 
+impl Line {
+    /// Whether media of this payload type was agreed on: the codec's, or that of RED over it.
+    #[inline]
+    pub fn takes(&self, payload_type: u8) -> bool {
+        payload_type == self.payload_type || Some(payload_type) == self.red_payload_type
+    }
+}
+
 /// All usable lines of a session, in the order of the SDP; rejected ones are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Negotiated {

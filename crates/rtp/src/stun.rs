@@ -13,21 +13,23 @@ use std::net::{IpAddr, SocketAddr};
 pub const BINDING_REQUEST: u16 = 0x0001;
 /// The message type of its success response.
 pub const BINDING_SUCCESS: u16 = 0x0101;
-const MAGIC_COOKIE: u32 = 0x2112_A442;
-const USERNAME: u16 = 0x0006;
-const MESSAGE_INTEGRITY: u16 = 0x0008;
+/// The magic cookie of RFC 8489.
+pub(crate) const MAGIC_COOKIE: u32 = 0x2112_A442;
+pub(crate) const USERNAME: u16 = 0x0006;
+pub(crate) const MESSAGE_INTEGRITY: u16 = 0x0008;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 /// How its sender ranks a pair (RFC 8445 §16.1).
 pub const PRIORITY: u16 = 0x0024;
 /// The pair shall be used (RFC 8445 §7.1.2).
 pub const USE_CANDIDATE: u16 = 0x0025;
 const FINGERPRINT: u16 = 0x8028;
-const ICE_CONTROLLED: u16 = 0x8029;
+pub(crate) const ICE_CONTROLLED: u16 = 0x8029;
+const ICE_CONTROLLING: u16 = 0x802A;
 /// Attributes from here on may be ignored by who does not know them.
 const OPTIONAL: u16 = 0x8000;
 const FINGERPRINT_XOR: u32 = 0x5354_554E;
-const HEADER: usize = 20;
-const HMAC_BYTES: usize = 20;
+pub(crate) const HEADER: usize = 20;
+pub(crate) const HMAC_BYTES: usize = 20;
 
 /// CRC-32 as RFC 8489 §14.7 wants it.
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
@@ -49,6 +51,17 @@ pub fn is_request(message: &[u8]) -> bool {
     message.starts_with(&BINDING_REQUEST.to_be_bytes())
 }
 
+/// Whether a message is a success response, by its type alone.
+pub fn is_success(message: &[u8]) -> bool {
+    message.starts_with(&BINDING_SUCCESS.to_be_bytes())
+}
+
+/// The priority that a request tells (RFC 8445 §16.1).
+pub fn priority(request: &[u8]) -> Option<u32> {
+    let (_, value) = attributes(request).find(|(kind, _)| *kind == PRIORITY)?;
+    value.try_into().ok().map(u32::from_be_bytes)
+}
+
 /// Whose a request is: the receiver's user fragment, the USERNAME up to its colon (RFC 8445 §7.2.2).
 pub fn receiver(message: &[u8]) -> Option<&str> {
     if message.first()? > &3 {
@@ -62,7 +75,7 @@ pub fn receiver(message: &[u8]) -> Option<&str> {
 #[derive(Clone)]
 pub struct Responder {
     local_ufrag: String,
-    key: hmac::Key,
+    key: Password,
 }
 
 impl std::fmt::Debug for Responder {
@@ -74,8 +87,7 @@ impl std::fmt::Debug for Responder {
 impl Responder {
     /// With the own credentials, as they stand in the own SDP.
     pub fn new(local_ufrag: &str, local_password: &str) -> Self {
-        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, local_password.as_bytes());
-        Self { local_ufrag: local_ufrag.to_owned(), key }
+        Self { local_ufrag: local_ufrag.to_owned(), key: Password::new(local_password) }
     }
 
     /// Writes the success response to a check that came from `source` and returns its length in
@@ -88,7 +100,7 @@ impl Responder {
         out: &mut [u8],
     ) -> Option<usize> {
         let integrity = self.plain_check(request)?;
-        if !self.is_authentic(request, integrity) {
+        if !is_signed(&self.key, request, integrity) {
             return None;
         }
         let mut writer = Writer { out, len: 0 };
@@ -96,13 +108,13 @@ impl Responder {
         writer.put(&[0, 0])?;
         writer.put(request.get(4..HEADER)?)?;
         writer.address(source.socket, request.get(4..HEADER)?)?;
-        writer.cover(4 + HMAC_BYTES)?;
-        let tag = hmac::sign(&self.key, &writer.out[..writer.len]);
-        writer.attribute(MESSAGE_INTEGRITY, tag.as_ref())?;
-        writer.cover(8)?;
-        let crc = CRC.checksum(&writer.out[..writer.len]) ^ FINGERPRINT_XOR;
-        writer.attribute(FINGERPRINT, &crc.to_be_bytes())?;
+        writer.sign(&self.key)?;
         Some(writer.len)
+    }
+
+    /// The password, which signs both the other side's requests and the answers to them.
+    pub fn password(&self) -> &Password {
+        &self.key
     }
 
     /// The own user fragment, which requests must name.
@@ -114,7 +126,7 @@ impl Responder {
     /// password (RFC 8489 §9.1.3), whatever else it asks for.
     pub fn authenticates(&self, request: &[u8]) -> bool {
         let integrity = self.integrity_of(request, |_| true);
-        integrity.is_some_and(|integrity| self.is_authentic(request, integrity))
+        integrity.is_some_and(|integrity| is_signed(&self.key, request, integrity))
     }
 
     /// Where the integrity attribute of a request begins that is a check of ours and nothing else.
@@ -152,38 +164,112 @@ impl Responder {
             at += 4 + len.next_multiple_of(4);
         }
     }
+}
 
-    /// The length field covers the message up to and with the integrity attribute (RFC 8489 §14.5).
-    fn is_authentic(&self, request: &[u8], integrity: usize) -> bool {
-        let value = integrity + 4;
-        let covered = (value + HMAC_BYTES - HEADER) as u16;
-        let mut signed = hmac::Context::with_key(&self.key);
-        signed.update(&request[..2]);
-        signed.update(&covered.to_be_bytes());
-        signed.update(&request[4..integrity]);
-        let tag = signed.sign();
-        let theirs = &request[value..value + HMAC_BYTES];
-        aws_lc_rs::constant_time::verify_slices_are_equal(tag.as_ref(), theirs).is_ok()
+/// A password of short-term credentials (RFC 8489 §9.1.1).
+#[derive(Clone)]
+pub struct Password(hmac::Key);
+
+impl Password {
+    /// As it stands in an SDP.
+    pub fn new(password: &str) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes()))
     }
 }
 
-struct Writer<'a> {
-    out: &'a mut [u8],
-    len: usize,
+/// The part that the sender of a check has (RFC 8445 §6.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It chooses the pair.
+    Controlling {
+        /// It chooses the pair of this check.
+        nominates: bool,
+    },
+    /// The other side does.
+    Controlled,
+}
+
+/// A connectivity check (RFC 8445 §7.2.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Check<'a> {
+    /// The receiver's user fragment, a colon, the sender's.
+    pub username: &'a str,
+    /// The transaction.
+    pub id: [u8; 12],
+    /// Of the candidate that it makes known, see [`PRIORITY`].
+    pub priority: u32,
+    /// The sender's part.
+    pub role: Role,
+    /// Decides if both sides have the same part.
+    pub tie_breaker: [u8; 8],
+}
+
+impl Check<'_> {
+    /// Writes it, signed with the receiver's password, and returns its length in bytes. None if `out` is too short.
+    pub fn write(&self, password: &Password, out: &mut [u8]) -> Option<usize> {
+        let mut writer = Writer { out, len: 0 };
+        writer.put(&BINDING_REQUEST.to_be_bytes())?;
+        writer.put(&[0, 0])?;
+        writer.put(&MAGIC_COOKIE.to_be_bytes())?;
+        writer.put(&self.id)?;
+        writer.attribute(USERNAME, self.username.as_bytes())?;
+        writer.attribute(PRIORITY, &self.priority.to_be_bytes())?;
+        match self.role {
+            Role::Controlled => writer.attribute(ICE_CONTROLLED, &self.tie_breaker)?,
+            Role::Controlling { nominates } => {
+                writer.attribute(ICE_CONTROLLING, &self.tie_breaker)?;
+                if nominates {
+                    writer.attribute(USE_CANDIDATE, &[])?;
+                }
+            }
+        }
+        writer.sign(password)?;
+        Some(writer.len)
+    }
+}
+
+/// Whether the integrity attribute that begins at `integrity` was made with this key. The length field covers the message up
+/// to and with that attribute (RFC 8489 §14.5).
+pub(crate) fn is_signed(key: &Password, message: &[u8], integrity: usize) -> bool {
+    let value = integrity + 4;
+    let covered = (value + HMAC_BYTES - HEADER) as u16;
+    let mut signed = hmac::Context::with_key(&key.0);
+    signed.update(&message[..2]);
+    signed.update(&covered.to_be_bytes());
+    signed.update(&message[4..integrity]);
+    let tag = signed.sign();
+    let theirs = &message[value..value + HMAC_BYTES];
+    aws_lc_rs::constant_time::verify_slices_are_equal(tag.as_ref(), theirs).is_ok()
+}
+
+/// Writes a message into a buffer, as far as it reaches.
+pub(crate) struct Writer<'a> {
+    pub(crate) out: &'a mut [u8],
+    pub(crate) len: usize,
 }
 
 impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Option<()> {
         self.out.get_mut(self.len..self.len + bytes.len())?.copy_from_slice(bytes);
         self.len += bytes.len();
         Some(())
     }
 
-    /// `value` is whole words here.
-    fn attribute(&mut self, kind: u16, value: &[u8]) -> Option<()> {
+    pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> Option<()> {
         self.put(&kind.to_be_bytes())?;
         self.put(&(value.len() as u16).to_be_bytes())?;
-        self.put(value)
+        self.put(value)?;
+        self.put(&[0; 3][..value.len().next_multiple_of(4) - value.len()])
+    }
+
+    /// Ends the message with its integrity and its fingerprint.
+    pub(crate) fn sign(&mut self, key: &Password) -> Option<()> {
+        self.cover(4 + HMAC_BYTES)?;
+        let tag = hmac::sign(&key.0, &self.out[..self.len]);
+        self.attribute(MESSAGE_INTEGRITY, tag.as_ref())?;
+        self.cover(8)?;
+        let crc = CRC.checksum(&self.out[..self.len]) ^ FINGERPRINT_XOR;
+        self.attribute(FINGERPRINT, &crc.to_be_bytes())
     }
 
     /// RFC 8489 §14.2; `cookie_and_id` is what the address is mixed with.
@@ -265,12 +351,12 @@ mod tests {
     fn the_integrity_of_rfc_5769_holds_and_breaks_with_each_bit_it_covers() {
         let responder = Responder::new(UFRAG, PASSWORD);
         let integrity = REQUEST.len() - 8 - 4 - HMAC_BYTES;
-        assert!(responder.is_authentic(&REQUEST, integrity));
-        assert!(!Responder::new(UFRAG, "another").is_authentic(&REQUEST, integrity));
+        assert!(is_signed(&responder.key, &REQUEST, integrity));
+        assert!(!is_signed(&Password::new("another"), &REQUEST, integrity));
         for at in (0..2).chain(4..integrity).chain(integrity + 4..integrity + 4 + HMAC_BYTES) {
             let mut bent = REQUEST;
             bent[at] ^= 1;
-            assert!(!responder.is_authentic(&bent, integrity), "byte {at}");
+            assert!(!is_signed(&responder.key, &bent, integrity), "byte {at}");
         }
         let crc = CRC.checksum(&REQUEST[..REQUEST.len() - 8]) ^ FINGERPRINT_XOR;
         assert_eq!(crc.to_be_bytes(), [0xe5, 0x7a, 0x3b, 0xcf], "FINGERPRINT");
@@ -304,7 +390,7 @@ mod tests {
             let mut signed = request[..integrity].to_vec();
             let covered = (integrity + 4 + HMAC_BYTES - HEADER) as u16;
             signed[2..4].copy_from_slice(&covered.to_be_bytes());
-            let tag = hmac::sign(&responder.key, &signed);
+            let tag = hmac::sign(&responder.key.0, &signed);
             request[integrity + 4..integrity + 4 + HMAC_BYTES].copy_from_slice(tag.as_ref());
 
             let mut out = [0; 128];
@@ -314,7 +400,7 @@ mod tests {
             assert_eq!(answer[4..20], REQUEST[4..20], "the transaction is kept");
             assert_eq!(&answer[24..24 + value.len()], value, "{from}");
             let integrity = 24 + value.len();
-            assert!(responder.is_authentic(answer, integrity));
+            assert!(is_signed(&responder.key, answer, integrity));
             let crc = CRC.checksum(&answer[..len - 8]) ^ FINGERPRINT_XOR;
             assert_eq!(answer[len - 4..], crc.to_be_bytes());
             assert_eq!(usize::from(answer[2]) << 8 | usize::from(answer[3]), len - HEADER);
@@ -355,6 +441,29 @@ mod tests {
         // An integrity of the right length before the name covers nothing of it.
         let unnamed = [&good[..HEADER], &[0, 8, 0, 20][..], &[0; 20], &good[HEADER..]].concat();
         assert!(!responder.authenticates(&unnamed));
+    }
+
+    #[test]
+    fn a_check_that_is_written_is_one_that_is_read() {
+        let responder = Responder::new(UFRAG, PASSWORD);
+        let name = format!("{UFRAG}:their");
+        let check = |role| {
+            let (id, tie_breaker) = ([5; 12], [6; 8]);
+            let mut out = [0; 128];
+            let check = Check { username: &name, id, priority: 77, role, tie_breaker };
+            let len = check.write(&Password::new(PASSWORD), &mut out).expect("room");
+            out[..len].to_vec()
+        };
+        let from = source("192.0.2.1:5");
+        for nominates in [false, true] {
+            let request = check(Role::Controlling { nominates });
+            assert_eq!((receiver(&request), priority(&request)), (Some(UFRAG), Some(77)));
+            assert_eq!(attributes(&request).any(|(kind, _)| kind == USE_CANDIDATE), nominates);
+            assert!(responder.answer(&request, from, &mut [0; 128]).is_some());
+        }
+        let request = check(Role::Controlled);
+        assert!(responder.authenticates(&request));
+        assert_eq!(responder.answer(&request, from, &mut [0; 128]), None, "both are controlled");
     }
 
     #[test]

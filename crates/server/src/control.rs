@@ -18,7 +18,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-use transport::{Event, IceDtls, Output, Shared, TransportError, VideoFormat};
+use transport::{Event, HandshakeFault, IceDtls, Output, Shared, TransportError, VideoFormat};
+use wire::MediaFault;
 
 /// Datagrams that may wait for a control thread.
 const INPUTS: usize = 8192;
@@ -30,6 +31,8 @@ const SLEEP: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(10);
 /// Of so many participants and matters something may wait for the rooms.
 const TOLD: usize = 65_536;
+/// After an error in a handshake it may still come to an end for so long.
+const HANDSHAKE_FAILS: Duration = Duration::from_millis(600);
 /// Deadlines so far off or more…
 const FAR: Duration = Duration::from_secs(2);
 /// …wait for the next whole one of these.
@@ -68,11 +71,13 @@ struct Peer {
     /// Which user fragment the media thread answers checks of; none before it has keys.
     answered: Option<String>,
     deadline: Option<Instant>,
+    /// Its handshake went wrong, and when that is told unless it comes to an end all the same.
+    failing: Option<(Instant, TransportError)>,
 }
 
 impl Peer {
     fn new(transport: IceDtls) -> Self {
-        Self { transport, ufrag: String::new(), answered: None, deadline: None }
+        Self { transport, ufrag: String::new(), answered: None, deadline: None, failing: None }
     }
 }
 
@@ -100,6 +105,8 @@ struct Counts {
     unknown: Counter,
     refused: Counter,
     panics: Counter,
+    /// Media connections that came to nothing, by [`MediaFault`].
+    failed: [Counter; 4],
     send_failed: Counter,
     told_too_much: Counter,
     leaks: Counter,
@@ -143,6 +150,11 @@ impl ControlThread {
                     "Transports that ended because the ICE and DTLS library panicked.",
                     &[],
                 ),
+                failed: MediaFault::ALL.map(|fault| {
+                    let help = "Media connections that came to nothing.";
+                    let labels = [("cause", fault.as_str())];
+                    metrics.registry.counter("moim_media_failed_total", help, &labels)
+                }),
                 send_failed: metrics.drops("control", "send_failed"),
                 told_too_much: metrics.drops("control", "report_queue_full"),
                 leaks: metrics.drops("control", "media_from_transport"),
@@ -242,9 +254,12 @@ impl ControlThread {
         }
         // An ICE restart changes it. The media thread knows it before the answer leaves.
         let responder = peer.transport.credentials();
-        if responder.local_ufrag() != peer.ufrag {
+        if responder.local_ufrag() != peer.ufrag
+            && let Some(challenger) = peer.transport.challenger()
+        {
             peer.ufrag = responder.local_ufrag().to_owned();
-            self.media.send(Command::Expect { person, responder: Box::new(responder) });
+            let (responder, challenger) = (Box::new(responder), Box::new(challenger));
+            self.media.send(Command::Expect { person, responder, challenger });
         }
         answer
     }
@@ -270,20 +285,29 @@ impl ControlThread {
             if error == TransportError::Panicked {
                 return self.fail(person, &error);
             }
+            // A datagram that somebody forged does not end a handshake.
+            if matches!(error, TransportError::Handshake(..)) && peer.answered.is_none() {
+                peer.failing.get_or_insert((Instant::now() + HANDSHAKE_FAILS, error));
+            }
         }
         self.drive(person);
     }
 
-    /// The library panicked: this transport ends, and nothing else.
+    /// A transport ends, and nothing else.
     fn fail(&mut self, person: PersonKey, error: &TransportError) {
-        self.counts.panics.inc();
-        tracing::error!(thread = self.name, ?person, %error, "a transport ended");
+        if *error == TransportError::Panicked {
+            self.counts.panics.inc();
+            tracing::error!(thread = self.name, ?person, %error, "a transport ended");
+        }
         self.close(person);
-        self.tell(person, Happened::Failed(error.to_string()));
+        self.tell(person, failed(error));
     }
 
     /// Rooms must know it, as soon as their queue has room.
     fn tell(&mut self, person: PersonKey, what: Happened) {
+        if let Happened::Failed(fault, _) = &what {
+            self.counts.failed[*fault as usize].inc();
+        }
         if self.told.put((person, what.about()), (person, what)).is_err() {
             self.counts.told_too_much.inc();
         }
@@ -308,6 +332,11 @@ impl ControlThread {
             self.deadlines.remove(&(at, person));
             if let Some(peer) = self.peers.get_mut(&person) {
                 peer.deadline = None;
+                let failing = peer.failing.take_if(|(due, _)| *due <= now);
+                if let Some((_, error)) = failing.filter(|_| peer.answered.is_none()) {
+                    self.fail(person, &error);
+                    continue;
+                }
                 match peer.transport.handle_timeout(now) {
                     Err(error @ TransportError::Panicked) => {
                         self.fail(person, &error);
@@ -338,9 +367,9 @@ impl ControlThread {
                     // Keys and address go straight to the media thread, and before the handshake's
                     // last flight: with it the other side may begin to send. Its lines are there
                     // since the offer. What goes to it waits until that flight is out.
-                    Event::Connected { keys, remote } => {
+                    Event::Connected { keys, remote, reached } => {
                         let keys = Box::new(keys);
-                        self.media.send(Command::Install { person, keys, remote });
+                        self.media.send(Command::Install { person, keys, remote, reached });
                         peer.answered = Some(String::new());
                         begins = true;
                         Happened::Connected(remote)
@@ -361,7 +390,7 @@ impl ControlThread {
                 Ok(Output::Wait(at)) => break Some(at),
                 Err(error @ TransportError::Panicked) => return self.fail(person, &error),
                 Err(error) => {
-                    happened.push(Happened::Failed(error.to_string()));
+                    happened.push(failed(&error));
                     break None;
                 }
             }
@@ -390,7 +419,9 @@ impl ControlThread {
         if let Some(old) = peer.deadline.take() {
             self.deadlines.remove(&(old, person));
         }
-        if let Some(at) = wait.map(|at| together(self.begun, at)) {
+        let failing = peer.failing.as_ref().map(|(at, _)| *at);
+        let wait = wait.map(|at| together(self.begun, at));
+        if let Some(at) = wait.map(|at| failing.map_or(at, |failing| failing.min(at))) {
             peer.deadline = Some(at);
             self.deadlines.insert((at, person));
         }
@@ -415,6 +446,19 @@ impl Drop for ControlThread {
     fn drop(&mut self) {
         self.lane.end();
     }
+}
+
+/// What rooms are told of a transport that ended.
+fn failed(error: &TransportError) -> Happened {
+    let fault = match error {
+        TransportError::Handshake(HandshakeFault::CertificateKind, _) => {
+            MediaFault::CertificateKind
+        }
+        TransportError::Handshake(HandshakeFault::Fingerprint, _) => MediaFault::Fingerprint,
+        TransportError::Handshake(HandshakeFault::Other, _) => MediaFault::Handshake,
+        _ => MediaFault::Internal,
+    };
+    Happened::Failed(fault, error.to_string())
 }
 
 /// Far deadlines of all peers come together: each transport looks after itself every 3 s, and one

@@ -134,7 +134,7 @@ impl Fixed {
                 layers,
                 nack: video,
                 transport_cc: self.feedback && numbered,
-                reduced_size: true,
+                reduced_size: !lacks.reduced_size,
             });
         };
         if self.send_audio {

@@ -1,167 +1,26 @@
 //! One peer: str0m as ICE agent, DTLS endpoint and SDP engine, nothing more.
 
+use crate::error::TransportError;
+use crate::handshake::Handshake;
 use crate::lacks::Lacks;
 use crate::life::{Life, Turn};
 use crate::nominated::Nominations;
+use crate::offer;
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
+use crate::shared::{Shared, VideoFormat};
 use crate::tap::{self, KeySlot, KeysTaken};
+use rtp::challenge::{Challenger, PEER_REFLEXIVE, Secret};
 use rtp::negotiated::{Kind, Negotiated};
 use rtp::srtp::KeyPair;
-use rtp::stun::{self, Responder};
+use rtp::stun::{self, Check, Responder, Role};
 use rtp::{Protocol, TransportAddress};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
-use str0m::config::DtlsCert;
-use str0m::crypto::CryptoProvider;
-use str0m::format::{Codec, FormatParams};
-use str0m::media::{Direction as StrDirection, Frequency, MediaKind, Simulcast, SimulcastLayer};
+use std::time::Instant;
+use str0m::change::{SdpAnswer, SdpPendingOffer};
+use str0m::media::{Direction as StrDirection, MediaKind, Simulcast, SimulcastLayer};
 use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
-use str0m::rtp::{Extension, ExtensionSerializer, ExtensionValues};
-use str0m::{Candidate, Input, Rtc, RtcConfig};
-
-/// Where `abs-capture-time` stands in offers of ours; str0m's own extensions are below.
-const CAPTURE_TIME_ID: u8 = 14;
-/// Where the dependency descriptor stands there.
-const DEPENDENCY_ID: u8 = 12;
-
-/// The video codec of a room, as SDP offers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum VideoFormat {
-    /// VP8 with RTX.
-    Vp8,
-    /// H.264 constrained baseline 3.1, packetization mode 1, with RTX.
-    H264,
-    /// VP9 profile 0 with RTX.
-    Vp9,
-    /// AV1 main profile with RTX, and its dependency descriptors.
-    Av1,
-}
-
-/// A header extension that the library only agrees on: it reads and writes no media here.
-#[derive(Debug)]
-struct AgreedForVideo;
-
-impl ExtensionSerializer for AgreedForVideo {
-    fn write_to(&self, _: &mut [u8], _: &ExtensionValues) -> usize {
-        0
-    }
-
-    fn parse_value(&self, _: &[u8], _: &mut ExtensionValues) -> bool {
-        false
-    }
-
-    fn is_video(&self) -> bool {
-        true
-    }
-
-    fn is_audio(&self) -> bool {
-        false
-    }
-}
-
-/// What all transports of a process share: the crypto provider and the certificate.
-#[derive(Debug, Clone)]
-pub struct Shared {
-    provider: Arc<CryptoProvider>,
-    certificate: DtlsCert,
-    lacks: Lacks,
-}
-
-/// What can go wrong with a transport.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransportError {
-    /// The SDP is too long: bytes or m-lines, and the bound.
-    SdpTooLarge(String),
-    /// The SDP could not be parsed or negotiated, with the reason.
-    Sdp(String),
-    /// An answer came without an offer of ours.
-    NoOfferPending,
-    /// A datagram was neither STUN nor DTLS, or broke the protocol.
-    Datagram(String),
-    /// DTLS or ICE ended for good.
-    Failed(String),
-    /// The library panicked: this transport must be dropped, no other is harmed.
-    Panicked,
-}
-
-impl std::fmt::Display for TransportError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::SdpTooLarge(what) => write!(f, "the SDP is too large: {what}"),
-            Self::Sdp(why) => write!(f, "the SDP was not understood: {why}"),
-            Self::NoOfferPending => f.write_str("an answer came, but no offer is pending"),
-            Self::Datagram(why) => write!(f, "not a STUN or DTLS datagram of this session: {why}"),
-            Self::Failed(why) => write!(f, "the transport failed: {why}"),
-            Self::Panicked => f.write_str("the ICE and DTLS library gave up on this transport"),
-        }
-    }
-}
-
-impl std::error::Error for TransportError {}
-
-impl Shared {
-    /// Makes the certificate. Errors: the crypto library cannot.
-    pub fn new() -> Result<Self, TransportError> {
-        let provider = tap::provider();
-        let certificate = provider
-            .dtls_provider
-            .generate_certificate()
-            .ok_or_else(|| TransportError::Failed("no certificate could be made".into()))?;
-        Ok(Self { provider, certificate, lacks: Lacks::default() })
-    }
-
-    /// Transports that neither offer nor accept redundancy of sound (RED, RFC 2198).
-    #[must_use]
-    pub fn without_red(self) -> Self {
-        self.lacking(Lacks { red: true, ..Lacks::default() })
-    }
-
-    /// Transports that neither offer nor accept what is named, besides what they lack already.
-    #[must_use]
-    pub fn lacking(self, lacks: Lacks) -> Self {
-        Self { lacks: self.lacks.and(lacks), ..self }
-    }
-
-    fn config(&self, video: Option<VideoFormat>) -> RtcConfig {
-        let day = Duration::from_secs(86_400);
-        let mut config = RtcConfig::new()
-            .set_crypto_provider(self.provider.clone())
-            .set_dtls_cert(self.certificate.clone())
-            .clear_codecs()
-            // With RED sound repeats itself where packets are lost.
-            .enable_opus(true, !self.lacks.red)
-            .set_extension(CAPTURE_TIME_ID, Extension::AbsoluteCaptureTime)
-            // Reports that could never leave would be built for each stream otherwise.
-            .set_rtcp_report_interval_audio(day)
-            .set_rtcp_report_interval_video(day)
-            .set_stats_interval(None);
-        let resend = |payload_type: u8| (!self.lacks.rtx).then(|| payload_type.into());
-        let rate = Frequency::NINETY_KHZ;
-        let codecs = config.codec_config();
-        match video {
-            Some(VideoFormat::Vp8) => {
-                let plain = FormatParams::default();
-                codecs.add_config(96.into(), resend(97), Codec::Vp8, rate, None, plain);
-            }
-            Some(VideoFormat::H264) => {
-                codecs.add_h264(108.into(), resend(109), true, 0x42e01f);
-            }
-            Some(VideoFormat::Vp9) => {
-                let profile = FormatParams { profile_id: Some(0), ..FormatParams::default() };
-                codecs.add_config(98.into(), resend(99), Codec::Vp9, rate, None, profile);
-            }
-            Some(VideoFormat::Av1) => {
-                let dependency = Extension::with_serializer(rtp::dependency::URI, AgreedForVideo);
-                config = config.enable_av1(true).set_extension(DEPENDENCY_ID, dependency);
-            }
-            None => {}
-        }
-        config
-    }
-}
+use str0m::{Candidate, Input, Rtc, RtcConfig, RtcError};
 
 /// Simulcast with these layers, if there are any.
 fn simulcast(layers: &[&str]) -> Option<Simulcast> {
@@ -217,8 +76,11 @@ pub enum Event {
         keys: KeyPair,
         /// The other side's address.
         remote: TransportAddress,
+        /// Whether the whole handshake went to and came from there, so that somebody receives at that address. Else it was
+        /// only said to be theirs.
+        reached: bool,
     },
-    /// The other side moved to another address.
+    /// The other side uses another address.
     Remote(TransportAddress),
     /// No nominated pair is alive: no sign of life came on it for 15 s, or nobody followed an ICE restart for as long.
     /// Nothing may be sent from now on. ICE may recover by itself or by a restart.
@@ -245,15 +107,23 @@ pub struct IceDtls {
     /// The time that was told last.
     now: Instant,
     nominations: Nominations,
+    /// The other side's user fragment and password.
+    remote: Option<(String, String)>,
+    /// The transaction by which the agent was told of an address that answered a challenge.
+    told: Option<[u8; 12]>,
     last_dtls_destination: Option<TransportAddress>,
+    handshake: Handshake,
     announced: Option<TransportAddress>,
     connected: bool,
     life: Life,
     /// What [`Life`] found when the clock was told last.
     found: Option<Turn>,
     pending: Option<(SdpPendingOffer, String)>,
+    /// What the last offer of the other side came to.
+    agreed: Negotiated,
     media_leaks: u64,
     lacks: Lacks,
+    secret: Secret,
     /// The library panicked: what it holds may be half changed, and is not touched again.
     panicked: bool,
 }
@@ -324,14 +194,19 @@ impl IceDtls {
             client,
             now,
             nominations: Nominations::default(),
+            remote: None,
+            told: None,
             last_dtls_destination: None,
+            handshake: Handshake::default(),
             announced: None,
             connected: false,
             life: Life::default(),
             found: None,
             pending: None,
+            agreed: Negotiated::default(),
             media_leaks: 0,
             lacks: shared.lacks,
+            secret: shared.secret.clone(),
             panicked: false,
         })
     }
@@ -356,21 +231,21 @@ impl IceDtls {
         check_size(offer)?;
         // Where two offers cross in a mesh, the own one is taken back.
         self.pending = None;
-        // Of the parser alone, a panic harms nothing.
-        let parsed = catch_unwind(|| SdpOffer::from_sdp_string(offer))
-            .map_err(|_| TransportError::Sdp("the parser gave up on it".into()))?
-            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let parsed = offer::read(offer).map_err(TransportError::Sdp)?;
         let (before, answer) = self.guarded(|rtc| {
             let before = rtc.direct_api().local_ice_credentials().ufrag;
             (before, rtc.sdp_api().accept_offer(parsed))
         })?;
         self.note_restart(&before);
         let answer = answer.map_err(|error| TransportError::Sdp(error.to_string()))?;
-        let answer = sdp::as_preferred(offer, answer.to_sdp_string());
+        self.remote = sdp::credentials(offer);
+        let answer = offer::as_offered(offer, &answer.to_sdp_string(), &self.agreed);
+        let answer = sdp::as_preferred(offer, answer);
         let answer = sdp::with_reduced_size(&answer, Some(offer));
         let answer = sdp::without_feedback_on_published_sound(&answer);
-        let answer = sdp::lacking(answer, self.lacks);
+        let answer = sdp::with_candidates(&sdp::lacking(answer, self.lacks));
         let negotiated = sdp::negotiated(offer, &answer, true);
+        self.agreed = negotiated.clone();
         Ok((answer, negotiated))
     }
 
@@ -474,6 +349,13 @@ impl IceDtls {
         Responder::new(&own.ufrag, &own.pass)
     }
 
+    /// Makes checks to the other side with the credentials of now. None before its SDP is known.
+    pub fn challenger(&mut self) -> Option<Challenger> {
+        let own = self.local_ufrag();
+        let (ufrag, password) = self.remote.as_ref()?;
+        Some(Challenger::new(&own, (ufrag, password), &self.secret))
+    }
+
     /// Answers checks in this side's name. None until a pair is nominated with the credentials of now: a
     /// nomination is the agent's to see.
     pub fn responder(&mut self) -> Option<Responder> {
@@ -481,7 +363,8 @@ impl IceDtls {
         (self.nominations.receiver() == Some(own.local_ufrag())).then_some(own)
     }
 
-    /// A STUN or DTLS datagram came in, to the own address `destination`.
+    /// A STUN or DTLS datagram came in, to the own address `destination`. To a server, a success response says that its source
+    /// answered a [`Challenger`] of [`IceDtls::challenger`]: the caller has looked at that.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -491,10 +374,52 @@ impl IceDtls {
     ) -> Result<(), TransportError> {
         let source = source.into();
         self.now = now;
+        if !self.client && stun::is_success(data) {
+            return self.reached(source, destination, data);
+        }
+        if is_dtls(data) && !self.connected {
+            self.handshake.note(source);
+        }
         // A request counts if it was signed for this side; an answer must know the transaction, which is random.
         if is_stun(data) && (!stun::is_request(data) || self.credentials().authenticates(data)) {
             self.nominations.observe(now, data, source, true);
         }
+        self.hand_over(source, destination, data)
+    }
+
+    /// The other side is reached at an address by now, which it need not have nominated: what a NAT gives anew, it does not
+    /// know of. The agent sees a nomination then.
+    fn reached(
+        &mut self,
+        source: TransportAddress,
+        destination: SocketAddr,
+        answer: &[u8],
+    ) -> Result<(), TransportError> {
+        let id: Option<[u8; 12]> = answer.get(8..20).and_then(|id| id.try_into().ok());
+        let (Some(id), Some((ufrag, _))) = (id, self.remote.clone()) else { return Ok(()) };
+        if self.nominations.current() == Some(source) {
+            return Ok(());
+        }
+        let priority = self.nominations.priority().unwrap_or(PEER_REFLEXIVE);
+        let own = self.credentials();
+        let username = format!("{}:{ufrag}", own.local_ufrag());
+        let role = Role::Controlling { nominates: true };
+        let check = Check { username: &username, id, priority, role, tie_breaker: [0; 8] };
+        let mut request = vec![0; username.len() + 100];
+        let Some(len) = check.write(own.password(), &mut request) else { return Ok(()) };
+        request.truncate(len);
+        self.told = Some(id);
+        self.nominations.observe(self.now, &request, source, true);
+        self.hand_over(source, destination, &request)
+    }
+
+    fn hand_over(
+        &mut self,
+        source: TransportAddress,
+        destination: SocketAddr,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        let now = self.now;
         let protocol = match source.protocol {
             Protocol::Udp => StrProtocol::Udp,
             Protocol::Tcp => StrProtocol::Tcp,
@@ -504,7 +429,14 @@ impl IceDtls {
             .map_err(|_| TransportError::Datagram("the parser gave up on it".into()))?
             .map_err(|error| TransportError::Datagram(error.to_string()))?;
         self.guarded(|rtc| rtc.handle_input(Input::Receive(now, receive)))?
-            .map_err(|error| TransportError::Failed(error.to_string()))
+            .map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &RtcError) -> TransportError {
+        match self.connected {
+            true => TransportError::Failed(error.to_string()),
+            false => TransportError::of_handshake(error),
+        }
     }
 
     /// The time of the last [`Output::Wait`] has come. Errors: as [`IceDtls::handle_datagram`].
@@ -521,9 +453,7 @@ impl IceDtls {
             if let Some(event) = self.due_event() {
                 return Ok(Output::Event(event));
             }
-            let output = self
-                .guarded(Rtc::poll_output)?
-                .map_err(|error| TransportError::Failed(error.to_string()))?;
+            let output = self.guarded(Rtc::poll_output)?.map_err(|error| self.failed(&error))?;
             match output {
                 str0m::Output::Timeout(at) => match self.due_event() {
                     Some(event) => return Ok(Output::Event(event)),
@@ -541,9 +471,19 @@ impl IceDtls {
                             self.media_leaks += 1;
                             continue;
                         }
-                        Some(20..=63) => self.last_dtls_destination = Some(destination),
+                        Some(20..=63) => {
+                            self.last_dtls_destination = Some(destination);
+                            if !self.connected {
+                                self.handshake.note(destination);
+                            }
+                        }
                         _ => {
                             self.nominations.observe(self.now, &data, destination, false);
+                            // Nobody waits for the answer to a request that this side made for its agent.
+                            if self.told.is_some_and(|id| data.get(8..20) == Some(&id[..])) {
+                                self.told = None;
+                                continue;
+                            }
                         }
                     }
                     return Ok(Output::Transmit { source: transmit.source, destination, data });
@@ -568,7 +508,8 @@ impl IceDtls {
             let keys = KeyPair::from_exporter(taken.profile, &taken.exported, taken.client).ok()?;
             self.connected = true;
             self.announced = Some(remote);
-            return Some(Event::Connected { keys, remote });
+            let reached = remote.is_tcp() || self.handshake == Handshake::At(remote);
+            return Some(Event::Connected { keys, remote, reached });
         }
         if self.announced != Some(remote) {
             self.announced = Some(remote);
@@ -596,6 +537,10 @@ impl IceDtls {
     pub fn media_leaks(&self) -> u64 {
         self.media_leaks
     }
+}
+
+fn is_dtls(data: &[u8]) -> bool {
+    matches!(data.first(), Some(20..=63))
 }
 
 fn is_stun(data: &[u8]) -> bool {

@@ -13,6 +13,8 @@ pub struct Lacks {
     pub rtx: bool,
     /// Redundancy of sound (RED, RFC 2198).
     pub red: bool,
+    /// RTCP in reduced size (RFC 5506).
+    pub reduced_size: bool,
 }
 
 impl Lacks {
@@ -25,6 +27,7 @@ impl Lacks {
             levels: self.levels || other.levels,
             rtx: self.rtx || other.rtx,
             red: self.red || other.red,
+            reduced_size: self.reduced_size || other.reduced_size,
         }
     }
 

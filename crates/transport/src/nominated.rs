@@ -6,7 +6,7 @@
 //! be nominated again after [`MOVES_DOWN_AFTER`].
 
 use rtp::TransportAddress;
-use rtp::stun::{self, BINDING_REQUEST, BINDING_SUCCESS, PRIORITY, USE_CANDIDATE};
+use rtp::stun::{self, BINDING_REQUEST, BINDING_SUCCESS, USE_CANDIDATE};
 use std::time::{Duration, Instant};
 
 /// Requests without an answer are forgotten oldest first.
@@ -62,8 +62,8 @@ impl Nominations {
                     self.pending.remove(0);
                 }
                 let receiver = stun::receiver(message).map(str::to_owned);
-                let rank =
-                    incoming.then(|| Rank { udp: !remote.is_tcp(), priority: priority(message) });
+                let priority = stun::priority(message).unwrap_or_default();
+                let rank = incoming.then(|| Rank { udp: !remote.is_tcp(), priority });
                 self.pending.push(Asked { id, address: remote, receiver, rank });
                 None
             }
@@ -109,16 +109,15 @@ impl Nominations {
         self.receiver.as_deref()
     }
 
+    /// The priority that the other side gives the pair in use.
+    pub(crate) fn priority(&self) -> Option<u32> {
+        self.nominated?.1.map(|rank| rank.priority)
+    }
+
     /// The address that media goes to.
     pub(crate) fn current(&self) -> Option<TransportAddress> {
         self.nominated.map(|(address, _)| address)
     }
-}
-
-/// The priority that a request tells (RFC 8445 §16.1), or 0.
-fn priority(message: &[u8]) -> u32 {
-    let found = stun::attributes(message).find(|(kind, _)| *kind == PRIORITY);
-    found.and_then(|(_, value)| value.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
 fn has_use_candidate(message: &[u8]) -> bool {

@@ -21,7 +21,7 @@ pub const MAX_SDP_BYTES: usize = 512 * 1024;
 pub const MAX_SDP_LINES: usize = 512;
 
 /// The m-line sections of an SDP.
-fn sections(sdp: &str) -> Vec<Vec<&str>> {
+pub(crate) fn sections(sdp: &str) -> Vec<Vec<&str>> {
     let mut all: Vec<Vec<&str>> = Vec::new();
     for line in sdp.lines().map(str::trim_end) {
         if line.starts_with("m=") {
@@ -37,10 +37,19 @@ fn attribute<'a>(section: &[&'a str], name: &str) -> Option<&'a str> {
     section.iter().find_map(|line| line.strip_prefix("a=")?.strip_prefix(name)?.strip_prefix(':'))
 }
 
-fn attributes<'a>(section: &'a [&'a str], name: &'a str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn attributes<'a>(
+    section: &'a [&'a str],
+    name: &'a str,
+) -> impl Iterator<Item = &'a str> {
     section
         .iter()
         .filter_map(move |line| line.strip_prefix("a=")?.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// The ICE user fragment and password of the side that wrote an SDP: the first in it, since all lines share one transport.
+pub(crate) fn credentials(sdp: &str) -> Option<(String, String)> {
+    let value = |name: &str| sdp.lines().find_map(|line| line.trim_end().strip_prefix(name));
+    Some((value("a=ice-ufrag:")?.to_owned(), value("a=ice-pwd:")?.to_owned()))
 }
 
 /// How many m-lines an SDP has.
@@ -125,7 +134,6 @@ pub(crate) fn codecs_first(offer: &str) -> String {
 }
 
 /// The SDP with RTCP taken in reduced size (RFC 5506): on all lines of an offer, in an answer on those of `offered` that take it.
-/// Bots follow what was agreed; the server sends its feedback in reduced size whatever was.
 pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
     let offered = offered.map(sections);
     let takes = |index: usize| match &offered {
@@ -144,9 +152,46 @@ pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
     changed
 }
 
+/// An answer with its candidates on the first line that is accepted, as it has to be (RFC 8843, section 7.1.3), and on the last
+/// one of each kind. The library puts them on the first line, also where that is rejected. aiortc takes those of the last line
+/// that shares a transport, and before it has read the whole answer each kind has one.
+pub(crate) fn with_candidates(answer: &str) -> String {
+    let lines = sections(answer);
+    let is_candidate =
+        |line: &str| line.starts_with("a=candidate:") || line.trim_end() == "a=end-of-candidates";
+    let candidates: Vec<&str> =
+        lines.iter().flatten().copied().filter(|line| is_candidate(line)).collect();
+    let accepted = |kind: &'static str| {
+        let lines = lines.iter().enumerate();
+        lines.filter(move |(_, line)| line[0].starts_with(kind) && !is_rejected(line))
+    };
+    let mut holders: Vec<usize> = accepted("m=").take(1).map(|(at, _)| at).collect();
+    holders.extend(["m=audio", "m=video"].iter().filter_map(|kind| Some(accepted(kind).last()?.0)));
+    let (mut changed, mut index) = (String::with_capacity(answer.len() + 512), None::<usize>);
+    let end_section = |changed: &mut String, index: Option<usize>| {
+        if index.is_some_and(|index| holders.contains(&index)) {
+            candidates.iter().for_each(|line| changed.extend([line, "\r\n"]));
+        }
+    };
+    for line in answer.split_inclusive('\n').filter(|line| !is_candidate(line)) {
+        if line.starts_with("m=") {
+            end_section(&mut changed, index);
+            index = Some(index.map_or(0, |index| index + 1));
+        }
+        changed.push_str(line);
+    }
+    end_section(&mut changed, index);
+    changed
+}
+
+/// Whether a section of an answer is a line that was rejected.
+pub(crate) fn is_rejected(section: &[&str]) -> bool {
+    section[0].split(' ').nth(1) == Some("0")
+}
+
 /// An SDP without the lines about feedback and levels that this side lacks. What else it lacks the library was never told.
 pub(crate) fn lacking(sdp: String, lacks: Lacks) -> String {
-    if !(lacks.feedback || lacks.feedback_on_sound || lacks.levels) {
+    if !(lacks.feedback || lacks.feedback_on_sound || lacks.levels || lacks.reduced_size) {
         return sdp;
     }
     let mut video = false;
@@ -156,7 +201,8 @@ pub(crate) fn lacking(sdp: String, lacks: Lacks) -> String {
             video = line.starts_with("m=video");
         }
         let lacking = (is_of_feedback(line) && lacks.no_feedback_on(video))
-            || (lacks.levels && has_value(line, "a=extmap:", LEVELS));
+            || (lacks.levels && has_value(line, "a=extmap:", LEVELS))
+            || (lacks.reduced_size && line.trim_end() == "a=rtcp-rsize");
         if !lacking {
             kept.push_str(line);
         }
@@ -301,13 +347,12 @@ pub fn negotiated(offer: &str, answer: &str, we_answered: bool) -> Negotiated {
     let offered = sections(offer);
     let mut result = Negotiated::default();
     for (index, section) in sections(answer).iter().enumerate() {
-        let rejected = section[0].split(' ').nth(1) == Some("0");
         let (Some(mid), Some((codec, payload_type, rtx_payload_type))) =
             (attribute(section, "mid"), codec_of(section))
         else {
             continue;
         };
-        if rejected {
+        if is_rejected(section) {
             continue;
         }
         let sender = offered.get(index).map(Vec::as_slice);
@@ -371,6 +416,27 @@ mod tests {
         };
         assert_eq!(agreed(&offer, &answer), [false, true]);
         assert_eq!(agreed(&plain, &offer), [false, false]);
+    }
+
+    #[test]
+    fn candidates_stand_on_the_first_line_that_lives_and_on_the_last_of_each_kind() {
+        let one = "a=candidate:1 1 udp 1 10.0.0.1 7 typ host\r\n";
+        let line = |kind: &str, port: u16, more: &str| {
+            format!("m={kind} {port} UDP/TLS/RTP/SAVPF 96\r\na=mid:x\r\n{more}")
+        };
+        let answer = |kinds: &[(&str, u16)], at: &[usize]| {
+            let lines = kinds.iter().enumerate();
+            let lines = lines.map(|(nth, (kind, port))| {
+                line(kind, *port, if at.contains(&nth) { one } else { "" })
+            });
+            format!("v=0\r\n{}", lines.collect::<String>())
+        };
+        let kinds =
+            [("video", 0), ("audio", 9), ("video", 9), ("audio", 9), ("video", 9), ("audio", 0)];
+        assert_eq!(with_candidates(&answer(&kinds, &[0])), answer(&kinds, &[1, 3, 4]));
+        let alone = [("audio", 9)];
+        assert_eq!(with_candidates(&answer(&alone, &[0])), answer(&alone, &[0]));
+        assert_eq!(with_candidates("v=0\r\n"), "v=0\r\n");
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl World {
 
 fn keys(events: &[Event]) -> (rtp::srtp::KeyPair, SocketAddr) {
     match events {
-        [Event::Connected { keys, remote }] => (keys.clone(), remote.socket),
+        [Event::Connected { keys, remote, .. }] => (keys.clone(), remote.socket),
         other => panic!("expected one Connected, got {other:?}"),
     }
 }

@@ -1,8 +1,8 @@
 //! What a room tells its people, numbered by `epoch`.
 //!
 //! On the socket an event is a `#publish` on `room:<id>`, whose `data` is an [`EventEnvelope`].
-//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`) and those of the
-//! moment (`active_speakers`, `people`) carry the number of the last event of the room: they take none of their own, so no
+//! Events for one participant only (`slots`, `slots_wanted`, `track_paused`, `track_layers`, `downlink`, `media_failed`) and
+//! those of the moment (`active_speakers`, `people`) carry the number of the last event of the room: they take none of their own, so no
 //! one sees a gap. They are not kept: whoever comes back by `room.resume` is told what holds then.
 //!
 //! In a room of many (`limits.roster` of the server) most people are an audience: others are told their number, and of a
@@ -21,6 +21,52 @@ pub struct EventEnvelope {
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
+}
+
+/// Why a media connection came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaFault {
+    /// The client's DTLS certificate is of a kind that the server does not take: it has to be of ECDSA.
+    CertificateKind,
+    /// The client's DTLS certificate is not the one whose fingerprint stands in its SDP.
+    Fingerprint,
+    /// The DTLS handshake failed for another reason.
+    Handshake,
+    /// The server gave up on the connection.
+    Internal,
+}
+
+impl MediaFault {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] =
+        [Self::CertificateKind, Self::Fingerprint, Self::Handshake, Self::Internal];
+
+    /// As it stands in messages and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CertificateKind => "certificate_kind",
+            Self::Fingerprint => "fingerprint",
+            Self::Handshake => "handshake",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// What the client is told to do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::CertificateKind => {
+                "the client's DTLS certificate is of a kind that is not taken here: give it one of ECDSA (docs/clients.md says how)"
+            }
+            Self::Fingerprint => {
+                "the client's DTLS certificate is not the one whose fingerprint stands in its SDP: offer with the certificate that it uses"
+            }
+            Self::Handshake => {
+                "the DTLS handshake failed: the server's log says why; it takes DTLS 1.2 with certificates of ECDSA"
+            }
+            Self::Internal => "the server gave up on the media connection: join again",
+        }
+    }
 }
 
 /// What happened. On the wire: `{"epoch": 7, "type": "participant_left", …}`.
@@ -121,6 +167,13 @@ pub enum Event {
     Downlink {
         /// In kbit/s; null: it carries all that is sent there with ease.
         estimate_kbps: Option<u32>,
+    },
+    /// The media connection of this receiver came to nothing, and why. They are out of the room with it. No number.
+    MediaFailed {
+        /// What kind of failure it was.
+        cause: MediaFault,
+        /// What to do about it.
+        message: String,
     },
     /// The room was locked or opened, or its limits changed.
     RoomChanged {

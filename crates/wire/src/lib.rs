@@ -15,5 +15,5 @@ pub mod quality;
 pub mod room;
 
 pub use error::{ErrorCode, RoomError};
-pub use event::{Event, EventEnvelope};
+pub use event::{Event, EventEnvelope, MediaFault};
 pub use quality::QualitySample;

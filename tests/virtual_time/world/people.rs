@@ -128,7 +128,7 @@ impl World {
         self.negotiate(key);
         let keys = self.person(key).session.pair().0.keys;
         let remote = if self.by_tcp { TransportAddress::tcp(address) } else { address.into() };
-        let install = Command::Install { person: key, keys: Box::new(keys), remote };
+        let install = Command::Install { person: key, keys: Box::new(keys), remote, reached: true };
         self.within(shard, Within::Command(install));
         key
     }

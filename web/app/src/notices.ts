@@ -57,6 +57,7 @@ const WORDS: Record<MoimError["code"], Words> = {
   internal: (message) => `Something went wrong: ${message}. Try again.`,
   disconnected: "The server does not answer. Check your network; then try again.",
   ended: "The call is over.",
+  media_failed: (message) => `Sound and picture cannot come through: ${message}.`,
 };
 
 /** The words for an error. */

@@ -9,6 +9,7 @@ const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "track_paused",
   "track_layers",
   "downlink",
+  "media_failed",
   "peer_offer",
   "peer_answer",
   "peer_candidate",

@@ -19,6 +19,8 @@ export class QualityMonitor {
   last: QualitySample | null = null;
   /** The layers of own pictures in the interval of {@link last}: what a sample sums up. */
   lastLayers: readonly SentLayer[] = [];
+  /** Bytes that came from the server in the interval of {@link last}; null if the browser does not count them. */
+  lastServerBytes: number | null = null;
   readonly #joinMs: number;
   readonly #onSample: (sample: QualitySample) => void;
   #source: StatsSource | null = null;
@@ -53,6 +55,7 @@ export class QualityMonitor {
         (sample) => {
           this.last = sample;
           this.lastLayers = tracker.layers;
+          this.lastServerBytes = tracker.serverBytes;
           this.#onSample(sample);
         },
         () => {}, // the peer was closed meanwhile

@@ -10,7 +10,8 @@ import type { JoinOptions, LocalTrack, Participant, RoomEvents, RoomState } from
 import { linkName, Routes } from "./routes.ts";
 import { type ShownSize, ShownSizes } from "./shown.ts";
 import { MoimError, Signaling } from "./signaling.ts";
-import { FIRST_SLOTS, type SlotDiff, SlotTable } from "./slots.ts";
+import { Silence } from "./silence.ts";
+import { FIRST_SLOTS, MIX, type SlotDiff, SlotTable } from "./slots.ts";
 import type { SentLayer } from "./stats.ts";
 import * as wire from "./wire.ts";
 
@@ -27,6 +28,7 @@ export class Room extends Emitter<RoomEvents> {
     (name, value) => this.emit(name, value),
     (argument) => this.#signaling.call(wire.call.mute, argument),
   );
+  readonly #silence = new Silence();
   readonly #cleanup: (() => void)[] = [];
   #state: RoomState = "connecting";
   #joined: wire.Joined | null = null;
@@ -54,6 +56,7 @@ export class Room extends Emitter<RoomEvents> {
       this.#signaling.tell(wire.call.qualitySample, sample);
       const sound = sample.sent.find(({ kind }) => kind === "audio");
       if (sound) this.#routes?.setRedundant(losses.report(sound.remote_loss_pct ?? null));
+      this.#lookForSilence(sample);
       this.emit("sample", sample);
     });
     this.#ownsSignaling = shared === undefined;
@@ -328,6 +331,22 @@ export class Room extends Emitter<RoomEvents> {
     this.#updateState();
   }
 
+  /** Looks for a new path if nothing comes from the server although something should. Without the socket it cannot. */
+  #lookForSilence(sample: wire.QualitySample): void {
+    if (!this.#signaling.isOpen || this.#comingBack || this.#joined === null) return;
+    const live = [...this.#people.known.values()]
+      .flatMap(({ tracks }) => [...tracks.values()])
+      .filter(({ muted }) => !muted);
+    // A mix brings packets while there is somebody to be heard.
+    const heard = live.some(({ kind }) => kind === "audio");
+    const due = sample.received.filter(({ track, kind, paused_ratio = 0 }) => {
+      if (this.info[kind] === "mesh" || paused_ratio > 0 || this.#slots.pauseOf(track) !== null) return false;
+      return track === MIX.track ? heard : live.some(({ id }) => id === track);
+    });
+    if (this.#silence.broken(due, this.#quality.lastServerBytes, performance.now()))
+      this.#routes?.restartServer();
+  }
+
   #newRoutes(joined: wire.Joined): Routes {
     const { redundancy = false, simulcast = true } = this.#options;
     const options = { redundancy, simulcast };
@@ -480,6 +499,9 @@ export class Room extends Emitter<RoomEvents> {
         return;
       case "downlink":
         this.#estimateKbps = event.estimate_kbps;
+        return;
+      case "media_failed":
+        this.emit("error", new MoimError("media_failed", event.message));
         return;
       case "room_changed":
         this.#answer.room = event.room;

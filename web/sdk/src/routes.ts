@@ -193,6 +193,11 @@ export class Routes {
     this.#mesh?.retry();
   }
 
+  /** Looks for a new path to the server. */
+  restartServer(): void {
+    this.#peer?.restartIce();
+  }
+
   restartIce(): void {
     this.#peer?.restartIce();
     this.#mesh?.restartIce();

@@ -7,7 +7,7 @@ export class MoimError extends Error {
   override name = "MoimError";
   /** @param code the server's, or `disconnected` where no answer came */
   constructor(
-    readonly code: ErrorCode | "disconnected" | "ended",
+    readonly code: ErrorCode | "disconnected" | "ended" | "media_failed",
     message: string,
   ) {
     super(message);

@@ -76,6 +76,9 @@ interface Receiving extends Mapping {
 export class StatsTracker {
   /** The layers of what is sent to the server, in the interval that ended last, the smallest picture first. */
   layers: readonly SentLayer[] = [];
+  /** Bytes that came from the server in that interval; null if the browser does not count them. */
+  serverBytes: number | null = null;
+  #serverTotal: number | null = null;
   readonly #receiving = new Map<string, Receiving>();
   #finished: { slot: string; row: ReceivedTrack }[] = [];
   #sent: SentMapping[] = [];
@@ -174,6 +177,10 @@ export class StatsTracker {
     for (const { slot, row } of rows) addScores(row, connectionOf(slot), paths);
     const from = (mapping: SentMapping) => this.#sentFrom.get(sentKey(mapping))!;
     const lines = this.#sent.map((mapping) => sentRow(mapping, from(mapping), snapshot));
+    const total = serverBytes(snapshot);
+    this.serverBytes =
+      total === null || this.#serverTotal === null ? null : Math.max(0, total - this.#serverTotal);
+    this.#serverTotal = total;
     const pictures = this.#sent.filter(({ kind, mid }) => kind === "video" && connectionOf(mid) === "");
     this.layers = pictures.flatMap((mapping) => sentLayers(mapping, from(mapping), snapshot));
     for (const mapping of this.#sent)
@@ -194,6 +201,15 @@ export class StatsTracker {
     this.#fromMs = snapshot.atMs;
     return sample;
   }
+}
+
+/** All bytes that came from the server, by whichever pair. */
+function serverBytes(snapshot: Snapshot): number | null {
+  let total: number | null = null;
+  for (const stat of snapshot.stats.values())
+    if (stat.type === "candidate-pair" && (stat.connection ?? "") === "")
+      total = sum(total, value(stat, "bytesReceived"));
+  return total;
 }
 
 function pausedMs({ pausedMs, pausedSinceMs }: Receiving, atMs: number): number {

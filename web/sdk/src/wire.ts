@@ -288,6 +288,13 @@ const events = {
   track_layers: object({ epoch: count, type: oneOf("track_layers"), track: text, layer: count }),
   /** What the server estimates that the way to here carries; null: all that is sent, with ease. */
   downlink: object({ epoch: count, type: oneOf("downlink"), estimate_kbps: nullable(count) }),
+  /** The own media connection came to nothing; a `participant_left` of oneself follows. */
+  media_failed: object({
+    epoch: count,
+    type: oneOf("media_failed"),
+    cause: oneOf("certificate_kind", "fingerprint", "handshake", "internal"),
+    message: text,
+  }),
   room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),
   peer_offer: object({
     epoch: count,

@@ -66,6 +66,7 @@ const shapes: Record<string, Shape<unknown>> = {
   event_slots_wanted: published,
   event_track_paused: published,
   event_track_layers: published,
+  event_media_failed: published,
   event_downlink: published,
   event_downlink_ample: published,
   event_slots_mix: published,

@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { preferredCodecs } from "../src/codecs.ts";
 import { Epochs } from "../src/epochs.ts";
 import { reconnectDelayMs } from "../src/reconnect.ts";
-import type { RoomEvent } from "../src/wire.ts";
+import { Silence } from "../src/silence.ts";
+import type { ReceivedTrack, RoomEvent } from "../src/wire.ts";
 
 const left = (epoch: number): RoomEvent => ({
   epoch,
@@ -85,5 +86,35 @@ describe("preferredCodecs", () => {
     expect(preferredCodecs([audio[0]!], "audio", "vp8", true)).toEqual([audio[0]]);
     expect(preferredCodecs([audio[1]!], "audio", "vp8")).toEqual([]);
     expect(preferredCodecs([codecs[1]!], "video", "h264")).toEqual([]);
+  });
+});
+
+describe("Silence", () => {
+  const row = (track: string, packets_received = 0) => ({ track, packets_received }) as ReceivedTrack;
+
+  it("tells a broken way once in ten seconds, while something should come and nothing does", () => {
+    const silence = new Silence();
+    expect(silence.broken([row("a")], 0, 0), "it was just mapped").toBe(false);
+    expect(silence.broken([row("a")], 0, 3_000)).toBe(true);
+    expect(silence.broken([row("a")], 0, 6_000)).toBe(false);
+    expect(silence.broken([row("a")], 0, 12_000)).toBe(false);
+    expect(silence.broken([row("a")], 0, 15_000)).toBe(true);
+  });
+
+  it("tells none where anything comes, or nothing should", () => {
+    const came: [ReceivedTrack[], number | null][] = [
+      [[row("a")], 60],
+      [[row("a"), row("b", 1)], null],
+      [[], 0],
+    ];
+    for (const [due, bytes] of came) {
+      const silence = new Silence();
+      silence.broken([row("a")], 0, 0);
+      expect(silence.broken(due, bytes, 3_000)).toBe(false);
+    }
+    const unknown = new Silence();
+    unknown.broken([row("a")], null, 0);
+    expect(unknown.broken([row("a")], null, 3_000), "the browser does not count bytes").toBe(true);
+    expect(unknown.broken([row("b")], null, 20_000), "another one was just mapped").toBe(false);
   });
 });

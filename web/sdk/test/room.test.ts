@@ -3,6 +3,7 @@ import { Client } from "../src/client.ts";
 import type { JoinOptions } from "../src/room-types.ts";
 import { Room } from "../src/room.ts";
 import type { MoimError } from "../src/signaling.ts";
+import { SAMPLE_INTERVAL_MS } from "../src/wire.ts";
 import type { AnsweredTrack, OfferedTrack, Resume, RoomEvent, SlotShown, SlotWant } from "../src/wire.ts";
 import { FakePeerConnection, fakeTrack, installBrowser } from "./fake-browser.ts";
 import { FakeServer, Refusal } from "./fake-server.ts";
@@ -266,6 +267,35 @@ describe("Room", () => {
     window.dispatchEvent(new Event("online"));
     await until(() => expect(peer.restarts).toBe(2));
     expect(server.count("ping")).toBeGreaterThan(0);
+  });
+
+  it("looks for a new path when nothing comes although a track should, and not while the socket is away", async () => {
+    const ticks: (() => void)[] = [];
+    const every = globalThis.setInterval;
+    vi.stubGlobal("setInterval", (tick: () => void, ms: number) =>
+      ms === SAMPLE_INTERVAL_MS ? ticks.push(tick) : every(tick, ms),
+    );
+    await join();
+    const peer = FakePeerConnection.all[0]!;
+    const sample = async () => {
+      const count = server.count("quality.sample");
+      ticks.forEach((tick) => tick());
+      await until(() => expect(server.count("quality.sample")).toBe(count + 1));
+    };
+    await sample();
+    await sample();
+    expect(peer.restarts, "nothing is mapped").toBe(0);
+    server.push({ epoch: 4, type: "slots", slots: [slot("2", "a", "mic")] });
+    await until(() => expect(room!.mediaTrack("a-mic")).not.toBeNull());
+    await sample();
+    expect(peer.restarts, "it had no time").toBe(0);
+    await sample();
+    await until(() => expect(peer.restarts).toBe(1));
+    await sample();
+    expect(peer.restarts, "not so soon again").toBe(1);
+    vi.spyOn(performance, "now").mockReturnValue(performance.now() + 20_000);
+    await sample();
+    await until(() => expect(peer.restarts).toBe(2));
   });
 
   it("ends with the room, and says what the server refused", async () => {

@@ -29,8 +29,8 @@ pub(crate) use rate::{Counted, Rate};
 
 use crate::command::StreamKey;
 use crate::limits::{
-    AMPLE_HEADROOM, FIRST_WANTED, KEEPS_UP, PROBE_HEADROOM, PROBE_STARVED_HEADROOM, QUEUE_LONG,
-    YOUNG_BPS,
+    AMPLE_HEADROOM, FIRST_WANTED, KEEPS_UP, MOVED_TOLD, PROBE_HEADROOM, PROBE_STARVED_HEADROOM,
+    QUEUE_LONG, YOUNG_BPS,
 };
 use again::Resends;
 use allocation::{Allocation, Takes};
@@ -69,6 +69,8 @@ pub(crate) struct Egress {
     start_bps: u64,
     /// An outage has ended.
     was_out: bool,
+    /// When the receiver's address changed last.
+    moved: Option<Instant>,
 }
 
 impl Egress {
@@ -84,6 +86,7 @@ impl Egress {
             losses: Losses::default(),
             takes: Takes::default(),
             was_out: false,
+            moved: None,
         }
     }
 
@@ -342,8 +345,17 @@ impl Egress {
         lost: u8,
     ) -> Option<usize> {
         self.hear(now);
+        let since_moved = self.moved.map(|at| now.saturating_duration_since(at));
+        if since_moved.is_some_and(|since| since < MOVED_TOLD) {
+            return None;
+        }
         self.path.lost((packets, bytes), lost);
         self.losses.report(packets, lost)
+    }
+
+    /// The receiver's address changed. What left for the old one was lost there, which says nothing of the path to the new one.
+    pub(crate) fn moved(&mut self, now: Instant) {
+        self.moved = Some(now);
     }
 
     /// A report tells a round-trip time, and the share of packets lost, in 1/256.

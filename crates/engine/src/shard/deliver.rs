@@ -12,12 +12,27 @@ use super::track::Track;
 use super::turn::Turn;
 use crate::drops::OutDrop;
 use crate::egress::Sent;
+use crate::limits::{MAX_DATAGRAM, MAX_UDP};
 use crate::sink::Sink;
+use rtp::TransportAddress;
 use rtp::header::HeaderWriter;
 use std::time::Instant;
 
 /// What header extensions, padding and the cipher's tag add to a packet, in bytes, at most.
 pub(super) const OVERHEAD: usize = 56;
+
+/// The longest tag of a cipher, in bytes.
+const TAG: usize = 16;
+
+/// How long a datagram to there may be, in bytes.
+fn longest(to: TransportAddress) -> usize {
+    let [v4, v6] = MAX_UDP;
+    match to.socket.is_ipv6() {
+        _ if to.is_tcp() => MAX_DATAGRAM,
+        true => v6,
+        false => v4,
+    }
+}
 
 /// A packet on its way to one slot.
 pub(super) struct Outgoing<'a> {
@@ -103,6 +118,13 @@ impl<'a> Outgoing<'a> {
         })
     }
 
+    /// The most bytes that it takes behind its header, with the cipher's tag and without padding.
+    fn len(&self) -> usize {
+        // A packet that leaves again begins with its number.
+        let original = usize::from(matches!(self.number, Number::Again(..))) * 2;
+        original + self.payload.len() + TAG
+    }
+
     /// Marker, payload and what counts pictures, where these layers flow. The last packet of the highest spatial layer ends
     /// the picture. A frame of other layers may have a number, if it was missing when that was used: it leaves empty, as
     /// padding does, so that the receiver need not ask for it.
@@ -180,6 +202,19 @@ fn seal<S: Sink>(
     if slot.stream.is_none() {
         return Err(OutDrop::NotConnected);
     }
+    let number = person.egress.number().map(u16::to_be_bytes);
+    let ids = slot.line.extensions;
+    let numbered_at = ids.transport_sequence.zip(number.as_ref());
+    let mut extensions: [(u8, &[u8]); 4] = [(0, &[]); 4];
+    let mut count = packet.passed.write(&ids, &mut extensions);
+    if let Some((id, number)) = numbered_at {
+        extensions[count] = (id, number);
+        count += 1;
+    }
+    let described = packet.pictures.place(ids.dependency, &mut extensions, count);
+    let writer = HeaderWriter { extensions: &extensions[..described], ..HeaderWriter::default() };
+    let most = longest(secure.remote).checked_sub(writer.len() + packet.len());
+    let padding = most.ok_or(OutDrop::TooLong)?.min(packet.padding.into()) as u8;
     // Room first, then a number: a number that never leaves would look like loss.
     let lent = turn.sink.slot(secure.remote, slot.priority());
     let buffer = lent.ok_or(OutDrop::SendBufferFull)?;
@@ -194,16 +229,9 @@ fn seal<S: Sink>(
         Some((red, recent.before(line.payload_type, out.sequence, out.timestamp)?))
     });
     let stream = if again { rtx_stream } else { stream }.as_mut().ok_or(OutDrop::NotConnected)?;
-    let number = person.egress.number().map(u16::to_be_bytes);
-    let numbered = line.extensions.transport_sequence.zip(number.as_ref());
-    let mut extensions: [(u8, &[u8]); 4] = [(0, &[]); 4];
-    let mut count = packet.passed.write(&line.extensions, &mut extensions);
-    if let Some((id, number)) = numbered {
-        extensions[count] = (id, number);
-        count += 1;
+    if !matches!(pictures, Pictures::Uncounted) {
+        count = described;
     }
-    let numbered = numbered.is_some();
-    count = pictures.place(line.extensions.dependency, &mut extensions, count);
     let writer = HeaderWriter {
         marker,
         payload_type: repeated.as_ref().map_or(packet.payload_type, |(red, _)| *red),
@@ -228,7 +256,7 @@ fn seal<S: Sink>(
         recent.keep(out.sequence, out.timestamp, packet.payload);
     }
     let payload_len = len - header_len;
-    len = pad(buffer, len, packet.padding)?;
+    len = pad(buffer, len, padding)?;
     let sealed = secure.sealer.seal_rtp(stream, buffer, header_len, len);
     let sealed = sealed.map_err(|_| OutDrop::SealRefused)?;
     turn.sink.commit(sealed);
@@ -237,7 +265,7 @@ fn seal<S: Sink>(
         Number::Next(_) if slot.is_video() => Sent::Picture,
         Number::Next(_) => Sent::Sound,
     };
-    person.egress.left(turn.now.at, sealed, what, numbered);
+    person.egress.left(turn.now.at, sealed, what, numbered_at.is_some());
     if !again {
         slot.count(payload_len, out.timestamp, turn.now);
     }

@@ -39,8 +39,8 @@ pub(super) struct Arrival {
 pub(super) enum Arrived {
     /// Media, and whether speech began with it.
     Media(Opened, bool),
-    /// Nothing but padding.
-    Padding,
+    /// Nothing that goes on: it takes no number.
+    Nothing(InDrop),
 }
 
 /// A stream that comes in, from a publisher or from another shard.
@@ -118,10 +118,15 @@ impl Encoding {
             reception.note(number, &header, arrival.payload.len(), repaired, at)?;
         }
         let bytes = arrival.payload.end + ON_THE_WAY_BYTES;
-        if arrival.payload.is_empty() {
+        let nothing = match arrival.payload.is_empty() {
+            true => Some(InDrop::PaddingOnly),
+            false if !self.line.takes(header.payload_type) => Some(InDrop::UnknownPayloadType),
+            false => None,
+        };
+        if let Some(reason) = nothing {
             self.rate.count(at, Counted::Other(bytes));
             self.pass(number, at);
-            return Ok(Arrived::Padding);
+            return Ok(Arrived::Nothing(reason));
         }
         let mut opened = self.describe(number, header, arrival.payload, plain);
         (opened.passed, opened.repaired) = (arrival.passed, repaired);
@@ -150,7 +155,7 @@ impl Encoding {
         Ok(Arrived::Media(opened, began))
     }
 
-    /// This number brought only padding.
+    /// This number brought nothing that goes on.
     pub(super) fn pass(&mut self, number: u64, at: Instant) {
         // It gets no number in a slot. A replay across it would leave a gap there.
         self.lately.iter_mut().for_each(Lately::forget);
@@ -404,9 +409,9 @@ impl Encoding {
     }
 
     /// The publisher uses this SSRC from now on. Where another was in use, a new stream begins.
-    pub(super) fn adopt(&mut self, ssrc: u32) {
+    pub(super) fn adopt(&mut self, ssrc: u32, at: Instant) {
         let Some(reception) = &mut self.reception else { return };
-        if reception.adopt(ssrc) {
+        if reception.adopt(ssrc, at) {
             (self.reference, self.reported, self.newest) = (None, None, None);
             self.keyframe.want();
         }

@@ -12,6 +12,7 @@ use super::track::{Origin, Track};
 use super::turn::Turn;
 use crate::clock::Now;
 use crate::egress::round_trip;
+use crate::limits::MAX_PACKET;
 use crate::relay::RelayControl;
 use crate::sink::Sink;
 use rtp::report::Ntp;
@@ -31,6 +32,14 @@ pub(super) struct Scratch {
     pub plain: Vec<u8>,
     rtcp: Vec<u8>,
     sequences: Vec<u16>,
+}
+
+impl Scratch {
+    /// Room for a packet in plaintext.
+    pub(super) fn plain(&mut self) -> &mut [u8] {
+        self.plain.resize(MAX_PACKET, 0);
+        &mut self.plain
+    }
 }
 
 /// Asks publishers for keyframes and for packets that are missing. Says whether there is more to ask for soon.
@@ -96,7 +105,7 @@ fn ask_person<S: Sink>(
     let sent = !track.is_layered() || track.is_alive(turn.now);
     let Track { encoding, silenced, .. } = track;
     let Scratch { rtcp, sequences, .. } = scratch;
-    rtcp.clear();
+    let begin = begin_compound(person, rtcp);
     sequences.clear();
     encoding.forget_superseded();
     let Some(reception) = &mut encoding.reception else { return false };
@@ -115,7 +124,7 @@ fn ask_person<S: Sink>(
         rtcp::pli(rtcp, CONTROL_SSRC, ids.ssrc);
         turn.stats.keyframes_asked += 1;
     }
-    if !rtcp.is_empty() {
+    if rtcp.len() > begin {
         turn.send_rtcp(person, rtcp);
     }
     let keyframe = encoding.keyframe.is_wanted() && sent && !*silenced;
@@ -169,12 +178,23 @@ fn send_feedback<S: Sink>(
     let Some(person) = model.people[index].as_mut() else { return };
     person.feedback_at = turn.now.at;
     loop {
-        scratch.rtcp.clear();
+        begin_compound(person, &mut scratch.rtcp);
         if !build_feedback(person, &mut scratch.rtcp) {
             return;
         }
         turn.send_rtcp(person, &scratch.rtcp);
     }
+}
+
+/// Begins a datagram of control packets, and returns its length so far. Unless reduced size was agreed on, it begins with a
+/// report and a name (RFC 3550, section 6.1).
+fn begin_compound(person: &Person, rtcp: &mut Vec<u8>) -> usize {
+    rtcp.clear();
+    if !person.reduced_size {
+        rtcp::receiver_report(rtcp, CONTROL_SSRC, &[]);
+        rtcp::sdes_cname(rtcp, CONTROL_SSRC, CNAME);
+    }
+    rtcp.len()
 }
 
 /// Appends feedback, if there is anything to tell.

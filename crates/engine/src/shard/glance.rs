@@ -99,8 +99,6 @@ pub(super) fn glance<S: Sink>(
     if let Some(sequence) = transport {
         person.arrivals.record(sequence, at);
     }
-    turn.stats.rtp_in += 1;
-    turn.stats.rtp_in_bytes += data.len() as u64;
     turn.stats.glanced += 1;
     Some(())
 }

@@ -17,7 +17,9 @@ use crate::relay::{RelayContent, RelayPacket};
 use crate::sink::Sink;
 use rtp::RtpHeader;
 use rtp::header;
+use rtp::negotiated::Line;
 use rtp::srtp::SrtpError;
+use std::time::Instant;
 
 /// The bit of an RTP header that says that padding follows the payload.
 const PADDING: u8 = 0x20;
@@ -56,8 +58,6 @@ pub(super) fn handle_rtp<S: Sink>(
     datagram: &Datagram<'_>,
     sampler: &mut Sampler,
 ) -> Result<Received, InDrop> {
-    turn.stats.rtp_in += 1;
-    turn.stats.rtp_in_bytes += datagram.data.len() as u64;
     if model.queue.is_full() {
         flush(model, turn);
     }
@@ -89,13 +89,16 @@ pub(super) fn handle_rtp<S: Sink>(
     let arrived = track.encoding.arrive(arrival, plain, track.silenced, turn.now, sampler)?;
     let hurry = repaired || missing(track);
     let key = track.key;
-    let Arrived::Media(opened, speech_began) = arrived else {
-        // Padding takes no number, here and on other shards. The packets queued before it get theirs first.
-        flush(model, turn);
-        model.leave_out(track_index, number);
-        let track = model.tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
-        relay(track, turn, &RelayPacket::empty(key, number, RelayContent::Padding));
-        return Err(InDrop::PaddingOnly);
+    let (opened, speech_began) = match arrived {
+        Arrived::Media(opened, speech_began) => (opened, speech_began),
+        Arrived::Nothing(reason) => {
+            // It takes no number, here and on other shards. The packets queued before it get theirs first.
+            flush(model, turn);
+            model.leave_out(track_index, number);
+            let track = model.tracks[track_index].as_mut().ok_or(InDrop::UnknownSsrc)?;
+            relay(track, turn, &RelayPacket::empty(key, number, RelayContent::Padding));
+            return Err(reason);
+        }
     };
     let audio = opened.audio;
     let dropped = pass_on(track, turn, &opened, plain, datagram.arrival).err();
@@ -114,9 +117,10 @@ fn open(
 ) -> Result<(TrackIndex, Arrival), InDrop> {
     let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
     let opened = secure.opener.open_rtp(datagram.data, plain)?;
+    secure.heard_at = datagram.arrival;
     let source = person
         .source(opened.header.ssrc)
-        .or_else(|| adopt(person, tracks, index, &opened.header, plain));
+        .or_else(|| adopt(person, tracks, index, (&opened.header, datagram.arrival), plain));
     let Some(source) = source else {
         note_arrival_of_unknown(person, &opened.header, plain, datagram);
         return Err(InDrop::UnknownSsrc);
@@ -124,6 +128,9 @@ fn open(
     let track = tracks[source.track()].as_mut().ok_or(InDrop::UnknownSsrc)?;
     let passed = note_extensions(person, track, &opened.header, plain, datagram);
     let repaired = matches!(source, Source::Rtx(_));
+    if repaired && Some(opened.header.payload_type) != track.encoding.line.rtx_payload_type {
+        return Err(InDrop::UnknownPayloadType);
+    }
     let (header, len) =
         if repaired { unwrap_rtx(track, plain, opened.len)? } else { (opened.header, opened.len) };
     let payload = header.payload_range(&plain[..len]).map_err(|_| InDrop::Malformed)?;
@@ -139,15 +146,20 @@ fn open(
     Ok((source.track(), Arrival { number, header, payload, passed, repaired, at }))
 }
 
-/// Finds the line of an SSRC that is not known by the packet's mid (RFC 8843 §9.2), and the layer by the packet's RTP
-/// stream id (RFC 8852), after authentication: the line announced none, or its publisher changed it.
+/// Finds the line of an SSRC that is not known by the packet's mid, or without one by its payload type if that is of one line
+/// alone (RFC 8843 §9.2), and the layer by the packet's RTP stream id (RFC 8852). It is done after authentication: the line
+/// announced no SSRC, or its publisher changed it.
 fn adopt(
     person: &mut Person,
     tracks: &mut [Option<Track>],
     index: PersonIndex,
-    header: &RtpHeader,
+    (header, at): (&RtpHeader, Instant),
     plain: &[u8],
 ) -> Option<Source> {
+    let payload_type = header.payload_type;
+    let takes =
+        |line: &Line| line.takes(payload_type) || line.rtx_payload_type == Some(payload_type);
+    let alone = || person.sending.iter().filter(|line| takes(line)).count() == 1;
     let found = person.tracks.iter().copied().find(|track| {
         let Some(track) = tracks[*track].as_ref() else { return false };
         let line = &track.encoding.line;
@@ -155,21 +167,22 @@ fn adopt(
             id.and_then(|id| header.find_extension(plain, id)).and_then(header::text)
         };
         let reception = track.encoding.reception.as_ref();
-        let late = reception.is_some_and(|reception| reception.is_retired(header.ssrc));
+        let late = reception.is_some_and(|reception| reception.is_retired(header.ssrc, at));
         let ids = line.extensions;
         let layer = track
             .rid()
             .is_none_or(|rid| text(ids.rid) == Some(rid) || text(ids.repaired_rid) == Some(rid));
-        track.publisher() == Some(index)
-            && text(ids.mid) == Some(line.mid.as_str())
-            && layer
-            && !late
+        let named = match text(ids.mid) {
+            Some(mid) => mid == line.mid,
+            None => takes(line) && alone(),
+        };
+        track.publisher() == Some(index) && named && layer && !late
     })?;
     let encoding = &mut tracks[found].as_mut()?.encoding;
-    let source = if Some(header.payload_type) == encoding.line.rtx_payload_type {
+    let source = if Some(payload_type) == encoding.line.rtx_payload_type {
         Source::Rtx(found)
     } else {
-        encoding.adopt(header.ssrc);
+        encoding.adopt(header.ssrc, at);
         Source::Media(found)
     };
     person.sources.retain(|(_, known)| *known != source);

@@ -25,6 +25,7 @@
 
 mod bar;
 mod bursts;
+mod challenges;
 mod claim;
 mod consent;
 mod datagram;
@@ -43,6 +44,8 @@ mod layers;
 mod level;
 mod mixing;
 mod model;
+mod moving;
+mod nearby;
 mod packet;
 mod person;
 mod pictures;
@@ -80,6 +83,7 @@ use model::Model;
 use relay::Imports;
 use rtp::header::{self, Kind};
 use rtp::negotiated;
+use rtp::stun;
 use shortage::Shortage;
 use std::time::Instant;
 use transports::Transports;
@@ -239,12 +243,14 @@ impl Shard {
             [first, second, ..] => match header::classify(*first) {
                 Kind::Stun if self.answer_check(now, datagram, sink) => Ok(Handled::Check),
                 kind @ (Kind::Stun | Kind::Dtls) => self.hand_up(now, kind, datagram, sink),
-                Kind::SrtpOrSrtcp if header::is_rtcp(*second) => {
-                    let (model, turn) = turn!(self, now, sink);
-                    let scratch = &mut self.scratch;
-                    requests::handle_rtcp(model, turn, datagram, scratch).map(|()| Handled::Rtcp)
+                Kind::SrtpOrSrtcp => {
+                    let rtcp = header::is_rtcp(*second);
+                    self.stats.came(rtcp, datagram.data.len());
+                    match self.handle_media(now, rtcp, datagram, sink) {
+                        Err(InDrop::UnknownSource) => self.handle_moved(now, rtcp, datagram, sink),
+                        outcome => outcome,
+                    }
                 }
-                Kind::SrtpOrSrtcp => self.handle_rtp(now, datagram, sink),
                 _ => Err(InDrop::NotMedia),
             },
             _ => Err(InDrop::NotMedia),
@@ -263,9 +269,20 @@ impl Shard {
         datagram: &Datagram<'_>,
         sink: &mut impl Sink,
     ) -> Result<Handled, InDrop> {
+        let Self { model, transports, stats, .. } = self;
+        let answered = || stun::is_success(datagram.data);
         let person = match kind {
-            Kind::Stun => self.transports.check(now.at, datagram)?,
-            _ => self.transports.dtls(now.at, datagram)?,
+            Kind::Stun if answered() => {
+                moving::answered(model, transports, stats, now.at, datagram)
+                    .ok_or(InDrop::StunNotAsked)?
+            }
+            Kind::Stun => {
+                let person = transports.check(now.at, datagram)?;
+                moving::checked(model, transports, now.at, person, datagram);
+                transports.send_challenges(now.at, sink, stats);
+                person
+            }
+            _ => transports.dtls(now.at, datagram)?,
         };
         sink.control(person, datagram.source, datagram.data);
         Ok(Handled::Control)
@@ -290,20 +307,50 @@ impl Shard {
     ) -> Option<()> {
         let index = *self.model.person_by_address.get(&datagram.source)?;
         let secure = self.model.people[index].as_mut()?.secure.as_mut()?;
-        let checks = secure.checks.as_mut().filter(|_| secure.begun && !secure.lost)?;
+        let able = secure.begun && secure.reached && !secure.lost;
+        let checks = secure.checks.as_mut().filter(|_| able)?;
         let slot = sink.slot(datagram.source, Priority::High)?;
         let len = checks.answer(now.at, datagram, slot)?;
         sink.commit(len);
+        secure.heard_at = now.at;
         Some(())
     }
 
-    fn handle_rtp(
+    /// A packet of media from an address of nobody may be a participant's who moved. It is taken as if it had come from where
+    /// they were, which stays their address until this one has answered.
+    fn handle_moved(
         &mut self,
         now: Now,
+        rtcp: bool,
+        datagram: &Datagram<'_>,
+        sink: &mut impl Sink,
+    ) -> Result<Handled, InDrop> {
+        let Self { model, transports, stats, scratch, .. } = self;
+        let plain = scratch.plain();
+        let source = moving::stranger(model, transports, stats, now.at, (datagram, plain))
+            .ok_or(InDrop::UnknownSource)?;
+        transports.send_challenges(now.at, sink, stats);
+        let heard_at = model.secure_at(source).map(|secure| secure.heard_at);
+        let outcome = self.handle_media(now, rtcp, &Datagram { source, ..*datagram }, sink);
+        // From there itself nothing came.
+        if let (Some(secure), Some(heard_at)) = (self.model.secure_at(source), heard_at) {
+            secure.heard_at = heard_at;
+        }
+        outcome
+    }
+
+    fn handle_media(
+        &mut self,
+        now: Now,
+        rtcp: bool,
         datagram: &Datagram<'_>,
         sink: &mut impl Sink,
     ) -> Result<Handled, InDrop> {
         let (model, turn) = turn!(self, now, sink);
+        if rtcp {
+            let scratch = &mut self.scratch;
+            return requests::handle_rtcp(model, turn, datagram, scratch).map(|()| Handled::Rtcp);
+        }
         if glance::glance(model, turn, datagram).is_some() {
             return Ok(Handled::Quiet);
         }
@@ -380,6 +427,7 @@ impl Shard {
         let (model, turn) = turn!(self, now, sink);
         bursts::pace(model, turn);
         mixing::spread(model, turn);
+        self.transports.send_challenges(now.at, turn.sink, turn.stats);
         if self.ticks.next.is_none_or(|at| now.at < at) {
             return;
         }
@@ -413,6 +461,7 @@ impl Shard {
         if self.apply(command, now).is_none() {
             self.stats.stale_commands += 1;
         }
+        self.transports.send_challenges(now.at, sink, &mut self.stats);
         self.ticks.hurry();
     }
 
@@ -424,18 +473,26 @@ impl Shard {
                 self.ticks.next.get_or_insert(now.at + TICK);
                 model.people[index].as_mut().map(|person| person.add_lines(&negotiated))
             }
-            Command::Expect { person, responder } => {
-                self.transports.expect(person, *responder, now.at);
+            Command::Expect { person, responder, challenger } => {
+                self.transports.expect(person, (*responder, *challenger), now.at);
                 Some(())
             }
             Command::Forget { person } => self.transports.forget(person),
-            Command::Install { person, keys, remote } => model.install(person, &keys, remote),
+            Command::Install { person, keys, remote, reached } => {
+                model.install(person, &keys, (remote, reached), now.at)?;
+                if !reached {
+                    self.transports.challenge_checked((person, remote), now.at);
+                }
+                Some(())
+            }
             Command::Begin { person } => model.begin(person),
             Command::Suspend { person } => model.suspend_person(person),
             Command::Credentials { person, responder } => model.credentials(person, *responder),
-            Command::Move { person, remote } => model.move_person(person, remote),
+            Command::Move { person, remote } => {
+                moving::nominated(model, &mut self.transports, now.at, (person, remote))
+            }
             Command::AddTrack { track, person, mid, mixed, opaque, precedence } => {
-                model.add_track(track, person, &mid, (mixed, opaque))?;
+                model.add_track(track, person, &mid, (mixed, opaque), now.at)?;
                 model.precede(track, precedence)
             }
             Command::Import { track, from, line, opaque, precedence, .. } => {

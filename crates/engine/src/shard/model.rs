@@ -2,7 +2,8 @@
 
 use super::bar::Told;
 use super::index::{PersonIndex, Subscription, TrackIndex};
-use super::person::{Person, Source};
+use super::nearby::Nearby;
+use super::person::{Person, Secure, Source};
 use super::queue::Queue;
 use super::scalable::UpTo;
 use super::spreading::Spreading;
@@ -26,6 +27,7 @@ pub(super) struct Model {
     // Looked up, never iterated over: a seed must repeat byte for byte.
     pub person_by_key: HashMap<PersonKey, PersonIndex>,
     pub person_by_address: HashMap<TransportAddress, PersonIndex>,
+    pub nearby: Nearby,
     pub track_by_key: HashMap<StreamKey, TrackIndex>,
     free_people: Vec<PersonIndex>,
     free_tracks: Vec<TrackIndex>,
@@ -82,11 +84,12 @@ impl Model {
     }
 
     /// How much is kept, by name: all is 0 once everybody has left.
-    pub(super) fn kept(&self) -> [(&'static str, usize); 10] {
+    pub(super) fn kept(&self) -> [(&'static str, usize); 11] {
         [
             ("people", self.people.iter().flatten().count()),
             ("people by key", self.person_by_key.len()),
             ("people by address", self.person_by_address.len()),
+            ("IP addresses", self.nearby.kept()),
             ("tracks", self.tracks.iter().flatten().count()),
             ("tracks by key", self.track_by_key.len()),
             ("tracks of pictures", self.pictures.len()),
@@ -122,14 +125,28 @@ impl Model {
         &mut self,
         person: PersonKey,
         keys: &KeyPair,
-        remote: TransportAddress,
+        (remote, reached): (TransportAddress, bool),
+        now: Instant,
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
-        self.people[index].as_mut()?.install(keys, remote);
+        self.people[index].as_mut()?.install(keys, (remote, reached), now);
         self.open_next(index);
         // The address may have been somebody else's: NAT gives the port of someone who left to someone new.
         self.person_by_address.insert(remote, index);
+        self.nearby.add(remote, index, now);
         Some(())
+    }
+
+    /// The session of the participant whose address this is.
+    pub(super) fn secure_at(&mut self, address: TransportAddress) -> Option<&mut Secure> {
+        self.people[*self.person_by_address.get(&address)?].as_mut()?.secure.as_mut()
+    }
+
+    /// The participant receives at the address in use.
+    pub(super) fn reached(&mut self, person: PersonKey) -> Option<()> {
+        let secure = self.person(person)?.secure.as_mut()?;
+        secure.reached = true;
+        if secure.begun && !secure.lost { self.begin(person) } else { Some(()) }
     }
 
     pub(super) fn begin(&mut self, person: PersonKey) -> Option<()> {
@@ -159,14 +176,19 @@ impl Model {
         &mut self,
         person: PersonKey,
         remote: TransportAddress,
+        now: Instant,
     ) -> Option<()> {
         let index = *self.person_by_key.get(&person)?;
-        let secure = self.people[index].as_mut()?.secure.as_mut()?;
-        let old = std::mem::replace(&mut secure.remote, remote);
+        let moving = self.people[index].as_mut()?;
+        let old = std::mem::replace(&mut moving.secure.as_mut()?.remote, remote);
+        if old != remote {
+            moving.egress.moved(now);
+        }
         self.open_next(index);
         self.release(old, index);
         self.person_by_address.insert(remote, index);
-        Some(())
+        self.nearby.add(remote, index, now);
+        self.reached(person)
     }
 
     /// The next packet of each of the person's tracks is opened, so that it is authenticated.
@@ -181,6 +203,7 @@ impl Model {
         if self.person_by_address.get(&address) == Some(&person) {
             self.person_by_address.remove(&address);
         }
+        self.nearby.remove(address, person);
     }
 
     pub(super) fn remove_person(&mut self, key: PersonKey) -> Option<()> {
@@ -228,6 +251,7 @@ impl Model {
         person: PersonKey,
         mid: &str,
         (mixed, opaque): (bool, bool),
+        now: Instant,
     ) -> Option<()> {
         let publisher = *self.person_by_key.get(&person)?;
         let person = self.people[publisher].as_mut()?;
@@ -240,7 +264,7 @@ impl Model {
             let known = self.people[publisher].as_ref()?.recall(mid, layer);
             let [media, rtx] = ids.map_or(known, |ids| [Some(ids.ssrc), ids.rtx]);
             if let Some(ssrc) = media.filter(|_| ids.is_none()) {
-                track.encoding.adopt(ssrc);
+                track.encoding.adopt(ssrc, now);
             }
             let index = self.place_track(track);
             let person = self.people[publisher].as_mut()?;

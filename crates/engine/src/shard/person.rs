@@ -11,19 +11,32 @@ use rtp::negotiated::{Direction, Line, Negotiated};
 use rtp::srtp::{KeyPair, Opener, Sealer};
 use rtp::stun::Responder;
 use rtp::twcc::FeedbackBuilder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A participant's SRTP session, both ways.
 pub(super) struct Secure {
     pub opener: Opener,
     pub sealer: Sealer,
     pub remote: TransportAddress,
+    /// The participant receives there.
+    pub reached: bool,
+    /// When something authentic came from there last.
+    pub heard_at: Instant,
+    /// The address that they nominated and that has not answered yet.
+    pub nominated: Option<TransportAddress>,
     /// The other side has its keys too.
     pub begun: bool,
     /// The participant may be gone: nothing goes to them.
     pub lost: bool,
     /// Answers their connectivity checks, once the credentials are known.
     pub checks: Option<Checks>,
+}
+
+impl Secure {
+    /// Whether nothing authentic came from the address in use for so long.
+    pub(super) fn is_silent(&self, now: Instant, span: Duration) -> bool {
+        now.saturating_duration_since(self.heard_at) >= span
+    }
 }
 
 /// What an incoming SSRC is.
@@ -74,6 +87,8 @@ pub(super) struct Person {
     pub feedback_at: Instant,
     /// What leaves to the participant, and when.
     pub egress: Egress,
+    /// Control packets may leave alone (RFC 5506). Else each datagram begins with a report.
+    pub reduced_size: bool,
     /// How many packets of before a packet of sound holds.
     copies: usize,
     /// When the last reports went to the participant.
@@ -100,6 +115,7 @@ impl Person {
             arrivals: FeedbackBuilder::new(),
             feedback_at: now,
             egress: Egress::new(now, start_bps),
+            reduced_size: false,
             copies: 0,
             reported_at: None,
             clock_offset_ns: None,
@@ -126,6 +142,8 @@ impl Person {
                 _ => {}
             }
         }
+        // All lines share the path, and say the same (RFC 8859, section 5.8).
+        self.reduced_size = negotiated.lines.iter().all(|line| line.reduced_size);
         // Most have one slot of sound, and a `Vec` that grows first reserves four.
         self.slots.shrink_to_fit();
         self.sending.shrink_to_fit();
@@ -159,18 +177,30 @@ impl Person {
         })
     }
 
-    /// Keys are there: packets can be opened, and sealed once the other side has its keys too. Keys
-    /// in use stay: then only the address changes.
-    pub(super) fn install(&mut self, keys: &KeyPair, remote: TransportAddress) {
-        if let Some(secure) = &mut self.secure {
-            secure.remote = remote;
+    /// Keys are there: packets can be opened, and sealed once the other side has its keys too and is `reached`. Keys in use stay.
+    pub(super) fn install(
+        &mut self,
+        keys: &KeyPair,
+        (remote, reached): (TransportAddress, bool),
+        now: Instant,
+    ) {
+        if self.secure.is_some() {
             return;
         }
         let mut sealer = Sealer::new(&keys.local);
         self.slots.iter_mut().for_each(|slot| slot.connect(&mut sealer));
         let opener = Opener::new(&keys.remote);
-        self.secure =
-            Some(Secure { opener, sealer, remote, begun: false, lost: false, checks: None });
+        self.secure = Some(Secure {
+            opener,
+            sealer,
+            remote,
+            reached,
+            heard_at: now,
+            nominated: Some(remote).filter(|_| !reached),
+            begun: false,
+            lost: false,
+            checks: None,
+        });
     }
 
     /// New credentials come with each ICE restart. None if there are no keys yet.
@@ -204,7 +234,7 @@ impl Person {
     /// Whether packets can be sent to the participant.
     #[inline]
     pub(super) fn reachable(&self) -> bool {
-        self.secure.as_ref().is_some_and(|secure| secure.begun && !secure.lost)
+        self.secure.as_ref().is_some_and(|secure| secure.begun && secure.reached && !secure.lost)
     }
 
     /// A report of what the participant is to be told of the path, in kbit/s.

@@ -1,6 +1,7 @@
 //! How a stream arrives at the shard of its publisher: its SSRCs, its numbers, its losses.
 
 use crate::drops::InDrop;
+use crate::limits::SSRC_RETIRED;
 use rtp::RtpHeader;
 use rtp::extended::{FIRST_CYCLE, nearest};
 use rtp::nack::{NackGenerator, Pushed};
@@ -17,8 +18,8 @@ const CYCLES_BETWEEN: u64 = 3;
 pub(super) struct Reception {
     /// Its SSRC and that of its retransmissions; if none was announced, None before the first packet.
     pub ids: Option<StreamIds>,
-    /// The SSRC of the stream before the present one.
-    retired: Option<u32>,
+    /// The SSRC of the stream before the present one, and when that began.
+    retired: Option<(u32, Instant)>,
     /// What is added to the indices that opening a packet authenticates.
     base: u64,
     /// The newest number, retransmissions not counted.
@@ -101,10 +102,10 @@ impl Reception {
     /// The SSRC that the publisher really uses. Says whether a new stream began: another was in use before. Sequence
     /// numbers, timestamps and losses of the two have nothing to do with each other. Slots and voices see this by the
     /// numbers of the new stream, which lie far beyond all before.
-    pub(super) fn adopt(&mut self, ssrc: u32) -> bool {
+    pub(super) fn adopt(&mut self, ssrc: u32, at: Instant) -> bool {
         let again = self.newest.take();
         if let Some(newest) = again {
-            self.retired = self.ids.map(|ids| ids.ssrc);
+            self.retired = self.ids.map(|ids| (ids.ssrc, at));
             self.base = ((newest >> 16) + CYCLES_BETWEEN) << 16;
             self.missing.restart();
             self.came = Came::default();
@@ -114,9 +115,12 @@ impl Reception {
         again.is_some()
     }
 
-    /// Whether this is the SSRC of the stream before the present one: its packets come late.
-    pub(super) fn is_retired(&self, ssrc: u32) -> bool {
-        self.retired == Some(ssrc)
+    /// Whether this is the SSRC of the stream before the present one, which has just begun: its packets come late. After a
+    /// while the publisher has gone back to it.
+    pub(super) fn is_retired(&self, ssrc: u32, at: Instant) -> bool {
+        self.retired.is_some_and(|(known, since)| {
+            known == ssrc && at.saturating_duration_since(since) < SSRC_RETIRED
+        })
     }
 }
 
@@ -143,10 +147,12 @@ mod tests {
         for last in [0, 9, 32_768, 65_535, 70_000] {
             for first in [0, 9, 32_768, 65_535] {
                 let mut reception = Reception::new(&voice_line());
-                assert!(!reception.adopt(5), "the first one");
+                let at = Instant::now();
+                assert!(!reception.adopt(5, at), "the first one");
                 let mut old = reception.number(last);
                 old = old.max(reception.number_of_repaired((last as u16).wrapping_add(32_767)));
-                assert!(reception.adopt(6) && reception.is_retired(5));
+                assert!(reception.adopt(6, at) && reception.is_retired(5, at));
+                assert!(!reception.is_retired(5, at + SSRC_RETIRED), "it is back");
                 let new = reception.number(first);
                 assert_eq!(new as u16, first as u16);
                 assert!(new >= old + ANOTHER_STREAM, "{last}, {first}");

@@ -25,15 +25,16 @@ pub(super) fn handle_rtcp<S: Sink>(
     datagram: &Datagram<'_>,
     scratch: &mut Scratch,
 ) -> Result<(), InDrop> {
-    turn.stats.rtcp_in += 1;
     let index = *model.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
     let person = model.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
     let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
     let mut plain = std::mem::take(&mut scratch.plain);
     plain.resize(MAX_PACKET, 0);
-    let outcome = secure
-        .opener
-        .open_rtcp(datagram.data, &mut plain)
+    let opened = secure.opener.open_rtcp(datagram.data, &mut plain);
+    if opened.is_ok() {
+        secure.heard_at = datagram.arrival;
+    }
+    let outcome = opened
         .map_err(InDrop::from)
         .and_then(|len| read_compound(model, turn, (index, datagram), &plain[..len], scratch));
     scratch.plain = plain;

@@ -23,6 +23,12 @@ pub struct Stats {
     pub rtp_out_bytes: u64,
     /// Connectivity checks answered here; all others go up to the ICE agent.
     pub checks: u64,
+    /// Checks that asked an address whether it is a participant's.
+    pub challenges: u64,
+    /// Times that media of a participant moved to another address.
+    pub moved: u64,
+    /// Times that a packet from an unknown address was tried with a participant's keys.
+    pub strangers_tried: u64,
     /// SRTCP datagrams handed to the sink.
     pub rtcp_out: u64,
     /// SRTCP datagrams that could not be sent: the send buffer was full.
@@ -76,6 +82,17 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// A datagram of SRTP came in, or of SRTCP.
+    #[inline]
+    pub(super) fn came(&mut self, rtcp: bool, len: usize) {
+        if rtcp {
+            self.rtcp_in += 1;
+        } else {
+            self.rtp_in += 1;
+            self.rtp_in_bytes += len as u64;
+        }
+    }
+
     /// Every copy was sent, or dropped for a reason.
     pub(super) fn check(&mut self) {
         let counted = self.copies == self.rtp_out + self.out_drops.total();

@@ -109,6 +109,7 @@ impl Roster {
             | Event::TrackPaused { .. }
             | Event::TrackLayers { .. }
             | Event::Downlink { .. }
+            | Event::MediaFailed { .. }
             | Event::RoomChanged { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
@@ -218,6 +219,7 @@ pub fn numbered(event: &Event) -> bool {
             | Event::TrackPaused { .. }
             | Event::TrackLayers { .. }
             | Event::Downlink { .. }
+            | Event::MediaFailed { .. }
             | Event::PeerOffer { .. }
             | Event::PeerAnswer { .. }
             | Event::PeerCandidate { .. }

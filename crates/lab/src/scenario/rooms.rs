@@ -64,13 +64,15 @@ const WHOLE: transport::Lacks = transport::Lacks {
     levels: false,
     rtx: false,
     red: false,
+    reduced_size: false,
 };
-const LACKS: [(&str, Lack); 6] = [
+const LACKS: [(&str, Lack); 7] = [
     ("twcc_sound", Lack::Transport(transport::Lacks { feedback_on_sound: true, ..WHOLE })),
     ("twcc", Lack::Transport(transport::Lacks { feedback: true, ..WHOLE })),
     ("levels", Lack::Transport(transport::Lacks { levels: true, ..WHOLE })),
     ("rtx", Lack::Transport(transport::Lacks { rtx: true, ..WHOLE })),
     ("red", Lack::Transport(transport::Lacks { red: true, ..WHOLE })),
+    ("rsize", Lack::Transport(transport::Lacks { reduced_size: true, ..WHOLE })),
     ("sound", Lack::Sound),
 ];
 
@@ -338,13 +340,14 @@ mod tests {
         };
         let role = |lacks: &str| room(lacks).expect("valid").rooms[0].roles[0].clone();
         assert_eq!(role("[]").lacks, super::Lacks::default());
-        let several = role("[twcc_sound, levels, rtx, red, twcc]").lacks;
+        let several = role("[twcc_sound, levels, rtx, red, rsize, twcc]").lacks;
         let all = transport::Lacks {
             feedback_on_sound: true,
             feedback: true,
             levels: true,
             rtx: true,
             red: true,
+            reduced_size: true,
         };
         assert_eq!((several.transport, several.sound), (all, false));
         let silent = role("[sound]");

@@ -3,7 +3,7 @@
 use super::cipher::Cipher;
 use super::replay::{Seen, Window, estimate_index};
 use super::{MasterKey, SrtpError};
-use crate::header::RtpHeader;
+use crate::header::{RtpHeader, is_rtcp};
 
 /// Most sources of RTP, and most of RTCP, that one opener keeps a replay window for.
 pub const MAX_STREAMS: usize = 2048;
@@ -43,6 +43,13 @@ impl Opener {
     /// Any [`SrtpError`] of opening; `out` may have been written to.
     #[inline]
     pub fn open_rtp(&mut self, packet: &[u8], out: &mut [u8]) -> Result<OpenedRtp, SrtpError> {
+        let (place, opened) = self.decrypt_rtp(packet, out)?;
+        self.rtp_streams.mark(place, opened.header.ssrc, opened.index);
+        Ok(opened)
+    }
+
+    #[inline]
+    fn decrypt_rtp(&self, packet: &[u8], out: &mut [u8]) -> Result<(Place, OpenedRtp), SrtpError> {
         let header = RtpHeader::parse(packet)?;
         let place = self.rtp_streams.find(header.ssrc)?;
         let index = match place {
@@ -52,9 +59,17 @@ impl Opener {
             Err(_) => u64::from(header.sequence),
         };
         self.rtp_streams.check(place, index)?;
-        let len = self.rtp.open_rtp(header.ssrc, index, packet, header.header_len, out)?;
-        self.rtp_streams.mark(place, header.ssrc, index);
-        Ok(OpenedRtp { len, index, header })
+        let mut open =
+            |index| self.rtp.open_rtp(header.ssrc, index, packet, header.header_len, out);
+        let (len, index) = match open(index) {
+            // A source may begin right before a rollover, and all packets before it may be lost.
+            Err(SrtpError::AuthenticationFailed) if place.is_err() => {
+                let index = index | 1 << 16;
+                (open(index)?, index)
+            }
+            opened => (opened?, index),
+        };
+        Ok((place, OpenedRtp { len, index, header }))
     }
 
     /// Takes note of an SRTP packet by its header, which travels in the clear, and leaves the
@@ -109,13 +124,40 @@ impl Opener {
     /// # Errors
     /// Any [`SrtpError`] of opening; `out` may have been written to.
     pub fn open_rtcp(&mut self, packet: &[u8], out: &mut [u8]) -> Result<usize, SrtpError> {
+        let (place, (ssrc, index), len) = self.decrypt_rtcp(packet, out)?;
+        self.rtcp_streams.mark(place, ssrc, u64::from(index));
+        Ok(len)
+    }
+
+    fn decrypt_rtcp(
+        &self,
+        packet: &[u8],
+        out: &mut [u8],
+    ) -> Result<(Place, (u32, u32), usize), SrtpError> {
         let (ssrc, index) = self.rtcp.rtcp_index(packet)?;
         // Each source counts its own SRTCP index (RFC 3711 §3.4).
         let place = self.rtcp_streams.find(ssrc)?;
         self.rtcp_streams.check(place, u64::from(index))?;
         let len = self.rtcp.open_rtcp(packet, out)?;
-        self.rtcp_streams.mark(place, ssrc, u64::from(index));
-        Ok(len)
+        Ok((place, (ssrc, index), len))
+    }
+
+    /// Whether a source of an SRTP or SRTCP packet is known: some packet of it was opened.
+    pub fn knows_source(&self, packet: &[u8]) -> bool {
+        let rtcp = packet.get(1).is_some_and(|second| is_rtcp(*second));
+        let at = if rtcp { 4..8 } else { 8..12 };
+        let Some(ssrc) = packet.get(at).and_then(|ssrc| ssrc.try_into().ok()) else { return false };
+        let streams = if rtcp { &self.rtcp_streams } else { &self.rtp_streams };
+        streams.find(u32::from_be_bytes(ssrc)).is_ok_and(|place| place.is_ok())
+    }
+
+    /// Whether an SRTP or SRTCP packet was sealed with these keys, and was not opened before. Nothing of it is remembered: it can
+    /// still be opened. `out` is as for [`Opener::open_rtp`].
+    pub fn authenticates(&self, packet: &[u8], out: &mut [u8]) -> bool {
+        match packet.get(1).is_some_and(|second| is_rtcp(*second)) {
+            true => self.decrypt_rtcp(packet, out).is_ok(),
+            false => self.decrypt_rtp(packet, out).is_ok(),
+        }
     }
 
     /// Reads the state of the first two sources, for callers whose next packets each meet another

@@ -36,6 +36,9 @@ pub(super) struct Counts {
     unheard: [Counter; 2],
     waiting: Counter,
     checks: Counter,
+    challenges: Counter,
+    moved: Counter,
+    strangers_tried: Counter,
     resent: Counter,
     repeated: Counter,
     restored: Counter,
@@ -86,6 +89,18 @@ impl Counts {
             checks: counter(
                 "moim_media_checks_total",
                 "Connectivity checks answered on the way of the packets.",
+            ),
+            challenges: counter(
+                "moim_media_challenges_total",
+                "Checks that asked an address whether it is a participant's.",
+            ),
+            moved: counter(
+                "moim_media_moved_total",
+                "Times that media of a participant moved to another address.",
+            ),
+            strangers_tried: counter(
+                "moim_media_strangers_tried_total",
+                "Times that a packet from an unknown address was tried with a participant's keys.",
             ),
             resent: counter("moim_media_resent_total", "Packets sent again on request."),
             probed: counter(
@@ -173,6 +188,9 @@ impl Counts {
         self.mix_residence.publish(&stats.mix_residence);
         self.waiting.add(stats.waiting - old.waiting);
         self.checks.add(stats.checks - old.checks);
+        self.challenges.add(stats.challenges - old.challenges);
+        self.moved.add(stats.moved - old.moved);
+        self.strangers_tried.add(stats.strangers_tried - old.strangers_tried);
         self.resent.add(stats.resent - old.resent);
         self.repeated.add(stats.repeated - old.repeated);
         self.restored.add(stats.restored - old.restored);

@@ -279,6 +279,18 @@ fn check_kinds(tracks: &[OfferedTrack], negotiated: &Negotiated) -> Result<(), R
     Err(RoomError::new(ErrorCode::BadSdp, text))
 }
 
+/// Whether an offer leaves any line to connect by.
+fn check_some(negotiated: &Negotiated, rejected: &[String], cell: &Cell) -> Result<(), RoomError> {
+    if !negotiated.lines.is_empty() || rejected.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "no line of the offer has a codec that this room takes: offer opus/48000/2, and pictures as {:?}",
+        cell.video_codec
+    );
+    Err(RoomError::new(ErrorCode::BadSdp, text))
+}
+
 impl Cell {
     /// A page of those who are here.
     pub(super) fn page(&self, asked: &People) -> Result<PeoplePage, RoomError> {
@@ -455,13 +467,15 @@ impl Rooms {
                 self.metrics.dropped("control", "bad_sdp");
                 RoomError::new(ErrorCode::BadSdp, error.to_string())
             })?;
+        let rejected = transport::rejected(&sdp);
+        check_some(&negotiated, &rejected, cell)?;
         if !can_subscribe {
             negotiated.lines.retain(|line| line.direction != Direction::Send);
         }
         check_kinds(&offer.tracks, &negotiated)?;
-        let published: Vec<Published> = offer
-            .tracks
-            .iter()
+        // A line without a codec that the room takes is rejected alone: its track gets no id.
+        let accepted = offer.tracks.iter().filter(|track| !rejected.contains(&track.mid));
+        let published: Vec<Published> = accepted
             .map(|track| Published {
                 mid: track.mid.clone(),
                 name: track.name.chars().take(64).collect(),

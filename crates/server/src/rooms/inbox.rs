@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
+use wire::Event;
 use wire::event::LeaveReason;
 
 /// A participant outlives their socket, or their media, by this much.
@@ -64,8 +65,18 @@ impl Rooms {
                     member.media_lost = None;
                 }
             }
-            Happened::Failed(why) => {
-                tracing::warn!(room, participant, why, "media failed");
+            Happened::Failed(cause, why) => {
+                let advice = cause.advice();
+                tracing::warn!(
+                    room,
+                    participant,
+                    cause = cause.as_str(),
+                    why,
+                    advice,
+                    "media failed"
+                );
+                let message = advice.to_owned();
+                cell.tell_one(&state, person, Event::MediaFailed { cause, message });
                 drop(state);
                 self.leave(&cell, person, LeaveReason::MediaLost);
             }

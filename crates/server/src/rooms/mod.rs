@@ -45,6 +45,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use wire::MediaFault;
 use wire::event::LeaveReason;
 use wire::room::{AudioTopology, Join, Preset, RoomInfo, VideoCodec, VideoTopology};
 use wire::{ErrorCode, RoomError};
@@ -72,8 +73,8 @@ pub(crate) enum Happened {
     MediaLost,
     /// It does again.
     MediaBack,
-    /// It ended with an error.
-    Failed(String),
+    /// It ended with an error: what kind, and the library's words.
+    Failed(MediaFault, String),
 }
 
 /// What something that happened is about. Only the latest of each matters.
@@ -93,7 +94,7 @@ impl Happened {
         match self {
             Self::Connected(_) | Self::Moved(_) => About::Address,
             Self::MediaLost | Self::MediaBack => About::Life,
-            Self::Failed(_) => About::End,
+            Self::Failed(..) => About::End,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What reaches a transport from the network and is not the other side's.
 
 use super::*;
+use std::sync::Arc;
+use std::time::Duration;
 use str0m::crypto::Sha1HmacProvider;
 
 fn address(port: u16) -> SocketAddr {

@@ -468,6 +468,9 @@ impl<D: BotDriver> Bot<D> {
                 self.server.iter().for_each(|bot| bot.downlink(estimate_kbps));
             }
             Event::SlotsWanted { audio, video } => self.grow(audio, video).await?,
+            Event::MediaFailed { cause, message } => {
+                return Err(format!("media failed, {cause:?}: {message}"));
+            }
             Event::RoomEnded { reason } => return Err(format!("the room ended: {reason}")),
             Event::ParticipantLeft { participant, reason, .. } => {
                 if participant == self.joined.participant {

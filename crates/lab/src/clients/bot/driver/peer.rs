@@ -541,7 +541,7 @@ impl Peer {
                 Ok(Output::Transmit { destination, data, .. }) => {
                     work.push(&mut self.port, destination, &data);
                 }
-                Ok(Output::Event(Event::Connected { keys, remote })) => {
+                Ok(Output::Event(Event::Connected { keys, remote, .. })) => {
                     self.remote = Some(remote);
                     self.media.install(&keys, now);
                     self.state = State::Connected;

@@ -53,7 +53,11 @@ impl Server {
                         Output::Transmit { destination, data, .. } => {
                             socket.send_to(&data, destination.socket).unwrap();
                         }
-                        Output::Event(transport::Event::Connected { keys, remote: address }) => {
+                        Output::Event(transport::Event::Connected {
+                            keys,
+                            remote: address,
+                            ..
+                        }) => {
                             media.install(&keys, Instant::now());
                             remote = Some(address);
                         }
@@ -369,6 +373,7 @@ fn what_a_bot_lacks_is_not_in_its_offer() {
         (transport::Lacks { levels: true, ..none }, "ssrc-audio-level"),
         (transport::Lacks { rtx: true, ..none }, " rtx/90000"),
         (transport::Lacks { red: true, ..none }, " red/48000/2"),
+        (transport::Lacks { reduced_size: true, ..none }, "a=rtcp-rsize"),
         (transport::Lacks { feedback: true, ..none }, " transport-cc"),
     ] {
         assert!(count(&whole, word) > 0 && count(&of(lacks), word) == 0, "{word}");
