@@ -91,8 +91,9 @@ admin: { token: "${ADMIN}" }
 media: { bind: ["${ADDRESS}"] }
 guests: all
 `;
-  await serve(t, { config });
+  // From the beginning: a flow that began without it would be taken for the answer to what the server sends.
   const change = nat(t);
+  await serve(t, { config });
   // One who sends alone would see nobody.
   const names = there.length === 1 ? [there[0], there[0]] : there;
   const clients = names.map((name) => client(t, name, "mixed"));

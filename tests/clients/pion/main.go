@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/pion/rtcp"
 	"github.com/pion/webrtc/v4"
 	"github.com/pion/webrtc/v4/pkg/media"
 	"github.com/pion/webrtc/v4/pkg/media/ivfreader"
@@ -105,8 +106,23 @@ func main() {
 
 	// Sound comes from an encoder of yours; this is 20 ms of silence as Opus encodes it.
 	silence := func() ([]byte, error) { return []byte{0xf8, 0xff, 0xfe}, nil }
-	go play(opus, 20*time.Millisecond, func() func() ([]byte, error) { return silence })
-	go play(vp8, 50*time.Millisecond, func() func() ([]byte, error) {
+	go play(opus, 20*time.Millisecond, nil, func() func() ([]byte, error) { return silence })
+	// Requests for lost packets are answered while control packets are read. A file begins with a keyframe.
+	keyframe := make(chan bool, 1)
+	go func() {
+		for {
+			packets, _, err := lines[1].Sender().ReadRTCP()
+			if err != nil {
+				return
+			}
+			for _, packet := range packets {
+				if _, lost := packet.(*rtcp.PictureLossIndication); lost && len(keyframe) == 0 {
+					keyframe <- true
+				}
+			}
+		}
+	}()
+	go play(vp8, 50*time.Millisecond, keyframe, func() func() ([]byte, error) {
 		ivf, _, err := ivfreader.NewWith(must(os.Open(camera)))
 		must(ivf, err)
 		return func() ([]byte, error) { frame, _, err := ivf.ParseNextFrame(); return frame, err }
@@ -117,10 +133,15 @@ func main() {
 	}
 }
 
-// Sends a file again and again, one sample each so much time.
-func play(track *webrtc.TrackLocalStaticSample, every time.Duration, open func() func() ([]byte, error)) {
+// Sends a file again and again, one sample each so much time, and from its beginning when that is asked for.
+func play(track *webrtc.TrackLocalStaticSample, every time.Duration, again <-chan bool, open func() func() ([]byte, error)) {
 	next := open()
 	for range time.Tick(every) {
+		select {
+		case <-again:
+			next = open()
+		default:
+		}
 		data, err := next()
 		if err != nil {
 			next = open()

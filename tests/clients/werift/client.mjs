@@ -65,6 +65,8 @@ setInterval(() => send(tracks[0], Buffer.from([0xf8, 0xff, 0xfe]), 960 * ticks++
 // Of IVF: a head of 32 bytes, then each frame with 12 bytes before it. VP8 in packets of 1100 bytes (RFC 7741).
 const file = readFileSync(camera);
 let [at, frames] = [32, 0];
+// A file begins with a keyframe.
+lines[1].sender.onPictureLossIndication.subscribe(() => (at = 32));
 setInterval(() => {
   if (at >= file.length) at = 32;
   const frame = file.subarray(at + 12, at + 12 + file.readUInt32LE(at));
