@@ -7,14 +7,22 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BINARY, finish, sleep, stayAwake } from "./evidence.mjs";
-import { browser, counter, enter, inbound, serve, until } from "../web/e2e/world.mjs";
+import {
+  browser,
+  counter,
+  enter,
+  inbound,
+  serve,
+  until,
+} from "../web/e2e/world.mjs";
 import { enterByFirefox } from "../web/e2e/firefox.mjs";
 
 const ADDRESS = "10.79.0.1";
 const CHANGES = Number(process.env.CHANGES ?? 6);
 const EVERY_MS = 20_000;
 const MOST_S = { pictures: 2, sound: 6 };
-const run = (line) => execFileSync("sh", ["-ec", line], { stdio: ["ignore", "pipe", "pipe"] });
+const run = (line) =>
+  execFileSync("sh", ["-ec", line], { stdio: ["ignore", "pipe", "pipe"] });
 
 /** As much of a test as the helpers of the browser tests use. */
 const endings = [];
@@ -53,7 +61,9 @@ function program(name, command, args) {
   const rows = [];
   came.set(name, { rows, kind: "pictures", every_ms: 1000 });
   child.stdout.on("data", (data) => {
-    for (const line of String(data).split("\n").filter((line) => line.startsWith("{"))) {
+    for (const line of String(data)
+      .split("\n")
+      .filter((line) => line.startsWith("{"))) {
       const { audio, video } = JSON.parse(line);
       rows.push([Date.now(), audio, video]);
     }
@@ -61,14 +71,22 @@ function program(name, command, args) {
 }
 
 let watching = true;
+const pages = [];
 /** A page, whose counters are read ten times a second. */
 async function page(name, kind, person) {
   const rows = [];
   came.set(name, { rows, kind, every_ms: 100 });
   const total = async (media) =>
-    (await inbound(person, media)).reduce((sum, { packetsReceived }) => sum + packetsReceived, 0);
+    (await inbound(person, media)).reduce(
+      (sum, { packetsReceived }) => sum + packetsReceived,
+      0,
+    );
   while (watching) {
-    rows.push([Date.now(), await total("audio"), kind === "sound" ? 0 : await total("video")]);
+    rows.push([
+      Date.now(),
+      await total("audio"),
+      kind === "sound" ? 0 : await total("video"),
+    ]);
     await sleep(100);
   }
 }
@@ -83,7 +101,11 @@ rooms: [{ preset: audio_room, people: { bot: 4 } }]
 media: { audio: speech, video: none }
 `,
 );
-const bots = spawn(BINARY, ["load", talk, "--plain", "--runs", join(talk, "..", "runs")], { stdio: "ignore" });
+const bots = spawn(
+  BINARY,
+  ["load", talk, "--plain", "--runs", join(talk, "..", "runs")],
+  { stdio: "ignore" },
+);
 t.after(() => bots.kill("SIGKILL"));
 const audioRoom = await until("the room of bots", async () => {
   const { rooms } = await (await fetch(`${url}/v1/quality`)).json();
@@ -91,20 +113,50 @@ const audioRoom = await until("the room of bots", async () => {
 });
 
 const [client, room] = ["target/clients", "nat"];
-program("Pion", `${client}/pion`, [url.replace("http", "ws"), room, "Pion", "media/video-360p.ivf"]);
-const aiortc = ["tests/clients/aiortc/client.py", url.replace("http", "ws"), room, "aiortc"];
+program("Pion", `${client}/pion`, [
+  url.replace("http", "ws"),
+  room,
+  "Pion",
+  "media/video-360p.ivf",
+]);
+const aiortc = [
+  "tests/clients/aiortc/client.py",
+  url.replace("http", "ws"),
+  room,
+  "aiortc",
+];
 program("aiortc", `${client}/aiortc/bin/python`, aiortc);
 const silent = { camera: "0", mic: "0" };
 const chromium = await browser(t, { loopback: false });
-page("Chromium", "pictures", await enter(t, chromium, url, room, "Chromium"));
-page("Chromium, listening", "sound", await enter(t, chromium, url, audioRoom, "Ada", silent));
-page("Firefox", "pictures", await enterByFirefox(t, url, room, "Firefox"));
-page("Firefox, listening", "sound", await enterByFirefox(t, url, audioRoom, "Min", silent));
-await until("media everywhere", () =>
-  [...came.values()].every(({ rows, kind }) => {
-    const [, audio, video] = rows.at(-1) ?? [0, 0, 0];
-    return audio > 100 && (kind === "sound" || video > 20);
-  }), 60);
+pages.push(
+  page("Chromium", "pictures", await enter(t, chromium, url, room, "Chromium")),
+);
+pages.push(
+  page(
+    "Chromium, listening",
+    "sound",
+    await enter(t, chromium, url, audioRoom, "Ada", silent),
+  ),
+);
+pages.push(
+  page("Firefox", "pictures", await enterByFirefox(t, url, room, "Firefox")),
+);
+pages.push(
+  page(
+    "Firefox, listening",
+    "sound",
+    await enterByFirefox(t, url, audioRoom, "Min", silent),
+  ),
+);
+await until(
+  "media everywhere",
+  () =>
+    [...came.values()].every(({ rows, kind }) => {
+      const [, audio, video] = rows.at(-1) ?? [0, 0, 0];
+      return audio > 100 && (kind === "sound" || video > 20);
+    }),
+  60,
+);
 await sleep(5000);
 
 /** How often the server moved somebody's media: without that, nobody's port changed. */
@@ -120,12 +172,14 @@ for (let nth = 0; nth < CHANGES; nth++) {
   moves.push((await moved()) - before);
 }
 watching = false;
+await Promise.all(pages);
 
 /** The longest time in a span in which a counter did not grow, in seconds. Rows come so often that this is at most one too long. */
 function still(rows, column, from, to) {
   let [since, value, longest] = [null, null, 0];
   for (const row of rows.filter(([at]) => at >= from - 1500 && at <= to)) {
-    if (value === null || row[column] > value) [since, value] = [row[0], row[column]];
+    if (value === null || row[column] > value)
+      [since, value] = [row[0], row[column]];
     else longest = Math.max(longest, row[0] - since);
   }
   return longest / 1000;
@@ -143,10 +197,18 @@ const rows = [
 console.log(rows[0]);
 for (const [name, { rows: seen, kind, every_ms }] of came) {
   const columns = kind === "sound" ? [1] : [1, 2];
-  const each = changes.map((at) => columns.map((column) => still(seen, column, at, at + EVERY_MS - 1000)));
+  const each = changes.map((at) =>
+    columns.map((column) => still(seen, column, at, at + EVERY_MS - 1000)),
+  );
   const lost = each.map((of) => Math.max(...of));
   const [value, most] = [Math.max(...lost), MOST_S[kind] + every_ms / 1000];
-  rows.push({ what: `${name}: seconds without media after a port changed`, each, value, most, holds: value <= most });
+  rows.push({
+    what: `${name}: seconds without media after a port changed`,
+    each,
+    value,
+    most,
+    holds: value <= most,
+  });
   console.log(rows.at(-1));
 }
 for (const end of endings) await end();

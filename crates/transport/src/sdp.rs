@@ -166,7 +166,9 @@ pub(crate) fn with_candidates(answer: &str) -> String {
         lines.filter(move |(_, line)| line[0].starts_with(kind) && !is_rejected(line))
     };
     let mut holders: Vec<usize> = accepted("m=").take(1).map(|(at, _)| at).collect();
-    holders.extend(["m=audio", "m=video"].iter().filter_map(|kind| Some(accepted(kind).last()?.0)));
+    holders.extend(
+        ["m=audio", "m=video"].iter().filter_map(|kind| Some(accepted(kind).next_back()?.0)),
+    );
     let (mut changed, mut index) = (String::with_capacity(answer.len() + 512), None::<usize>);
     let end_section = |changed: &mut String, index: Option<usize>| {
         if index.is_some_and(|index| holders.contains(&index)) {

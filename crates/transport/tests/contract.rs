@@ -299,6 +299,26 @@ fn bad_offers_are_refused_with_a_reason_and_a_good_one_still_works() {
     keys(&world.server_events);
 }
 
+/// The first lines are of a codec that the room does not take: the others live, and have the candidates.
+#[test]
+fn a_line_without_a_common_codec_is_rejected_alone() {
+    let (shared, now) = (Shared::new().unwrap(), Instant::now());
+    let client = || IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
+    let video = OfferLine { kind: Kind::Video, send: true, layers: &[] };
+    let audio = OfferLine { kind: Kind::Audio, send: true, layers: &[] };
+    let offer = client().offer(&[video, audio], false).unwrap();
+    let odd = offer.sdp.replace("VP8/90000", "theora/90000");
+    let mut server =
+        IceDtls::server(&shared, Some(VideoFormat::Vp8), &[address(2000)], now).unwrap();
+    let (answer, negotiated) = server.accept_offer(&odd).unwrap();
+    assert_eq!(transport::rejected(&answer), offer.mids[..1]);
+    let lines: Vec<&str> = answer.split("m=").skip(1).collect();
+    assert!(lines[0].starts_with("video 0 ") && !lines[0].contains("a=candidate:"), "{answer}");
+    assert!(lines[1].starts_with("audio 9 ") && lines[1].contains("a=candidate:"), "{answer}");
+    let mids: Vec<&str> = negotiated.lines.iter().map(|line| line.mid.as_str()).collect();
+    assert_eq!(mids, [offer.mids[1].as_str()]);
+}
+
 #[test]
 fn mutated_offers_never_panic_out() {
     let shared = Shared::new().unwrap();

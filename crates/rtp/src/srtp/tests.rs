@@ -320,6 +320,29 @@ fn late_packets_from_before_the_wrap_are_opened_once() {
 }
 
 #[test]
+fn a_source_whose_packets_before_the_wrap_are_lost_is_opened() {
+    for profile in PROFILES {
+        let (mut sealer, mut opener) = pair(profile);
+        let mut stream = sealer.stream(1).unwrap();
+        let lost = [65_534, 65_535].map(|sequence| seal(&sealer, &mut stream, sequence).unwrap());
+        for sequence in 0..3 {
+            let sealed = seal(&sealer, &mut stream, sequence).unwrap();
+            assert!(opener.authenticates(&sealed, &mut [0; 1500]), "nothing of it is remembered");
+            assert!(!opener.knows_source(&sealed) || sequence > 0);
+            assert_eq!(open(&mut opener, &sealed).unwrap().1, 65_536 + u64::from(sequence));
+            assert!(opener.knows_source(&sealed));
+            assert!(!opener.authenticates(&sealed, &mut [0; 1500]), "it was opened before");
+        }
+        // They come late.
+        assert_eq!(open(&mut opener, &lost[1]).unwrap().1, 65_535);
+        let mut forged = seal(&sealer, &mut stream, 3).unwrap();
+        let last = forged.len() - 1;
+        forged[last] ^= 1;
+        assert!(!opener.authenticates(&forged, &mut [0; 1500]));
+    }
+}
+
+#[test]
 fn what_lies_before_the_window_is_too_old() {
     let (mut sealer, mut opener) = pair(Profile::AeadAes128Gcm);
     let mut stream = sealer.stream(1).unwrap();
