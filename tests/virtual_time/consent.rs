@@ -39,6 +39,8 @@ pub(super) struct Call {
     pub priority: Option<u32>,
     /// So many datagrams to the client are lost from now on.
     pub lose: usize,
+    /// Whether the handshake is said to have shown that the client receives at their address.
+    pub reached: bool,
 }
 
 pub(super) const PERSON: PersonKey = PersonKey(1);
@@ -70,6 +72,7 @@ impl Call {
             went: BTreeMap::new(),
             priority: None,
             lose: 0,
+            reached: true,
         };
         call.offer(&[OfferLine { kind: Kind::Audio, send: true, layers: &[] }], false);
         call
@@ -213,6 +216,7 @@ impl Call {
         });
         let (keys, remote, reached) = connected.expect("connected");
         assert!(reached, "the handshake went to one address alone");
+        let reached = self.reached;
         self.command(Command::Install { person: PERSON, keys, remote, reached });
         self.credentials();
         self.command(Command::Begin { person: PERSON });

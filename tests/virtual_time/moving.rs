@@ -30,7 +30,10 @@ struct Talker {
 
 impl Talker {
     fn new() -> Self {
-        let mut call = Call::begin();
+        Self::of(Call::begin())
+    }
+
+    fn of(mut call: Call) -> Self {
         call.connect();
         let sends = |line: &&rtp::negotiated::Line| line.direction == Direction::Send;
         let line = call.agreed.lines.iter().find(sends).expect("it sends sound").clone();
@@ -149,6 +152,26 @@ fn a_listener_is_found_by_a_report_or_by_a_check() {
         talker.call.run(40 * S);
         assert!(talker.call.agent_events.is_empty(), "{:?}", talker.call.agent_events);
     }
+}
+
+#[test]
+fn nothing_goes_to_a_first_address_that_the_handshake_did_not_show_before_it_answers() {
+    let mut call = Call::begin();
+    call.reached = false;
+    let mut talker = Talker::of(call);
+    talker.talk(3 * S);
+    assert_eq!(talker.call.shard.stats().challenges, 1);
+    assert!(talker.call.media.len() >= 2, "it answered, and gets reports");
+    let mut call = Call::begin();
+    call.reached = false;
+    let mut talker = Talker::of(call);
+    // From the handshake on nothing reaches the client.
+    talker.call.lose = usize::MAX;
+    let answered = talker.call.shard.stats().challenges;
+    talker.call.at = port(5001);
+    talker.talk(10 * S);
+    assert!(talker.call.shard.stats().challenges > answered, "the other port is asked as well");
+    assert!(talker.call.media.is_empty(), "neither ever answered: {:?}", talker.call.media);
 }
 
 #[test]

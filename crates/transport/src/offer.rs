@@ -3,7 +3,7 @@
 //! JSEP lets an offer have lines that mean nothing here (RFC 8829, section 5.8): bandwidths, titles, times. Browsers take them.
 //! The library's parser does not, so it gets the offer without them.
 
-use crate::sdp::{attributes, line_count, sections};
+use crate::sdp::{TRANSPORT_SEQUENCE, attributes, line_count, sections};
 use rtp::negotiated::Negotiated;
 use str0m::change::SdpOffer;
 
@@ -82,13 +82,19 @@ pub(crate) fn as_offered(offer: &str, answer: &str, known: &Negotiated) -> Strin
     changed
 }
 
-/// Whether a line of an answer agrees on no other feedback than this section of the offer has.
+/// Whether a line of an answer agrees on no other feedback than this section of the offer has. Who offers the numbers that
+/// transport-wide feedback is about gives it, too: the library leaves it out of later offers, and numbers that nobody tells of
+/// would look like losses.
 fn is_offered(section: &[&str], line: &str) -> bool {
     let Some((payload_type, wanted)) =
         line.trim_end().strip_prefix("a=rtcp-fb:").and_then(|feedback| feedback.split_once(' '))
     else {
         return true;
     };
+    let numbered = || attributes(section, "extmap").any(|map| map.ends_with(TRANSPORT_SEQUENCE));
+    if wanted == "transport-cc" && numbered() {
+        return true;
+    }
     attributes(section, "rtcp-fb").any(|offered| {
         offered.split_once(' ').is_some_and(|(of, what)| {
             (of == payload_type || of == "*") && what.trim_end() == wanted

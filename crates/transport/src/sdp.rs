@@ -11,7 +11,7 @@ use rtp::negotiated::{
 /// Of the levels of sound (RFC 6464).
 const LEVELS: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
 /// Of the numbers that transport-wide feedback is about.
-const TRANSPORT_SEQUENCE: &str =
+pub(crate) const TRANSPORT_SEQUENCE: &str =
     "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
 /// Longest SDP taken, in bytes: a pool of 200 slots in a browser's wordiest form is about 480 kB,

@@ -299,6 +299,26 @@ fn bad_offers_are_refused_with_a_reason_and_a_good_one_still_works() {
     keys(&world.server_events);
 }
 
+/// Numbers of packets that nobody tells of would look like losses: where one is agreed on, so is the other.
+#[test]
+fn lines_of_later_offers_have_feedback_where_their_packets_are_numbered() {
+    let (shared, now) = (Shared::new().unwrap(), Instant::now());
+    let mut client = IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
+    let mut server =
+        IceDtls::server(&shared, Some(VideoFormat::Vp8), &[address(2000)], now).unwrap();
+    let mut lines = SEND_BOTH_AND_4_SLOTS.to_vec();
+    for _ in 0..3 {
+        let offer = client.offer(&lines, false).unwrap();
+        let (answer, negotiated) = server.accept_offer(&offer.sdp).unwrap();
+        client.accept_answer(&answer).unwrap();
+        for line in &negotiated.lines {
+            let numbered = line.extensions.transport_sequence.is_some();
+            assert_eq!(numbered, line.transport_cc, "line {} of {answer}", line.mid);
+        }
+        lines = vec![OfferLine { kind: Kind::Audio, send: false, layers: &[] }];
+    }
+}
+
 /// The first lines are of a codec that the room does not take: the others live, and have the candidates.
 #[test]
 fn a_line_without_a_common_codec_is_rejected_alone() {
