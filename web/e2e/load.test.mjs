@@ -235,7 +235,7 @@ test("first-room: everyone receives all others without loss", async (t) => {
   // may report twice at once. Nothing of that is lost to anybody.
   const { "out/withdrawn": withdrawn = 0, "in/report_too_soon": soon = 0, ...drops } = summary.server.drops;
   assert.deepEqual(drops, {}, "the server dropped nothing");
-  assert.ok(withdrawn <= 50 && soon <= 20, `${withdrawn} packets withdrawn, ${soon} reports too soon`);
+  assert.ok(withdrawn <= 150 && soon <= 20, `${withdrawn} packets withdrawn, ${soon} reports too soon`);
   assert.ok(summary.server.cpu_cores > 0 && summary.server.threads["media-0"] > 0);
   assert.ok(!report.includes('"__MOIM_RECORD__"'), "the record is in the report");
   console.log(
