@@ -233,6 +233,7 @@ test("first-room: everyone receives all others without loss", async (t) => {
   }
   // A slot that takes another layer gives up what waited of the one before, and a browser that begins or ends a layer
   // may report twice at once. Nothing of that is lost to anybody.
+  // Half of the runs withdraw some, the most 86 in twelve runs of two builds.
   const { "out/withdrawn": withdrawn = 0, "in/report_too_soon": soon = 0, ...drops } = summary.server.drops;
   assert.deepEqual(drops, {}, "the server dropped nothing");
   assert.ok(withdrawn <= 150 && soon <= 20, `${withdrawn} packets withdrawn, ${soon} reports too soon`);

@@ -1,5 +1,5 @@
-//! Checks that this side sends to an address before anything else goes there: only who holds the other side's password and
-//! receives at that address can answer (return routability; RFC 8445 §7.2, RFC 7675).
+//! Checks that this side sends to an address before anything else goes there. To answer one, somebody must hold the other side's
+//! password and receive at that address (return routability; RFC 8445 §7.2, RFC 7675).
 //!
 //! An ICE-lite agent needs no checks to connect. It needs them when packets of a participant come from another address, since a
 //! source address can be forged.

@@ -58,8 +58,8 @@ fn known_profile(line: &str) -> String {
     words.join(" ")
 }
 
-/// An answer with the profiles of its offer, and without feedback that was not offered (RFC 4585, section 4.2). What was agreed
-/// on `known` lines stays: some clients leave it out of their later offers.
+/// An answer with the profiles of its offer, and without feedback that was not offered (RFC 4585, section 4.2). On `known` lines
+/// it stays as it was agreed on. Some clients leave it out of their later offers.
 pub(crate) fn as_offered(offer: &str, answer: &str, known: &Negotiated) -> String {
     let offered = sections(offer);
     let is_known =
@@ -82,9 +82,9 @@ pub(crate) fn as_offered(offer: &str, answer: &str, known: &Negotiated) -> Strin
     changed
 }
 
-/// Whether a line of an answer agrees on no other feedback than this section of the offer has. Who offers the numbers that
-/// transport-wide feedback is about gives it, too: the library leaves it out of later offers, and numbers that nobody tells of
-/// would look like losses.
+/// Whether a line of an answer agrees on no other feedback than this section of the offer has. An offer of transport-wide
+/// numbers counts as one of the feedback on them. The library leaves that out of its later offers. Without it, numbered packets
+/// would look lost.
 fn is_offered(section: &[&str], line: &str) -> bool {
     let Some((payload_type, wanted)) =
         line.trim_end().strip_prefix("a=rtcp-fb:").and_then(|feedback| feedback.split_once(' '))

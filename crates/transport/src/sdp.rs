@@ -152,9 +152,9 @@ pub(crate) fn with_reduced_size(sdp: &str, offered: Option<&str>) -> String {
     changed
 }
 
-/// An answer with its candidates on the first line that is accepted, as it has to be (RFC 8843, section 7.1.3), and on the last
-/// one of each kind. The library puts them on the first line, also where that is rejected. aiortc takes those of the last line
-/// that shares a transport, and before it has read the whole answer each kind has one.
+/// An answer with its candidates on the first line that is accepted (RFC 8843, section 7.1.3), and on the last one of each kind.
+/// The library puts them on the first line, even if that is rejected. aiortc reads those of the last line of a transport. Until it
+/// has read the whole answer, each kind has a transport of its own.
 pub(crate) fn with_candidates(answer: &str) -> String {
     let lines = sections(answer);
     let is_candidate =

@@ -14,7 +14,7 @@ SENDS = f"""webrtcbin name=peer bundle-policy=max-bundle
   audiotestsrc is-live=true wave=sine ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! peer.
   videotestsrc is-live=true ! video/x-raw,width=320,height=240,framerate=15/1
     ! vp8enc deadline=1 keyframe-max-dist=60 ! rtpvp8pay pt=96 mtu=1200 picture-id-mode=15-bit ! {VP8} ! peer."""
-# moim's DTLS has ECDSA certificates alone, and webrtcbin makes one of RSA: it gets another.
+# moim's DTLS has ECDSA certificates alone, and webrtcbin makes one of RSA. This command makes another:
 # openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=client -keyout key.pem -out cert.pem
 CERTIFICATE = open(sys.argv[4]).read() if len(sys.argv) > 4 else None
 

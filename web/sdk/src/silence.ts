@@ -14,6 +14,7 @@ export class Silence {
 
   /**
    * An interval has ended.
+   *
    * @param due what should have come by the server: tracks that are mapped, and neither muted nor paused
    * @param bytes what came from the server in all; null if the browser does not tell
    * @returns whether to restart ICE

@@ -125,8 +125,8 @@ impl Challenges {
         Some((person, reason))
     }
 
-    /// Sends what is due: `send` gets who is asked, where, the number of the challenge, and how many bytes there is room for; it
-    /// returns how many left. Who does not answer in time is asked no more.
+    /// Sends what is due. `send` gets who is asked, where, the number of the challenge, and the bytes that there is room for. It
+    /// returns how many bytes left. Who does not answer in time is asked no more.
     pub(super) fn send(
         &mut self,
         now: Instant,

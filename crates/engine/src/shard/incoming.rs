@@ -146,9 +146,9 @@ fn open(
     Ok((source.track(), Arrival { number, header, payload, passed, repaired, at }))
 }
 
-/// Finds the line of an SSRC that is not known by the packet's mid, or without one by its payload type if that is of one line
-/// alone (RFC 8843 §9.2), and the layer by the packet's RTP stream id (RFC 8852). It is done after authentication: the line
-/// announced no SSRC, or its publisher changed it.
+/// Finds the line of an SSRC that is not known: the line announced none, or its publisher changed it. The packet's mid tells the
+/// line. Without a mid, its payload type does, if only one line has that (RFC 8843 §9.2). The packet's RTP stream id tells the
+/// layer (RFC 8852). All this is done after authentication.
 fn adopt(
     person: &mut Person,
     tracks: &mut [Option<Track>],

@@ -1,10 +1,10 @@
 //! A participant's packets come from another address than before. A NAT gives another port, and the participant does not know:
 //! they nominate nothing. Media follows once the address has answered a challenge ([`super::challenges`]).
 //!
-//! Three things say that a participant may have moved:
-//! - they nominated the address (the ICE agent tells it),
-//! - a check came from the same IP address that gives the pair in use its priority, or a packet that their keys open,
-//! - any authentic check came, and nothing from the address in use for longer than everybody is silent.
+//! Three things say that a participant may have moved.
+//! - They nominated the address. The ICE agent tells it.
+//! - A packet came that their keys open. Or a check came from the same IP address, with the priority of the pair in use.
+//! - Any authentic check came, and nothing came from the address in use for 6 s.
 
 use super::challenges::{Came, Reason};
 use super::datagram::Datagram;

@@ -1,4 +1,4 @@
-//! Who receives at which IP address: a NAT that gives a participant another port keeps the address.
+//! Who receives at which IP address. A NAT that gives a participant another port keeps the address.
 
 use super::index::PersonIndex;
 use crate::bucket::Bucket;
