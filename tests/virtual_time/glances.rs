@@ -66,6 +66,30 @@ fn of_sixteen_quiet_packets_fifteen_stay_closed_and_count_all_the_same() {
 }
 
 #[test]
+fn whose_client_tells_no_level_or_silence_alone_is_heard_in_a_mix() {
+    for claims in [None, Some(SILENT)] {
+        let (mut world, _, mut hands) = room(5);
+        hands[0].claims = Some(claims);
+        say(&mut world, &mut hands, &[LOUD, SILENT, SILENT, SILENT, SILENT], 200);
+        let said = changes(&mut world, |world| {
+            say(world, &mut hands, &[LOUD, SILENT, SILENT, SILENT, SILENT], 50);
+        });
+        assert_eq!(said.2, 50, "{claims:?}: all of them go to the mixer");
+        let mixed = |world: &World| world.mixers[0].stats().jitter.decoded;
+        let before = mixed(&world);
+        say(&mut world, &mut hands, &[LOUD, SILENT, SILENT, SILENT, SILENT], 50);
+        assert!(mixed(&world) >= before + 48, "{claims:?}: and are mixed");
+        assert!(world.room.speaking().map(|(who, _)| who).eq([hands[0].key]), "{claims:?}");
+        say(&mut world, &mut hands, &[SILENT; 5], 100);
+        let before = mixed(&world);
+        say(&mut world, &mut hands, &[SILENT; 5], 50);
+        assert_eq!(mixed(&world), before, "{claims:?}: nobody speaks");
+        assert_eq!(world.room.speaking().count(), 0, "{claims:?}");
+        world.assert_invariants(3);
+    }
+}
+
+#[test]
 fn a_rollover_is_opened() {
     let (mut world, _, mut hands) = room(1);
     // Up to four before the end of the cycle, in steps that a receiver takes for losses.

@@ -57,6 +57,8 @@ pub struct Hand {
     pub said: u32,
     /// What is in a packet that is not silent.
     pub sounds_like: &'static Sound,
+    /// What its packets say in place of their level, if its client has another one or none.
+    pub claims: Option<Option<u8>>,
     /// The dependency descriptor of the next packets, if it is not empty.
     pub dependency: Vec<u8>,
     /// The transport-wide number of the next packet, if packets have one.
@@ -120,6 +122,7 @@ impl Hand {
             timestamp: ssrc,
             said: 0,
             sounds_like: &VOICE,
+            claims: None,
             dependency: Vec::new(),
             transport_sequence: None,
             line,
@@ -128,13 +131,17 @@ impl Hand {
 
     /// A new stream of the same line: another SSRC, sequence numbers and timestamps from elsewhere.
     pub fn begin_anew(&mut self, ssrc: u32) {
-        self.stream = self.sealer.stream(ssrc).expect("nobody sends it");
+        self.begin(ssrc);
         self.names_mid = true;
-        (self.sequence, self.timestamp) = (ssrc as u16, self.timestamp.wrapping_sub(1 << 30));
     }
 
     /// The same without a name: its packets have no MID.
     pub fn begin_unnamed(&mut self, ssrc: u32) {
+        self.begin(ssrc);
+        self.names_mid = false;
+    }
+
+    fn begin(&mut self, ssrc: u32) {
         let stream = match self.past.iter().position(|past| past.ssrc() == ssrc) {
             Some(at) => self.past.remove(at),
             None => self.sealer.stream(ssrc).expect("nobody sends it"),
@@ -174,7 +181,8 @@ impl Hand {
     pub fn say(&mut self, world: &mut World, level_dbov: u8) {
         let id = [self.key.0.to_be_bytes(), u64::from(self.said).to_be_bytes()].concat();
         let payload = opus(if level_dbov == SILENT { &SILENCE } else { self.sounds_like }, &id);
-        let (payload_type, level_dbov) = (self.line.payload_type, Some(level_dbov));
+        let level_dbov = self.claims.unwrap_or(Some(level_dbov));
+        let payload_type = self.line.payload_type;
         self.send(world, Packet { payload_type, marker: false, level_dbov, payload: &payload });
         self.said += 1;
         self.timestamp = self.timestamp.wrapping_add(PACKET);

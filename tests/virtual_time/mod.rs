@@ -31,6 +31,7 @@ mod sinks;
 mod speakers;
 mod strangers;
 mod streams;
+mod voices;
 mod world;
 
 pub use world::Random;

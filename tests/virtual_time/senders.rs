@@ -185,3 +185,33 @@ fn feedback_goes_behind_a_report_where_reduced_size_was_not_agreed_on() {
         assert_eq!(alone.get() > 0, reduced_size, "{} alone", alone.get());
     }
 }
+
+#[test]
+fn formats_that_were_not_agreed_on_take_no_line_over_although_they_name_it() {
+    for shards in [1, 2] {
+        let mut world = World::with_slots(54, LAN, Made { shards, ..SFU }, (4, 4));
+        let people: Vec<_> = (0..2).map(|_| world.join_silent(false)).collect();
+        let mut hand = Hand::new(&mut world, people[1], Kind::Audio);
+        let ears = Ears::of(&mut world, &people[..1]);
+        let voice = hand.ssrc();
+        for nth in 0..200_u32 {
+            hand.say(&mut world, LOUD);
+            if nth % 10 == 4 {
+                // An event on an SSRC of its own, with the line's MID.
+                let said = (hand.sequence, hand.timestamp);
+                hand.begin_anew(voice ^ 0x5555);
+                hand.sequence = hand.sequence.wrapping_add(nth as u16);
+                let event = [11, 10, 0, 160];
+                let (payload_type, level_dbov) = (TELEPHONE_EVENT, None);
+                let packet = Packet { payload_type, marker: false, level_dbov, payload: &event };
+                hand.send(&mut world, packet);
+                hand.begin_unnamed(voice);
+                (hand.sequence, hand.timestamp) = said;
+            }
+            world.run(PACKET_TIME);
+        }
+        let heard = ears.take_all(people[0]);
+        assert!(heard.len() >= 198, "{shards}: {} of 200", heard.len());
+        check_numbers(&heard);
+    }
+}

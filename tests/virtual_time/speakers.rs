@@ -136,6 +136,32 @@ fn whoever_claims_to_speak_and_says_nothing_keeps_no_slot() {
 }
 
 #[test]
+fn who_tells_no_level_or_silence_alone_is_heard_though_slots_are_short() {
+    for shards in [1, 2] {
+        for claims in [None, Some(SILENT)] {
+            let mut few = Few::new(7, (2, 2), shards, LAN);
+            // The others are honest, or their clients tell nothing, either.
+            let alike = if claims.is_none() { 0..7 } else { 3..5 };
+            few.hands[alike].iter_mut().for_each(|hand| hand.claims = Some(claims));
+            let listener = few.key(0);
+            let ears = Ears::of(&mut few.world, &[listener]);
+            for speaker in [3, 4, 3] {
+                // A client that tells silence alone is found out once, within some seconds.
+                few.pass(200, &[speaker]);
+                let from = u64::from(few.hands[speaker].said);
+                few.pass(50, &[speaker]);
+                assert!(few.shown(0, Kind::Audio).contains(&speaker), "{shards} {claims:?}");
+                assert!(few.shown(0, Kind::Video).contains(&speaker), "{shards} {claims:?}");
+                check_speech(&ears.take_all(listener), few.key(speaker), from, from + 50);
+                few.pass(100, &[]);
+                assert_eq!(few.world.room.speaking().count(), 0, "{shards} {claims:?}");
+            }
+            few.world.assert_invariants(21);
+        }
+    }
+}
+
+#[test]
 fn where_slots_suffice_nothing_is_kept_or_told_again() {
     let mut few = Few::new(3, (2, 0), 1, LAN);
     few.pass(50, &[1]);

@@ -467,20 +467,6 @@ fn a_mixer_behind_by_a_backlog_gives_the_same_a_second_late_and_counts_each_tick
 }
 
 #[test]
-fn a_track_without_levels_is_measured() {
-    let mut world = World::new(1, 1);
-    world.talk(1, 0, 0.1);
-    world.talk(2, 0, 0.3);
-    world.listen(3, 0, true);
-    world.talkers.get_mut(&2).unwrap().tells_level = false;
-    world.run_ms(1_000);
-    assert_eq!(world.hears(3, 500, &set([1, 2])), set([2]));
-    world.talkers.get_mut(&2).unwrap().amplitude = 0.01;
-    world.run_ms(2_000);
-    assert_eq!(world.hears(3, 500, &set([1, 2])), set([1]));
-}
-
-#[test]
 fn who_stops_sending_is_not_heard_after_200_ms() {
     let mut world = World::new(1, 1);
     world.talk(1, 0, 0.1);

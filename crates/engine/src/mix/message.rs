@@ -119,8 +119,8 @@ pub struct MixFrame {
     pub timestamp: u32,
     /// When it arrived.
     pub arrival: Instant,
-    /// Level in −dBov (RFC 6464), where the sender tells it.
-    pub level_dbov: Option<u8>,
+    /// Level in −dBov: the sender's claim (RFC 6464), or what the shard measured where that says nothing.
+    pub level_dbov: u8,
     /// The Opus packet.
     pub payload: Payload,
 }

@@ -35,7 +35,7 @@ struct Sound {
 pub(crate) struct Track {
     /// Whose.
     pub(crate) person: PersonKey,
-    /// How loud it is, by what its sender claims.
+    /// How loud it is, by what its sender claims or the shard measured.
     level: Level,
     /// Whether that can be believed.
     claim: Claim,
@@ -45,8 +45,6 @@ pub(crate) struct Track {
     /// It rises with its next sound.
     fade_in: bool,
     silenced: bool,
-    /// Its sender tells no level: it is decoded to know it.
-    measured: bool,
     /// Its level stays as it is.
     music: bool,
 }
@@ -63,7 +61,6 @@ impl Track {
             part: Part::None,
             fade_in: false,
             silenced: false,
-            measured: false,
             music,
         }
     }
@@ -79,21 +76,17 @@ impl Track {
         if self.buffer.put(index, timestamp, frame.arrival, payload, &mut stats.jitter).is_err() {
             return;
         }
-        if let Some(dbov) = frame.level_dbov {
-            if self.level.rises_with(dbov) {
-                self.buffer.onset(timestamp);
-            }
-            self.level.frame(dbov);
+        if self.level.rises_with(frame.level_dbov) {
+            self.buffer.onset(timestamp);
         }
-        self.measured = frame.level_dbov.is_none();
-        self.play_or_not();
+        self.level.frame(frame.level_dbov);
     }
 
     /// All frames before `tick` have come.
     pub(crate) fn tick(&mut self, tick: u64) {
         self.level.tick(tick);
         let decoded = self.part == Part::Heard && self.buffer.is_playing();
-        self.claim.tick(tick, decoded && !self.measured, self.level.dbov());
+        self.claim.tick(tick, decoded, self.level.dbov());
     }
 
     /// The level in −dBov by which it is ranked, where it is loud enough to be heard.
@@ -107,7 +100,6 @@ impl Track {
         if on {
             self.end(stats);
             self.level.silence();
-            self.measured = false;
         }
     }
 
@@ -132,9 +124,9 @@ impl Track {
         self.play_or_not();
     }
 
-    /// Starts or stops the buffer as somebody hears or measures it.
+    /// Starts or stops the buffer as somebody hears it.
     fn play_or_not(&mut self) {
-        let play = self.part != Part::None || self.measured;
+        let play = self.part != Part::None;
         if play && !self.buffer.is_playing() {
             self.buffer.start();
             if let Some(sound) = &mut self.sound {
@@ -151,7 +143,7 @@ impl Track {
         now: Instant,
         stats: &mut MixStats,
     ) -> Option<&[f32; TICK_SAMPLES]> {
-        if self.part == Part::None && !self.measured {
+        if self.part == Part::None {
             return None;
         }
         if self.sound.is_none() {
@@ -168,12 +160,10 @@ impl Track {
         if taken != Taken::Silence {
             stats.delays.add(self.buffer.delay_ms(), 1);
         }
-        match taken {
-            Taken::Silence => {}
-            _ if self.measured => self.level.frame(level_dbov(pcm)),
-            _ => self.claim.decoded(level_dbov(pcm)),
+        if taken != Taken::Silence {
+            self.claim.decoded(level_dbov(pcm));
         }
-        if self.part != Part::None && !self.music {
+        if !self.music {
             match taken {
                 Taken::Sound | Taken::Recovered => gain.run(pcm),
                 // What is made up tells nothing of the voice.
@@ -185,15 +175,11 @@ impl Track {
             let rising = pcm[..FADE_IN].iter_mut().enumerate();
             rising.for_each(|(at, sample)| *sample *= at as f32 / FADE_IN as f32);
         }
-        match self.part {
-            Part::None => return None,
-            Part::Heard => {}
-            Part::Leaving => {
-                let falling = pcm.iter_mut().rev().enumerate();
-                falling.for_each(|(left, sample)| *sample *= left as f32 / TICK_SAMPLES as f32);
-                self.part = Part::None;
-                self.play_or_not();
-            }
+        if self.part == Part::Leaving {
+            let falling = pcm.iter_mut().rev().enumerate();
+            falling.for_each(|(left, sample)| *sample *= left as f32 / TICK_SAMPLES as f32);
+            self.part = Part::None;
+            self.play_or_not();
         }
         self.sound.as_ref().map(|sound| &sound.pcm)
     }

@@ -4,6 +4,7 @@ use super::claim::Sampler;
 use super::history::History;
 use super::keyframe::{KeyframeWish, NewestKeyframe};
 use super::lately::{Lately, Past};
+use super::meter::Meter;
 use super::packet::{Opened, Passed};
 use super::reception::Reception;
 use super::rewrite::Counters;
@@ -14,6 +15,7 @@ use crate::command::StreamKey;
 use crate::drops::InDrop;
 use crate::egress::{Counted, Rate};
 use crate::limits::{KEYFRAME_LASTS, ON_THE_WAY_BYTES, REPORT_HEARD_INTERVAL};
+use audio::level::SILENCE_DBOV;
 use rtp::RtpHeader;
 use rtp::av1::Aggregation;
 use rtp::dependency::{Descriptor, Head, Structure};
@@ -66,6 +68,8 @@ pub(super) struct Encoding {
     /// The number of the newest packet with a marker: a frame ended.
     frame_end: Option<u64>,
     pub voice: Voice,
+    /// Measures how loud it is, if its publisher does not tell it.
+    meter: Option<Box<Meter>>,
     /// Its timestamp at a moment of the server's wall clock (ns), by the publisher's reports.
     pub reference: Option<(u32, i128)>,
     /// When the publisher's last report that counts came.
@@ -90,6 +94,7 @@ impl Encoding {
             newest_keyframe: None,
             frame_end: None,
             voice: Voice::default(),
+            meter: None,
             reference: None,
             reported: None,
             newest: None,
@@ -130,6 +135,7 @@ impl Encoding {
         }
         let mut opened = self.describe(number, header, arrival.payload, plain);
         (opened.passed, opened.repaired) = (arrival.passed, repaired);
+        opened.level_dbov = opened.passed.level_dbov().unwrap_or(SILENCE_DBOV);
         self.note_frame(&opened, at);
         let newest = self.newest_keyframe.filter(|newest| newest.timestamp == header.timestamp);
         let counted = match newest.map(|newest| newest.asked) {
@@ -147,7 +153,7 @@ impl Encoding {
         let mut began = false;
         if !repaired {
             self.newest = Some((header.timestamp, now.unix));
-            began = self.hear(&opened, at, plain, silenced, sampler);
+            began = self.hear(&mut opened, at, plain, silenced, sampler);
         }
         if self.line.nack {
             self.history.keep(number, &plain[..opened.payload.end], at);
@@ -232,13 +238,14 @@ impl Encoding {
             begins,
             repaired: false,
             audio,
+            level_dbov: SILENCE_DBOV,
         }
     }
 
     /// Notes how loud a packet of sound is, and keeps it if `lately` is on. Says whether speech began with it.
     fn hear(
         &mut self,
-        opened: &Opened,
+        opened: &mut Opened,
         arrival: Instant,
         plain: &[u8],
         silenced: bool,
@@ -251,12 +258,30 @@ impl Encoding {
         if let Some(lately) = self.lately.as_mut().filter(|_| !silenced) {
             lately.keep(index, arrival, &plain[..opened.payload.end]);
         }
-        let Some(claimed) = opened.passed.level_dbov() else { return false };
-        if !self.opaque {
-            sampler.hear(arrival, self.key, &mut self.voice, claimed, opened.opus(plain));
-        }
-        let level = self.voice.believed(claimed, arrival);
+        let claimed = opened.passed.level_dbov();
+        let level = match claimed.filter(|dbov| self.voice.tells(*dbov, arrival)) {
+            Some(claimed) => {
+                self.meter = None;
+                if !self.opaque {
+                    sampler.hear(arrival, self.key, &mut self.voice, claimed, opened.opus(plain));
+                }
+                self.voice.believed(claimed, arrival)
+            }
+            None if self.opaque => return false,
+            None => {
+                let (meter, opus) = (&mut self.meter, opened.opus(plain));
+                let level = sampler.meters.measure(arrival, self.key.track, meter, opus);
+                opened.level_dbov = level;
+                level
+            }
+        };
         self.voice.heard(level, index, timestamp)
+    }
+
+    /// Whether its publisher does not tell how loud it is.
+    #[inline]
+    pub(super) fn is_measured(&self) -> bool {
+        self.meter.is_some()
     }
 
     /// Whether the frame with this timestamp is the newest keyframe.

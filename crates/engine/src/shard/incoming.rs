@@ -89,6 +89,9 @@ pub(super) fn handle_rtp<S: Sink>(
     let arrived = track.encoding.arrive(arrival, plain, track.silenced, turn.now, sampler)?;
     let hurry = repaired || missing(track);
     let key = track.key;
+    if track.mixed && (track.encoding.is_measured() || sampler.doubts_silence(key)) {
+        track.glances.open_for(datagram.arrival);
+    }
     let (opened, speech_began) = match arrived {
         Arrived::Media(opened, speech_began) => (opened, speech_began),
         Arrived::Nothing(reason) => {
@@ -172,11 +175,8 @@ fn adopt(
         let layer = track
             .rid()
             .is_none_or(|rid| text(ids.rid) == Some(rid) || text(ids.repaired_rid) == Some(rid));
-        let named = match text(ids.mid) {
-            Some(mid) => mid == line.mid,
-            None => takes(line) && alone(),
-        };
-        track.publisher() == Some(index) && named && layer && !late
+        let named = text(ids.mid).map_or_else(alone, |mid| mid == line.mid);
+        track.publisher() == Some(index) && takes(line) && named && layer && !late
     })?;
     let encoding = &mut tracks[found].as_mut()?.encoding;
     let source = if Some(payload_type) == encoding.line.rtx_payload_type {

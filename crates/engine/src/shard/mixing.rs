@@ -39,7 +39,7 @@ pub(super) fn hand_to_mixer<S: Sink>(
         index: opened.counters.index,
         timestamp: opened.counters.timestamp,
         arrival,
-        level_dbov: opened.passed.level_dbov(),
+        level_dbov: opened.level_dbov,
         payload: Payload::new(payload).ok_or(InDrop::TooLong)?,
     };
     if !turn.sink.mix(&frame) {

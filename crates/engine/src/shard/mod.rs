@@ -42,6 +42,7 @@ mod keyframe;
 mod lately;
 mod layers;
 mod level;
+mod meter;
 mod mixing;
 mod model;
 mod moving;

@@ -27,6 +27,8 @@ pub(super) struct Opened {
     /// It came as a retransmission: too late to switch to.
     pub repaired: bool,
     pub audio: bool,
+    /// How loud it is, in −dBov: as its publisher claims, or as it was measured if that says nothing.
+    pub level_dbov: u8,
 }
 
 impl Opened {

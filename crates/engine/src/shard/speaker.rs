@@ -1,11 +1,12 @@
-//! Who speaks, by the levels that publishers send along (RFC 6464), read after authentication.
+//! Who speaks, by the levels that publishers send along (RFC 6464), read after authentication, or by what was measured if they send
+//! none ([`super::meter`]).
 
 use crate::command::{PersonKey, Report, RoomKey, ShardIndex};
-use crate::limits::SPEAKER_INTERVAL;
+use crate::limits::{CLAIM_DOUBTED, CLAIM_SAMPLED, SPEAKER_INTERVAL};
 use crate::room::home_of;
 use rtp::extended::ANOTHER_STREAM;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Louder than this many −dBov counts as voice.
 const VOICE_DBOV: u8 = 50;
@@ -17,6 +18,15 @@ const FULL: i32 = 40;
 /// Length of a usual packet (20 ms), and of the longest that Opus has (120 ms), in ticks of 48 kHz.
 const PACKET: u32 = 960;
 const LONGEST: u32 = 6 * PACKET;
+
+/// What may be wrong with a voice's claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// They are louder than its sound.
+    Loud,
+    /// They are silent although its sound is not.
+    Silent,
+}
 
 /// Loudness of one audio track.
 #[derive(Debug, Default)]
@@ -32,17 +42,41 @@ pub(crate) struct Voice {
     sampled: Option<Instant>,
     /// By how many dB its levels count less, and until when: they were false.
     doubt: Option<(u8, Instant)>,
+    /// When it last claimed to be loud.
+    claimed_loud: Option<Instant>,
+    /// It was loud while it claimed to be silent, and has not claimed to be loud since: its claims say nothing.
+    denied: bool,
 }
 
 impl Voice {
-    /// Whether its sound is to be measured from now on: it counts as speech, and was not measured in the last `interval`.
-    pub(crate) fn begin_sample(&mut self, now: Instant, interval: Duration) -> bool {
-        let due = self.sampled.is_none_or(|at| now.saturating_duration_since(at) >= interval);
-        let begins = self.speaking && due;
+    /// Whether its sound is to be measured from now on, and was not lately: of one that counts as speech whether it is loud, of one that
+    /// did not claim to be loud for long whether it is silent.
+    pub(crate) fn begin_sample(&mut self, now: Instant, doubt: Doubt) -> bool {
+        let ago = |at: Option<Instant>, least| {
+            at.is_none_or(|at| now.saturating_duration_since(at) >= least)
+        };
+        let asked = match doubt {
+            Doubt::Loud => self.speaking,
+            Doubt::Silent => ago(self.claimed_loud, CLAIM_DOUBTED),
+        };
+        let begins = asked && ago(self.sampled, CLAIM_SAMPLED);
         if begins {
             self.sampled = Some(now);
         }
         begins
+    }
+
+    /// A packet came with this level (−dBov), as its sender claims. Says whether that tells how loud it is.
+    pub(crate) fn tells(&mut self, claimed_dbov: u8, now: Instant) -> bool {
+        if claimed_dbov < VOICE_DBOV {
+            (self.claimed_loud, self.denied) = (Some(now), false);
+        }
+        !self.denied
+    }
+
+    /// It has this level (−dBov) while it claims to be silent: if that is speech, its claims say nothing.
+    pub(crate) fn deny(&mut self, level_dbov: u8) {
+        self.denied = level_dbov < VOICE_DBOV;
     }
 
     /// Its levels are false: they count `excess_db` less until then, and the present speech ends.
@@ -63,8 +97,8 @@ impl Voice {
         let loud = level_dbov < VOICE_DBOV;
         if self.last.is_some_and(|(newest, _)| index >= newest + ANOTHER_STREAM) {
             // Timestamps of a new stream say nothing about the time since the old one.
-            let Self { sampled, doubt, .. } = *self;
-            *self = Self { sampled, doubt, ..Self::default() };
+            let Self { sampled, doubt, claimed_loud, denied, .. } = *self;
+            *self = Self { sampled, doubt, claimed_loud, denied, ..Self::default() };
         }
         let passed = self.last.map_or(PACKET, |(_, last)| timestamp.wrapping_sub(last));
         if passed > u32::MAX / 2 {
@@ -187,6 +221,7 @@ impl Speakers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     /// What a voice makes of packets in a row, of these levels.
     fn say(voice: &mut Voice, first: u64, levels: &[u8]) -> Vec<u64> {

@@ -20,7 +20,6 @@ pub struct Talker {
     /// What their microphone makes of each sample.
     pub shape: fn(f32) -> f32,
     pub sends: bool,
-    pub tells_level: bool,
     /// The level that it tells, whatever it says.
     pub claims: Option<u8>,
     /// Which of his frames are lost.
@@ -187,7 +186,6 @@ impl World {
             amplitude,
             shape: |x| x,
             sends: true,
-            tells_level: true,
             claims: None,
             loses: |_| false,
             sine: Sine::new(tone_hz(person), 1.0),
@@ -270,9 +268,7 @@ impl World {
                 index: talker.index,
                 timestamp,
                 arrival,
-                level_dbov: talker
-                    .tells_level
-                    .then(|| talker.claims.unwrap_or_else(|| level_dbov(&pcm))),
+                level_dbov: talker.claims.unwrap_or_else(|| level_dbov(&pcm)),
                 payload: Payload::new(&packet[..len]).unwrap(),
             };
             self.waiting.push_back((talker.shard, frame));

@@ -45,7 +45,7 @@ const PRECISE: EncoderOptions = EncoderOptions {
 struct Voice {
     sine: Sine,
     amplitude: f32,
-    /// He says a steady tone in place of syllables, and tells no levels: he is decoded all the time.
+    /// He says a steady tone in place of syllables.
     steady: bool,
     sends: bool,
     encoder: Encoder,
@@ -114,7 +114,7 @@ impl Bench {
                 timestamp: self.tick as u32 * TICK_SAMPLES as u32,
                 // Who becomes heard a tick later is within the range of delays then: nothing is left out to catch up.
                 arrival: now - Duration::from_millis(1),
-                level_dbov: (!voice.steady).then(|| level_dbov(&pcm)),
+                level_dbov: level_dbov(&pcm),
                 payload: Payload::new(&packet[..len]).unwrap(),
             };
             self.room.track(TrackKey(key as u64)).unwrap().put(&frame, &mut self.stats);
