@@ -7,6 +7,7 @@ use rtp::negotiated::Kind;
 use rtp::rtcp;
 use std::time::{Duration, Instant};
 use wire::room::MediaKind;
+use wire::{Event, MediaFault};
 
 /// How many frames of each kind two peers got of each other.
 fn counts(peers: &[&mut Peer]) -> [[usize; 2]; 2] {
@@ -88,4 +89,34 @@ fn media_follows_a_port_that_changes_without_a_check() {
             || server.metric("moim_media_moved_total{thread=\"media-0\"}") == f64::from(nth);
         eventually("it is counted", || moved().then_some(()));
     }
+}
+
+/// One client never checks a candidate, as behind a firewall. Another one checks, and begins no handshake.
+#[test]
+fn media_that_does_not_come_up_is_told_and_may_still_come_up() {
+    let server = Server::start("{}");
+    let join = |last: u8| Raw::join(&server, ([127, 0, 0, last], "late"), &[Kind::Audio], (0, 0));
+    let (mut behind, mut its_socket) = join(71);
+    let (idle, mut other_socket) = join(72);
+    let begin = Instant::now();
+    let (mut nth, mut told) = (0_u8, [None, None]);
+    while told.contains(&None) && begin.elapsed() < PATIENCE {
+        nth = nth.wrapping_add(1);
+        idle.send_check([nth; 12]);
+        for (socket, told) in [&mut its_socket, &mut other_socket].into_iter().zip(&mut told) {
+            let mut causes = socket.events().into_iter().filter_map(|event| match event {
+                Event::MediaFailed { cause, .. } => Some(cause),
+                _ => None,
+            });
+            *told = told.or(causes.next_back());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(told, [Some(MediaFault::Unreachable), Some(MediaFault::Unfinished)]);
+    assert!(begin.elapsed() > Duration::from_secs(14), "not before it is late");
+    let counted =
+        |cause: &str| server.metric(&format!("moim_media_failed_total{{cause=\"{cause}\"}}"));
+    assert_eq!([counted("unreachable"), counted("unfinished")], [1.0, 1.0]);
+    assert!(server.log().contains("media is not up yet"), "{}", server.log());
+    connect(&mut [&mut behind]);
 }

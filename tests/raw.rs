@@ -59,6 +59,8 @@ pub struct Raw {
     /// Whose checks it sends: `theirs:ours`, and the server's password.
     username: String,
     password: String,
+    /// Where the answer says that the server is.
+    server: SocketAddr,
     /// What came, by SSRC.
     pub streams: BTreeMap<u32, Stream>,
 }
@@ -113,6 +115,9 @@ impl Raw {
             let line = sdp.lines().find_map(|line| line.strip_prefix(name));
             line.expect("ICE credentials").to_owned()
         };
+        let candidate = answer.sdp.lines().find(|line| line.contains(" udp "));
+        let words: Vec<&str> = candidate.expect("a candidate").split(' ').collect();
+        let server = format!("{}:{}", words[4], words[5]).parse().expect("an address");
         let ufrags = [&answer.sdp, &offer.sdp].map(|sdp| of(sdp, "a=ice-ufrag:"));
         let raw = Self {
             socket,
@@ -123,6 +128,7 @@ impl Raw {
             keys: None,
             username: ufrags.join(":"),
             password: of(&answer.sdp, "a=ice-pwd:"),
+            server,
             streams: BTreeMap::new(),
         };
         (raw, signaling)
@@ -246,6 +252,11 @@ impl Raw {
         let len = keys.sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
         // What the kernel does not take is lost, as on any path.
         let _ = self.socket.send_to(&buffer[..len], keys.remote);
+    }
+
+    /// Sends a check that nominates nothing to where the server says that it is.
+    pub fn send_check(&self, id: [u8; 12]) {
+        let _ = self.socket.send_to(&self.check(id, 1, false), self.server);
     }
 
     /// Sends a datagram that nobody sealed.

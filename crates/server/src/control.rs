@@ -33,6 +33,8 @@ const AGAIN: Duration = Duration::from_millis(10);
 const TOLD: usize = 65_536;
 /// After an error in a handshake it may still come to an end for so long.
 const HANDSHAKE_FAILS: Duration = Duration::from_millis(600);
+/// So soon after its first answer a media connection is up, or the client is told that it is not.
+const UP_WITHIN: Duration = Duration::from_secs(15);
 /// Deadlines so far off or more…
 const FAR: Duration = Duration::from_secs(2);
 /// …wait for the next whole one of these.
@@ -71,13 +73,16 @@ struct Peer {
     /// Which user fragment the media thread answers checks of; none before it has keys.
     answered: Option<String>,
     deadline: Option<Instant>,
+    /// When it is told that it is not up yet.
+    up_by: Option<Instant>,
     /// Its handshake went wrong, and when that is told unless it comes to an end all the same.
     failing: Option<(Instant, TransportError)>,
 }
 
 impl Peer {
     fn new(transport: IceDtls) -> Self {
-        Self { transport, ufrag: String::new(), answered: None, deadline: None, failing: None }
+        let (answered, deadline, up_by, failing) = (None, None, None, None);
+        Self { transport, ufrag: String::new(), answered, deadline, up_by, failing }
     }
 }
 
@@ -106,7 +111,7 @@ struct Counts {
     refused: Counter,
     panics: Counter,
     /// Media connections that came to nothing, by [`MediaFault`].
-    failed: [Counter; 4],
+    failed: [Counter; MediaFault::ALL.len()],
     send_failed: Counter,
     told_too_much: Counter,
     leaks: Counter,
@@ -252,6 +257,9 @@ impl ControlThread {
             }
             _ => {}
         }
+        if !known {
+            peer.up_by = Some(Instant::now() + UP_WITHIN);
+        }
         // An ICE restart changes it. The media thread knows it before the answer leaves.
         let responder = peer.transport.credentials();
         if responder.local_ufrag() != peer.ufrag
@@ -305,7 +313,7 @@ impl ControlThread {
 
     /// Rooms must know it, as soon as their queue has room.
     fn tell(&mut self, person: PersonKey, what: Happened) {
-        if let Happened::Failed(fault, _) = &what {
+        if let Happened::Failed(fault, _) | Happened::NotUp(fault) = &what {
             self.counts.failed[*fault as usize].inc();
         }
         if self.told.put((person, what.about()), (person, what)).is_err() {
@@ -337,6 +345,15 @@ impl ControlThread {
                     self.fail(person, &error);
                     continue;
                 }
+                let late = peer.up_by.take_if(|due| *due <= now).is_some();
+                if late && peer.answered.is_none() {
+                    let fault = match peer.transport.was_checked() {
+                        true => MediaFault::Unfinished,
+                        false => MediaFault::Unreachable,
+                    };
+                    self.tell(person, Happened::NotUp(fault));
+                }
+                let Some(peer) = self.peers.get_mut(&person) else { continue };
                 match peer.transport.handle_timeout(now) {
                     Err(error @ TransportError::Panicked) => {
                         self.fail(person, &error);
@@ -370,7 +387,7 @@ impl ControlThread {
                     Event::Connected { keys, remote, reached } => {
                         let keys = Box::new(keys);
                         self.media.send(Command::Install { person, keys, remote, reached });
-                        peer.answered = Some(String::new());
+                        (peer.answered, peer.up_by) = (Some(String::new()), None);
                         begins = true;
                         Happened::Connected(remote)
                     }
@@ -421,7 +438,9 @@ impl ControlThread {
         }
         let failing = peer.failing.as_ref().map(|(at, _)| *at);
         let wait = wait.map(|at| together(self.begun, at));
-        if let Some(at) = wait.map(|at| failing.map_or(at, |failing| failing.min(at))) {
+        if let Some(at) =
+            wait.map(|at| [failing, peer.up_by].into_iter().flatten().fold(at, Instant::min))
+        {
             peer.deadline = Some(at);
             self.deadlines.insert((at, person));
         }

@@ -5,7 +5,7 @@ use crate::handshake::Handshake;
 use crate::lacks::Lacks;
 use crate::life::{Life, Turn};
 use crate::nominated::Nominations;
-use crate::offer;
+use crate::offer::{self, Agreed};
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::shared::{Shared, VideoFormat};
 use crate::tap::{self, KeySlot, KeysTaken};
@@ -113,6 +113,8 @@ pub struct IceDtls {
     told: Option<[u8; 12]>,
     last_dtls_destination: Option<TransportAddress>,
     handshake: Handshake,
+    /// A check came that was signed for this side.
+    checked: bool,
     announced: Option<TransportAddress>,
     connected: bool,
     life: Life,
@@ -120,7 +122,7 @@ pub struct IceDtls {
     found: Option<Turn>,
     pending: Option<(SdpPendingOffer, String)>,
     /// What the last offer of the other side came to.
-    agreed: Negotiated,
+    agreed: Agreed,
     media_leaks: u64,
     lacks: Lacks,
     secret: Secret,
@@ -198,12 +200,13 @@ impl IceDtls {
             told: None,
             last_dtls_destination: None,
             handshake: Handshake::default(),
+            checked: false,
             announced: None,
             connected: false,
             life: Life::default(),
             found: None,
             pending: None,
-            agreed: Negotiated::default(),
+            agreed: Agreed::default(),
             media_leaks: 0,
             lacks: shared.lacks,
             secret: shared.secret.clone(),
@@ -245,7 +248,7 @@ impl IceDtls {
         let answer = sdp::without_feedback_on_published_sound(&answer);
         let answer = sdp::with_candidates(&sdp::lacking(answer, self.lacks));
         let negotiated = sdp::negotiated(offer, &answer, true);
-        self.agreed = negotiated.clone();
+        self.agreed = Agreed::of(&answer);
         Ok((answer, negotiated))
     }
 
@@ -382,6 +385,7 @@ impl IceDtls {
         }
         // A request counts if it was signed for this side; an answer must know the transaction, which is random.
         if is_stun(data) && (!stun::is_request(data) || self.credentials().authenticates(data)) {
+            self.checked |= stun::is_request(data);
             self.nominations.observe(now, data, source, true);
         }
         self.hand_over(source, destination, data)
@@ -531,6 +535,11 @@ impl IceDtls {
             }
             _ => None,
         }
+    }
+
+    /// Whether a check of ICE came that was signed for this side.
+    pub fn was_checked(&self) -> bool {
+        self.checked
     }
 
     /// How many datagrams str0m wanted to send that looked like media: must stay 0.

@@ -4,49 +4,91 @@
 //! The library's parser does not, so it gets the offer without them.
 
 use crate::sdp::{TRANSPORT_SEQUENCE, attributes, line_count, sections};
-use rtp::negotiated::Negotiated;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use str0m::change::SdpOffer;
 
+mod checks;
+
+/// Kinds of lines that mean nothing here.
+const IGNORED: [&str; 10] = ["b", "c", "e", "i", "k", "p", "r", "t", "u", "z"];
 /// What a line of media may be sent over (RFC 8829, section 5.1.2). The library knows the first.
 const PROFILES: [&str; 4] =
     ["UDP/TLS/RTP/SAVPF", "TCP/DTLS/RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVPF"];
 
+/// The last line of what the library reads: if it did not see that, it stopped somewhere.
+const END: &str = "a=x-end-of-offer";
+
 /// An offer without what means nothing here.
 pub(crate) fn plain(offer: &str) -> String {
-    let mut plain = String::with_capacity(offer.len());
-    let (mut in_media, mut timed, mut connected) = (false, false, false);
-    for line in offer.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+    let mut plain = String::with_capacity(offer.len() + 64);
+    let begins = offer.find("\nm=").map_or(offer.len(), |at| at + 1);
+    let (session, media) = offer.split_at(begins);
+    let media = sections(media);
+    add_session(&mut plain, session, &media);
+    let direction = session.lines().map(str::trim_end).find(|line| is_direction(line));
+    for section in &media {
+        add_media(&mut plain, section, direction.unwrap_or("a=sendrecv"));
+    }
+    plain.extend([END, "\r\n"]);
+    plain
+}
+
+fn is_direction(line: &str) -> bool {
+    matches!(line, "a=sendonly" | "a=recvonly" | "a=sendrecv" | "a=inactive")
+}
+
+/// The lines of the session. One group holds all lines of media, in their order: others mean nothing here, and a line that is alone
+/// needs none.
+fn add_session(plain: &mut String, session: &str, media: &[Vec<&str>]) {
+    let lines = || session.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let known =
+        |line: &&str| line.starts_with("v=") || line.starts_with("o=") || line.starts_with("s=");
+    lines().filter(known).for_each(|line| plain.extend([line, "\r\n"]));
+    plain.push_str("t=0 0\r\n");
+    let named: Option<Vec<&str>> = lines().find_map(checks::bundle).map(Iterator::collect);
+    let mids = media.iter().filter_map(|section| attributes(section, "mid").next());
+    let mids = mids.filter(|mid| named.as_ref().is_none_or(|named| named.contains(mid)));
+    plain.push_str("a=group:BUNDLE");
+    mids.for_each(|mid| plain.extend([" ", mid]));
+    plain.push_str("\r\n");
+    for line in lines().filter(|line| !known(line) && !line.starts_with("a=group:")) {
         let kind = line.split('=').next().unwrap_or(line);
-        if kind == "m" {
-            if !in_media && !timed {
-                plain.push_str("t=0 0\r\n");
-            }
-            (in_media, connected) = (true, false);
-            plain.extend([&known_profile(line), "\r\n"]);
-            continue;
+        // The library says what is wrong with all else.
+        if !IGNORED.contains(&kind) && !is_direction(line) {
+            plain.extend([line, "\r\n"]);
         }
+    }
+}
+
+/// The lines of a line of media. Without a direction it has that of the session (RFC 8866, section 6.7). What is said of formats that
+/// it does not have means nothing.
+fn add_media(plain: &mut String, section: &[&str], direction: &str) {
+    plain.extend([&known_profile(section[0]), "\r\n"]);
+    let formats: Vec<&str> = section[0].split_whitespace().skip(3).collect();
+    let of_another = |line: &str| format_of(line).is_some_and(|format| !formats.contains(&format));
+    let mut connected = false;
+    for line in section[1..].iter().filter(|line| !line.is_empty() && !of_another(line)) {
+        let kind = line.split('=').next().unwrap_or(line);
         match kind {
-            "t" if !in_media && !timed => {
-                timed = true;
-                plain.push_str("t=0 0\r\n");
-            }
-            "c" if in_media && !connected => {
+            "c" if !connected => {
                 connected = true;
                 plain.extend([line, "\r\n"]);
             }
-            "b" | "c" | "e" | "i" | "k" | "p" | "r" | "t" | "u" | "z" => {}
-            // The library says what is wrong with all else.
-            _ => {
-                // Attributes of the session stand behind its time.
-                if kind == "a" && !in_media && !timed {
-                    timed = true;
-                    plain.push_str("t=0 0\r\n");
-                }
-                plain.extend([line, "\r\n"]);
-            }
+            _ if IGNORED.contains(&kind) => {}
+            _ => plain.extend([line, "\r\n"]),
         }
     }
-    plain
+    if section[0].contains("RTP/") && !section.iter().any(|line| is_direction(line)) {
+        plain.extend([direction, "\r\n"]);
+    }
+}
+
+/// The format that an attribute is about, if it is about one.
+fn format_of(line: &str) -> Option<&str> {
+    let names = ["a=rtpmap:", "a=fmtp:", "a=rtcp-fb:"];
+    let value = names.iter().find_map(|name| line.strip_prefix(name))?;
+    value.split(' ').next().filter(|format| *format != "*")
 }
 
 /// A line of media over the profile that the library knows.
@@ -58,34 +100,92 @@ fn known_profile(line: &str) -> String {
     words.join(" ")
 }
 
-/// An answer with the profiles of its offer, and without feedback that was not offered (RFC 4585, section 4.2). On `known` lines
-/// it stays as it was agreed on. Some clients leave it out of their later offers.
-pub(crate) fn as_offered(offer: &str, answer: &str, known: &Negotiated) -> String {
+/// What was agreed on for each line so far: formats, feedback and header extensions. Hashes of them suffice, and are short.
+#[derive(Debug, Default)]
+pub(crate) struct Agreed(HashSet<u64>);
+
+impl Agreed {
+    fn hash(mid: &str, what: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (mid, what.trim_end()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn has(&self, section: &[&str], what: &str) -> bool {
+        attributes(section, "mid").any(|mid| self.0.contains(&Self::hash(mid, what)))
+    }
+
+    /// What an answer agrees on.
+    pub(crate) fn of(answer: &str) -> Self {
+        let mut all = HashSet::new();
+        for section in sections(answer).iter().filter(|section| !crate::sdp::is_rejected(section)) {
+            let Some(mid) = attributes(section, "mid").next() else { continue };
+            let formats = section[0].split_whitespace().skip(3);
+            let lines = section[1..].iter().copied();
+            let lines =
+                lines.filter(|line| format_of(line).is_some() || line.starts_with("a=extmap:"));
+            all.extend(formats.chain(lines).map(|what| Self::hash(mid, what)));
+        }
+        Self(all)
+    }
+}
+
+/// An answer with the profiles of its offer, and without formats, feedback (RFC 4585, section 4.2), header extensions (RFC
+/// 8285, section 6) and a group that were not offered. What was `agreed` on before stays. Some clients leave it out of their later
+/// offers.
+pub(crate) fn as_offered(offer: &str, answer: &str, agreed: &Agreed) -> String {
     let offered = sections(offer);
-    let is_known =
-        |section: &[&str]| attributes(section, "mid").any(|mid| known.line(mid).is_some());
+    let grouped = offer.lines().any(|line| checks::bundle(line.trim_end()).is_some());
     let (mut index, mut changed) = (None::<usize>, String::with_capacity(answer.len()));
     for line in answer.split_inclusive('\n') {
         if line.starts_with("m=") {
             index = Some(index.map_or(0, |index| index + 1));
         }
-        let section = index.and_then(|index| offered.get(index));
-        match section {
+        match index.and_then(|index| offered.get(index)) {
             Some(section) if line.starts_with("m=") => {
-                let profile = section[0].split(' ').nth(2).unwrap_or(PROFILES[0]);
-                changed.push_str(&line.replacen(PROFILES[0], profile, 1));
+                changed.push_str(&as_offered_line(section, line, agreed));
             }
-            Some(section) if !is_known(section) && !is_offered(section, line) => {}
+            Some(section) if !agreed.has(section, line) && !is_offered(section, line) => {}
+            None if !grouped && line.starts_with("a=group:") => {}
             _ => changed.push_str(line),
         }
     }
     changed
 }
 
-/// Whether a line of an answer agrees on no other feedback than this section of the offer has. An offer of transport-wide
-/// numbers counts as one of the feedback on them. The library leaves that out of its later offers. Without it, numbered packets
+/// The first line of a section of an answer, over the profile and with the formats of its offer. A format may be known of other lines.
+fn as_offered_line(section: &[&str], line: &str, agreed: &Agreed) -> String {
+    let (offered, words): (Vec<&str>, Vec<&str>) =
+        (section[0].split_whitespace().collect(), line.split_whitespace().collect());
+    let (Some(of_offer), Some((head, formats))) = (offered.get(3..), words.split_at_checked(3))
+    else {
+        return line.to_owned();
+    };
+    let taken = |format: &&str| of_offer.contains(format) || agreed.has(section, format);
+    let mut formats: Vec<&str> = formats.iter().copied().filter(taken).collect();
+    if formats.is_empty() {
+        // It is rejected.
+        formats = of_offer.to_vec();
+    }
+    [&[head[0], head[1], offered[2]], &formats[..]].concat().join(" ") + "\r\n"
+}
+
+/// Whether a line of an answer agrees on no other format, header extension or feedback than this section of the offer has. An offer
+/// of transport-wide numbers counts as one of the feedback on them. The library leaves that out of its later offers. Without it, numbered packets
 /// would look lost.
 fn is_offered(section: &[&str], line: &str) -> bool {
+    let formats = || section[0].split(' ').skip(3);
+    if format_of(line.trim_end()).is_some_and(|format| !formats().any(|known| known == format)) {
+        return false;
+    }
+    if let Some(map) = line.trim_end().strip_prefix("a=extmap:") {
+        // An id may have a direction behind it.
+        let plain = |map: &str| {
+            let (id, uri) = map.split_once(' ')?;
+            Some((id.split('/').next()?.to_owned(), uri.split(' ').next()?.to_owned()))
+        };
+        return attributes(section, "extmap").any(|offered| plain(offered) == plain(map));
+    }
     let Some((payload_type, wanted)) =
         line.trim_end().strip_prefix("a=rtcp-fb:").and_then(|feedback| feedback.split_once(' '))
     else {
@@ -113,17 +213,7 @@ pub fn rejected(answer: &str) -> Vec<String> {
 /// # Errors
 /// Which line the library does not take, and why.
 pub(crate) fn read(offer: &str) -> Result<SdpOffer, String> {
-    let odd = offer
-        .lines()
-        .map(str::trim_end)
-        .enumerate()
-        .find(|(_, line)| !line.is_empty() && line.as_bytes().get(1) != Some(&b'='));
-    if let Some((at, line)) = odd {
-        let number = at + 1;
-        return Err(format!(
-            "line {number} ({line:?}) is not a letter, an equals sign and a value"
-        ));
-    }
+    checks::check(offer)?;
     parse(&plain(offer)).map_err(|why| fault(offer, &why))
 }
 
@@ -132,7 +222,7 @@ fn parse(plain: &str) -> Result<SdpOffer, String> {
     let parsed = std::panic::catch_unwind(|| SdpOffer::from_sdp_string(plain))
         .map_err(|_| "the parser gave up on it".to_owned())?
         .map_err(|error| error.to_string())?;
-    match line_count(&parsed.to_sdp_string()) == line_count(plain) {
+    match parsed.to_sdp_string().trim_end().ends_with(END) || line_count(plain) == 0 {
         true => Ok(parsed),
         false => Err("it was not understood".to_owned()),
     }
@@ -223,7 +313,7 @@ mod tests {
                       m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=rtcp-fb:96 nack\r\na=rtcp-fb:96 nack pli\r\n";
         let wanted = "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=rtcp-fb:111 nack\r\n\
                       m=video 9 TCP/DTLS/RTP/SAVPF 96\r\na=rtcp-fb:96 nack pli\r\n";
-        assert_eq!(as_offered(&offer, answer, &Negotiated::default()), wanted);
+        assert_eq!(as_offered(&offer, answer, &Agreed::default()), wanted);
     }
 
     #[test]

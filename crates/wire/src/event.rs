@@ -23,7 +23,7 @@ pub struct EventEnvelope {
     pub event: Event,
 }
 
-/// Why a media connection came to nothing.
+/// Why a media connection came to nothing, or is not up yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaFault {
@@ -35,12 +35,22 @@ pub enum MediaFault {
     Handshake,
     /// The server gave up on the connection.
     Internal,
+    /// After 15 s no check of ICE had come from the client. It may still come.
+    Unreachable,
+    /// After 15 s checks of ICE had come, and no DTLS handshake was over. It may still be.
+    Unfinished,
 }
 
 impl MediaFault {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] =
-        [Self::CertificateKind, Self::Fingerprint, Self::Handshake, Self::Internal];
+    pub const ALL: [Self; 6] = [
+        Self::CertificateKind,
+        Self::Fingerprint,
+        Self::Handshake,
+        Self::Internal,
+        Self::Unreachable,
+        Self::Unfinished,
+    ];
 
     /// As it stands in messages and metrics.
     pub fn as_str(self) -> &'static str {
@@ -49,6 +59,8 @@ impl MediaFault {
             Self::Fingerprint => "fingerprint",
             Self::Handshake => "handshake",
             Self::Internal => "internal",
+            Self::Unreachable => "unreachable",
+            Self::Unfinished => "unfinished",
         }
     }
 
@@ -65,6 +77,12 @@ impl MediaFault {
                 "the DTLS handshake failed: the server's log says why; it takes DTLS 1.2 with certificates of ECDSA"
             }
             Self::Internal => "the server gave up on the media connection: join again",
+            Self::Unreachable => {
+                "no check of ICE came within 15 s: a firewall keeps the client from the candidates in the answer, or the client does not use them"
+            }
+            Self::Unfinished => {
+                "checks of ICE came, but within 15 s no handshake of DTLS was over: the ICE credentials, the role (a=setup) or the candidates are not those of the client's SDP, or a firewall drops what the server sends"
+            }
         }
     }
 }

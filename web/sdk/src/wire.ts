@@ -292,7 +292,7 @@ const events = {
   media_failed: object({
     epoch: count,
     type: oneOf("media_failed"),
-    cause: oneOf("certificate_kind", "fingerprint", "handshake", "internal"),
+    cause: oneOf("certificate_kind", "fingerprint", "handshake", "internal", "unreachable", "unfinished"),
     message: text,
   }),
   room_changed: object({ epoch: count, type: oneOf("room_changed"), room: roomInfo }),

@@ -80,6 +80,12 @@ impl Rooms {
                 drop(state);
                 self.leave(&cell, person, LeaveReason::MediaLost);
             }
+            Happened::NotUp(cause) => {
+                let (advice, name) = (cause.advice(), cause.as_str());
+                tracing::warn!(room, participant, cause = name, advice, "media is not up yet");
+                let message = advice.to_owned();
+                cell.tell_one(&state, person, Event::MediaFailed { cause, message });
+            }
         }
     }
 

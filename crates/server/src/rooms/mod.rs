@@ -75,6 +75,8 @@ pub(crate) enum Happened {
     MediaBack,
     /// It ended with an error: what kind, and the library's words.
     Failed(MediaFault, String),
+    /// It is not up yet, and should be.
+    NotUp(MediaFault),
 }
 
 /// What something that happened is about. Only the latest of each matters.
@@ -94,7 +96,7 @@ impl Happened {
         match self {
             Self::Connected(_) | Self::Moved(_) => About::Address,
             Self::MediaLost | Self::MediaBack => About::Life,
-            Self::Failed(..) => About::End,
+            Self::Failed(..) | Self::NotUp(_) => About::End,
         }
     }
 }
