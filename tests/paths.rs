@@ -91,13 +91,15 @@ fn media_follows_a_port_that_changes_without_a_check() {
     }
 }
 
-/// One client never checks a candidate, as behind a firewall. Another one checks, and begins no handshake.
+/// One client never checks a candidate, as behind a firewall. Another one checks, and begins no handshake. A third one sleeps meanwhile.
 #[test]
 fn media_that_does_not_come_up_is_told_and_may_still_come_up() {
     let server = Server::start("{}");
     let join = |last: u8| Raw::join(&server, ([127, 0, 0, last], "late"), &[Kind::Audio], (0, 0));
     let (mut behind, mut its_socket) = join(71);
     let (idle, mut other_socket) = join(72);
+    let (mut sleeper, mut third_socket) = join(73);
+    connect(&mut [&mut sleeper]);
     let begin = Instant::now();
     let (mut nth, mut told) = (0_u8, [None, None]);
     while told.contains(&None) && begin.elapsed() < PATIENCE {
@@ -110,6 +112,7 @@ fn media_that_does_not_come_up_is_told_and_may_still_come_up() {
             });
             *told = told.or(causes.next_back());
         }
+        third_socket.events();
         std::thread::sleep(Duration::from_millis(500));
     }
     assert_eq!(told, [Some(MediaFault::Unreachable), Some(MediaFault::Unfinished)]);
@@ -119,4 +122,9 @@ fn media_that_does_not_come_up_is_told_and_may_still_come_up() {
     assert_eq!([counted("unreachable"), counted("unfinished")], [1.0, 1.0]);
     assert!(server.log().contains("media is not up yet"), "{}", server.log());
     connect(&mut [&mut behind]);
+    eventually("the sleeper to be missed", || server.log().contains("media lost").then_some(()));
+    eventually("the sleeper to be back", || {
+        sleeper.step();
+        server.log().contains("media is back").then_some(())
+    });
 }

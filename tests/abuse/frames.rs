@@ -1,7 +1,7 @@
 //! Cheap calls with costly answers: each kind of call has a budget.
 
 use super::memory::{Raw, frame};
-use crate::target::{Server, Socket};
+use crate::target::{Server, Socket, eventually};
 use serde_json::json;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -64,4 +64,19 @@ fn a_flood_of_answers_nobody_waits_for_costs_little() {
     assert!(cost < FLOOD_COST, "it cost {cost:?}");
     assert!(server.dropped("signaling", "too_fast") > 100);
     Socket::connect(&server).ask("ping", json!({}));
+}
+
+/// What a client sends stands in some lines of the log, and ends none.
+#[test]
+fn nothing_that_a_client_sends_begins_a_line_of_the_log() {
+    let server = Server::start("{}");
+    let forged = "x\n2026-01-01T00:00:00.000000Z  INFO forged";
+    for event in [forged, &format!("#{forged}"), &format!("room.{forged}"), "room.join"] {
+        let mut socket = Socket::connect(&server);
+        let argument = json!({ "room": forged, "name": forged, "channel": forged });
+        socket.call(event, argument).expect_err("it is refused");
+    }
+    eventually("the refusals", || (server.log().matches("refused").count() >= 4).then_some(()));
+    let log = server.log();
+    assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
 }

@@ -1,8 +1,9 @@
 //! A publisher's stream with all that real senders do: padding, repair of what never came, beginning anew.
 
 use super::hand::{Ears, Hand, Heard, LOUD, PACKET_TIME, Packet};
-use super::world::{LAN, Made, World};
+use super::world::{LAN, Made, Random, World};
 use engine::Command;
+use engine::drops::OutDrop;
 use engine::room::Topology;
 use rtp::negotiated::Kind;
 use std::collections::BTreeSet;
@@ -175,4 +176,57 @@ fn packets_of_a_track_that_was_removed_count_as_arrived() {
     let told = ears.take_arrivals().concat();
     let numbers: Vec<u16> = (1..=told.len() as u16).collect();
     assert!(told == numbers && told.len() >= 40, "{told:?}");
+}
+
+/// The numbers and times of one publisher jump, as far as its packets can be opened. Whoever has its slot next is heard whole.
+#[test]
+fn no_jump_of_numbers_or_times_closes_a_slot_for_the_next_track() {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let made =
+            Made { audio: Topology::Sfu, video: Topology::None, shards: 1 + (seed % 2) as u16 };
+        let mut world = World::with_slots(seed, LAN, made, (1, 0));
+        let listener = world.join_silent(false);
+        let ears = Ears::of(&mut world, &[listener]);
+        for round in 0..4 {
+            let key = world.join_silent(false);
+            let mut hand = Hand::new(&mut world, key, Kind::Audio);
+            hand.sequence = 3000;
+            for nth in 0..1 + random.below(6) {
+                for _ in 0..1 + random.below(20) {
+                    hand.say(&mut world, LOUD);
+                    world.run(PACKET_TIME);
+                }
+                // In the first cycle a long step cannot be one back. A sealer of its own makes it.
+                let far = nth == 0;
+                let step = random.below(if far { 62_000 } else { 32_000 }) as u16;
+                let (sequence, timestamp) = (hand.sequence.wrapping_add(step), hand.timestamp);
+                if far {
+                    hand = Hand::new(&mut world, key, Kind::Audio);
+                }
+                (hand.sequence, hand.timestamp) = (sequence, timestamp);
+                if random.below(2) == 0 {
+                    hand.timestamp = random.below(1 << 32) as u32;
+                }
+            }
+            hand.say(&mut world, LOUD);
+            world.run(PACKET_TIME);
+            world.leave(key);
+            let honest = world.join_silent(false);
+            let mut hand = Hand::new(&mut world, honest, Kind::Audio);
+            ears.take_all(listener);
+            for _ in 0..100 {
+                hand.say(&mut world, LOUD);
+                world.run(PACKET_TIME);
+            }
+            let heard = ears.take_all(listener);
+            assert!(heard.len() >= 95, "seed {seed}, round {round}: {} of 100", heard.len());
+            check_numbers(&heard);
+            world.leave(honest);
+        }
+        let refused: u64 =
+            world.all_stats().map(|stats| stats.out_drops.get(OutDrop::SealRefused)).sum();
+        assert_eq!(refused, 0, "seed {seed}");
+        world.assert_invariants(seed);
+    }
 }

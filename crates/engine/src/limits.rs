@@ -142,8 +142,8 @@ pub const CLAIM_TOLERANCE_DB: u8 = 20;
 pub const CLAIM_DOUBTED: Duration = Duration::from_secs(30);
 /// Time between two measurements of one voice whose claims are believed.
 pub const CLAIM_SAMPLED: Duration = Duration::from_secs(2);
-/// So much sound is decoded in a second on each shard, at most, to know how loud voices are that do not tell it: 40 voices all the
-/// time, some 5 % of a core.
+/// Voices that do not tell how loud they are: so much of their sound is decoded in a second, at most, on each shard. That is 40
+/// voices all the time, and some 5 % of a core.
 pub const MEASURED_SOUND: Duration = Duration::from_secs(40);
 /// Slots are asked for in steps of this many.
 pub const SLOT_STEP: u32 = 8;

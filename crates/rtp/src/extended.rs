@@ -24,8 +24,9 @@ pub fn timestamp_newer(a: u32, b: u32) -> bool {
     timestamp_diff(a, b) > 0
 }
 
-/// Extended numbers that are so far apart are of different streams.
-pub const ANOTHER_STREAM: u64 = 1 << 16;
+/// Extended numbers that are so far apart are of different streams. The numbers of what goes on as one stream make smaller steps.
+/// SRTP would take one of half a cycle for a step back (RFC 3711, section 3.3.1), and nothing after it could be sealed.
+pub const ANOTHER_STREAM: u64 = 1 << 14;
 
 /// The extended value of `sequence` that is nearest to `reference`.
 #[inline]

@@ -388,6 +388,49 @@ async fn an_expired_token_is_taken_back_at_the_next_packet() {
     }
 }
 
+#[tokio::test]
+async fn an_expired_token_is_taken_back_whatever_is_sent_or_not() {
+    let server = locked();
+    let text = |text: &str| Some(Message::text(text.to_owned()));
+    let signs = [
+        None,
+        Some(Message::Ping(vec![1].into())),
+        Some(Message::Pong(vec![1].into())),
+        text(r#"{"rid":77}"#),
+    ];
+    for sign in signs {
+        let short = token(TokenRequest { ttl_s: 2, ..chat() });
+        let mut client = server.client(Some(&short)).await;
+        client.subscribe("news").await;
+        soon("the end of the token", async {
+            loop {
+                if let Some(sign) = &sign {
+                    client.stream.send(sign.clone()).await.unwrap();
+                }
+                let next = tokio::time::timeout(Duration::from_millis(50), client.stream.next());
+                match next.await {
+                    Ok(Some(Ok(Message::Text(text)))) if text.contains("#kickOut") => break,
+                    Ok(None | Some(Err(_))) => panic!("{sign:?}: the socket is closed"),
+                    _ => {}
+                }
+            }
+        })
+        .await;
+        let subscribe = json!({"event": "#subscribe", "data": {"channel": "news"}, "cid": 501});
+        client.send(subscribe.to_string()).await;
+        soon("a refusal", async {
+            loop {
+                match client.stream.next().await {
+                    Some(Ok(Message::Text(text))) if text.contains("not_allowed") => break,
+                    Some(Ok(_)) => {}
+                    end => panic!("{sign:?}: {end:?}"),
+                }
+            }
+        })
+        .await;
+    }
+}
+
 impl Client {
     async fn json_after_pongs(&mut self, channel: &str) -> Value {
         let subscribe = json!({"event": "#subscribe", "data": {"channel": channel}, "cid": 501});

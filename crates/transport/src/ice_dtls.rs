@@ -22,6 +22,9 @@ use str0m::media::{Direction as StrDirection, MediaKind, Simulcast, SimulcastLay
 use str0m::net::{Protocol as StrProtocol, Receive, TcpType};
 use str0m::{Candidate, Input, Rtc, RtcConfig, RtcError};
 
+/// Candidates of an equal's offer that are taken.
+const MOST_CANDIDATES: usize = 32;
+
 /// Simulcast with these layers, if there are any.
 fn simulcast(layers: &[&str]) -> Option<Simulcast> {
     let mut simulcast = Simulcast::new();
@@ -234,7 +237,9 @@ impl IceDtls {
         check_size(offer)?;
         // Where two offers cross in a mesh, the own one is taken back.
         self.pending = None;
-        let parsed = offer::read(offer).map_err(TransportError::Sdp)?;
+        // A lite agent learns addresses by the checks that come from them (RFC 8445, section 6.1.1).
+        let candidates = if self.client { MOST_CANDIDATES } else { 0 };
+        let parsed = offer::read(offer, candidates).map_err(TransportError::Sdp)?;
         let (before, answer) = self.guarded(|rtc| {
             let before = rtc.direct_api().local_ice_credentials().ufrag;
             (before, rtc.sdp_api().accept_offer(parsed))

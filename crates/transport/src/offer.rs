@@ -3,7 +3,7 @@
 //! JSEP lets an offer have lines that mean nothing here (RFC 8829, section 5.8): bandwidths, titles, times. Browsers take them.
 //! The library's parser does not, so it gets the offer without them.
 
-use crate::sdp::{TRANSPORT_SEQUENCE, attributes, line_count, sections};
+use crate::sdp::{TRANSPORT_SEQUENCE, attributes, is_described, line_count, sections};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use str0m::change::SdpOffer;
@@ -11,7 +11,7 @@ use str0m::change::SdpOffer;
 mod checks;
 
 /// Kinds of lines that mean nothing here.
-const IGNORED: [&str; 10] = ["b", "c", "e", "i", "k", "p", "r", "t", "u", "z"];
+const IGNORED: [&str; 13] = ["b", "c", "e", "i", "k", "o", "p", "r", "s", "t", "u", "v", "z"];
 /// What a line of media may be sent over (RFC 8829, section 5.1.2). The library knows the first.
 const PROFILES: [&str; 4] =
     ["UDP/TLS/RTP/SAVPF", "TCP/DTLS/RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVPF"];
@@ -19,16 +19,24 @@ const PROFILES: [&str; 4] =
 /// The last line of what the library reads: if it did not see that, it stopped somewhere.
 const END: &str = "a=x-end-of-offer";
 
-/// An offer without what means nothing here.
-pub(crate) fn plain(offer: &str) -> String {
+/// An offer without what means nothing here, and with so many candidates at most.
+pub(crate) fn plain(offer: &str, mut candidates: usize) -> String {
     let mut plain = String::with_capacity(offer.len() + 64);
     let begins = offer.find("\nm=").map_or(offer.len(), |at| at + 1);
     let (session, media) = offer.split_at(begins);
-    let media = sections(media);
+    let mut media = sections(media);
+    media.retain(|section| is_known_kind(section[0]));
     add_session(&mut plain, session, &media);
+    let mut wanted = |line: &str| {
+        let is_candidate = line.starts_with("a=candidate:");
+        let wanted = !is_candidate || candidates > 0;
+        candidates = candidates.saturating_sub(usize::from(is_candidate));
+        wanted
+    };
     let direction = session.lines().map(str::trim_end).find(|line| is_direction(line));
     for section in &media {
-        add_media(&mut plain, section, direction.unwrap_or("a=sendrecv"));
+        let section: Vec<&str> = section.iter().copied().filter(|line| wanted(line)).collect();
+        add_media(&mut plain, &section, direction.unwrap_or("a=sendrecv"));
     }
     plain.extend([END, "\r\n"]);
     plain
@@ -42,32 +50,49 @@ fn is_direction(line: &str) -> bool {
 /// needs none.
 fn add_session(plain: &mut String, session: &str, media: &[Vec<&str>]) {
     let lines = || session.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    let known =
-        |line: &&str| line.starts_with("v=") || line.starts_with("o=") || line.starts_with("s=");
-    lines().filter(known).for_each(|line| plain.extend([line, "\r\n"]));
+    // Its version, who made it, and its name. Once is enough.
+    lines().take(3).for_each(|line| plain.extend([line, "\r\n"]));
     plain.push_str("t=0 0\r\n");
     let named: Option<Vec<&str>> = lines().find_map(checks::bundle).map(Iterator::collect);
-    let mids = media.iter().filter_map(|section| attributes(section, "mid").next());
-    let mids = mids.filter(|mid| named.as_ref().is_none_or(|named| named.contains(mid)));
+    let mids = media.iter().filter_map(|section| {
+        let mid = attributes(section, "mid").next()?;
+        let shares = match &named {
+            Some(named) => named.contains(&mid),
+            None => section[0].split(' ').nth(1) != Some("0"),
+        };
+        shares.then_some(mid)
+    });
     plain.push_str("a=group:BUNDLE");
     mids.for_each(|mid| plain.extend([" ", mid]));
     plain.push_str("\r\n");
-    for line in lines().filter(|line| !known(line) && !line.starts_with("a=group:")) {
+    for line in lines().skip(3).filter(|line| !line.starts_with("a=group:")) {
         let kind = line.split('=').next().unwrap_or(line);
         // The library says what is wrong with all else.
-        if !IGNORED.contains(&kind) && !is_direction(line) {
+        let is_candidate = line.starts_with("a=candidate:");
+        if !IGNORED.contains(&kind) && !is_direction(line) && !is_candidate {
             plain.extend([line, "\r\n"]);
         }
     }
 }
 
-/// The lines of a line of media. Without a direction it has that of the session (RFC 8866, section 6.7). What is said of formats that
-/// it does not have means nothing.
+/// The lines of a line of media, each once. Without a direction it has that of the session (RFC 8866, section 6.7). A format that is
+/// neither described nor static (RFC 3551, section 6) means nothing, and nor does what is said of others.
 fn add_media(plain: &mut String, section: &[&str], direction: &str) {
-    plain.extend([&known_profile(section[0]), "\r\n"]);
-    let formats: Vec<&str> = section[0].split_whitespace().skip(3).collect();
+    let is_rtp = section[0].contains("RTP/");
+    let mut words: Vec<&str> = section[0].split_whitespace().collect();
+    let formats: Vec<&str> = words.iter().skip(3).copied().collect();
+    let known = |format: &&str| !is_rtp || is_described(section, format);
+    let formats: Vec<&str> = formats.into_iter().filter(known).collect();
+    if !formats.is_empty() {
+        words.truncate(3);
+        words.extend(&formats);
+    }
+    if let Some(profile) = words.get_mut(2).filter(|profile| PROFILES.contains(profile)) {
+        *profile = PROFILES[0];
+    }
+    plain.extend([&words.join(" "), "\r\n"]);
     let of_another = |line: &str| format_of(line).is_some_and(|format| !formats.contains(&format));
-    let mut connected = false;
+    let (mut connected, mut seen) = (false, HashSet::new());
     for line in section[1..].iter().filter(|line| !line.is_empty() && !of_another(line)) {
         let kind = line.split('=').next().unwrap_or(line);
         match kind {
@@ -76,10 +101,11 @@ fn add_media(plain: &mut String, section: &[&str], direction: &str) {
                 plain.extend([line, "\r\n"]);
             }
             _ if IGNORED.contains(&kind) => {}
-            _ => plain.extend([line, "\r\n"]),
+            _ if seen.insert(line) => plain.extend([line, "\r\n"]),
+            _ => {}
         }
     }
-    if section[0].contains("RTP/") && !section.iter().any(|line| is_direction(line)) {
+    if is_rtp && !section.iter().any(|line| is_direction(line)) {
         plain.extend([direction, "\r\n"]);
     }
 }
@@ -89,15 +115,6 @@ fn format_of(line: &str) -> Option<&str> {
     let names = ["a=rtpmap:", "a=fmtp:", "a=rtcp-fb:"];
     let value = names.iter().find_map(|name| line.strip_prefix(name))?;
     value.split(' ').next().filter(|format| *format != "*")
-}
-
-/// A line of media over the profile that the library knows.
-fn known_profile(line: &str) -> String {
-    let mut words: Vec<&str> = line.split(' ').collect();
-    if let Some(profile) = words.get_mut(2).filter(|profile| PROFILES.contains(profile)) {
-        *profile = PROFILES[0];
-    }
-    words.join(" ")
 }
 
 /// What was agreed on for each line so far: formats, feedback and header extensions. Hashes of them suffice, and are short.
@@ -130,54 +147,89 @@ impl Agreed {
     }
 }
 
-/// An answer with the profiles of its offer, and without formats, feedback (RFC 4585, section 4.2), header extensions (RFC
-/// 8285, section 6) and a group that were not offered. What was `agreed` on before stays. Some clients leave it out of their later
-/// offers.
+/// An answer with the lines, the profiles and the order of its offer. It has no formats, feedback (RFC 4585, section 4.2), header
+/// extensions (RFC 8285, section 6) or group that were not offered. What was `agreed` on before stays. Some clients leave it
+/// out of their later offers.
 pub(crate) fn as_offered(offer: &str, answer: &str, agreed: &Agreed) -> String {
-    let offered = sections(offer);
+    let begins = answer.find("\nm=").map_or(answer.len(), |at| at + 1);
     let grouped = offer.lines().any(|line| checks::bundle(line.trim_end()).is_some());
-    let (mut index, mut changed) = (None::<usize>, String::with_capacity(answer.len()));
-    for line in answer.split_inclusive('\n') {
-        if line.starts_with("m=") {
-            index = Some(index.map_or(0, |index| index + 1));
-        }
-        match index.and_then(|index| offered.get(index)) {
-            Some(section) if line.starts_with("m=") => {
-                changed.push_str(&as_offered_line(section, line, agreed));
-            }
-            Some(section) if !agreed.has(section, line) && !is_offered(section, line) => {}
-            None if !grouped && line.starts_with("a=group:") => {}
-            _ => changed.push_str(line),
+    let session = answer[..begins].split_inclusive('\n');
+    let session = session.filter(|line| grouped || !line.starts_with("a=group:"));
+    let mut changed = String::with_capacity(answer.len());
+    session.for_each(|line| changed.push_str(line));
+    let answered = sections(&answer[begins..]);
+    let mut answered = answered.iter();
+    for offered in sections(offer) {
+        let told = if is_known_kind(offered[0]) { answered.next() } else { None };
+        match told {
+            Some(told) => add_answered(&mut changed, &offered, told, agreed),
+            None => add_rejected(&mut changed, &offered, &[]),
         }
     }
     changed
 }
 
-/// The first line of a section of an answer, over the profile and with the formats of its offer. A format may be known of other lines.
-fn as_offered_line(section: &[&str], line: &str, agreed: &Agreed) -> String {
-    let (offered, words): (Vec<&str>, Vec<&str>) =
-        (section[0].split_whitespace().collect(), line.split_whitespace().collect());
-    let (Some(of_offer), Some((head, formats))) = (offered.get(3..), words.split_at_checked(3))
-    else {
-        return line.to_owned();
-    };
-    let taken = |format: &&str| of_offer.contains(format) || agreed.has(section, format);
-    let mut formats: Vec<&str> = formats.iter().copied().filter(taken).collect();
-    if formats.is_empty() {
-        // It is rejected.
-        formats = of_offer.to_vec();
-    }
-    [&[head[0], head[1], offered[2]], &formats[..]].concat().join(" ") + "\r\n"
+/// Whether the library knows a kind of media. It answers no others.
+fn is_known_kind(line: &str) -> bool {
+    ["m=audio ", "m=video ", "m=application "].iter().any(|kind| line.starts_with(kind))
 }
 
-/// Whether a line of an answer agrees on no other format, header extension or feedback than this section of the offer has. An offer
-/// of transport-wide numbers counts as one of the feedback on them. The library leaves that out of its later offers. Without it, numbered packets
-/// would look lost.
-fn is_offered(section: &[&str], line: &str) -> bool {
-    let formats = || section[0].split(' ').skip(3);
-    if format_of(line.trim_end()).is_some_and(|format| !formats().any(|known| known == format)) {
-        return false;
+/// A section of an answer that rejects what was offered (RFC 3264, section 6). Candidates that the library told there are kept.
+fn add_rejected(changed: &mut String, offered: &[&str], told: &[&str]) {
+    let mut words: Vec<&str> = offered[0].split_whitespace().collect();
+    if let Some(port) = words.get_mut(1) {
+        *port = "0";
     }
+    changed.extend([&words.join(" "), "\r\nc=IN IP4 0.0.0.0\r\na=inactive\r\n"]);
+    attributes(offered, "mid").take(1).for_each(|mid| changed.extend(["a=mid:", mid, "\r\n"]));
+    let candidates = told.iter().filter(|line| line.starts_with("a=candidate:"));
+    candidates.for_each(|line| changed.extend([line, "\r\n"]));
+}
+
+fn add_answered(changed: &mut String, offered: &[&str], told: &[&str], agreed: &Agreed) {
+    let words: Vec<&str> = told[0].split_whitespace().collect();
+    let (Some((head, formats)), Some(profile)) =
+        (words.split_at_checked(3), offered[0].split_whitespace().nth(2))
+    else {
+        return add_rejected(changed, offered, told);
+    };
+    let taken = |format: &str| {
+        agreed.has(offered, format) || offers_format(offered, format, attributes(told, "rtpmap"))
+    };
+    let formats: Vec<&str> = formats.iter().copied().filter(|format| taken(format)).collect();
+    if formats.is_empty() || crate::sdp::is_rejected(told) {
+        return add_rejected(changed, offered, told);
+    }
+    changed.extend([&[&[head[0], head[1], profile], &formats[..]].concat().join(" "), "\r\n"]);
+    for line in &told[1..] {
+        let is_taken = format_of(line).is_none_or(taken);
+        if is_taken && (agreed.has(offered, line) || is_offered(offered, line)) {
+            changed.extend([line, "\r\n"]);
+        }
+    }
+}
+
+/// Whether a section of an offer has a format, and as the same codec as the lines that describe it in the answer.
+fn offers_format<'a>(
+    offered: &[&str],
+    format: &str,
+    mut answered: impl Iterator<Item = &'a str>,
+) -> bool {
+    let of_it = |map: &&str| map.split(' ').next() == Some(format);
+    let known = answered.find(of_it);
+    let described = attributes(offered, "rtpmap").find(of_it);
+    let same = match (described, known) {
+        (Some(offered), Some(known)) => known.eq_ignore_ascii_case(offered.trim_end()),
+        (None, Some(_)) => false,
+        (_, None) => true,
+    };
+    same && offered[0].split_whitespace().skip(3).any(|offered| offered == format)
+}
+
+/// Whether a line of an answer agrees on no other header extension or feedback than this section of the offer has. An offer of
+/// transport-wide numbers counts as one of the feedback on them. The library leaves that out of its later offers. Without it,
+/// numbered packets would look lost.
+fn is_offered(section: &[&str], line: &str) -> bool {
     if let Some(map) = line.trim_end().strip_prefix("a=extmap:") {
         // An id may have a direction behind it.
         let plain = |map: &str| {
@@ -208,54 +260,69 @@ pub fn rejected(answer: &str) -> Vec<String> {
     rejected.filter_map(|section| attributes(&section, "mid").next().map(str::to_owned)).collect()
 }
 
-/// Reads an offer.
+/// Reads an offer, with so many of its candidates at most.
 ///
 /// # Errors
 /// Which line the library does not take, and why.
-pub(crate) fn read(offer: &str) -> Result<SdpOffer, String> {
+pub(crate) fn read(offer: &str, candidates: usize) -> Result<SdpOffer, String> {
     checks::check(offer)?;
-    parse(&plain(offer)).map_err(|why| fault(offer, &why))
+    parse(&plain(offer, candidates)).map_err(|why| fault(offer, &why))
 }
 
-/// Of the parser alone, a panic harms nothing. It stops silently where it understands no more.
+/// What is said of what the library does not read.
+const NOT_UNDERSTOOD: &str = "it was not understood";
+/// So many lines are looked at one by one, at most, to find the one that is wrong: some 20 µs each.
+const LINES_LOOKED_AT: usize = 2000;
+
+/// Of the parser alone, a panic harms nothing. It stops silently where it understands no more. Some of its words have addresses in memory.
 fn parse(plain: &str) -> Result<SdpOffer, String> {
     let parsed = std::panic::catch_unwind(|| SdpOffer::from_sdp_string(plain))
         .map_err(|_| "the parser gave up on it".to_owned())?
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| match error.to_string() {
+            why if why.contains("PointerOffset") => NOT_UNDERSTOOD.into(),
+            why => why,
+        })?;
     match parsed.to_sdp_string().trim_end().ends_with(END) || line_count(plain) == 0 {
         true => Ok(parsed),
-        false => Err("it was not understood".to_owned()),
+        false => Err(NOT_UNDERSTOOD.into()),
     }
 }
 
 /// Says which line of an offer the library does not take, and why. `why`: its words for the whole offer.
 fn fault(offer: &str, why: &str) -> String {
-    let numbered: Vec<(usize, &str)> =
-        offer.lines().map(str::trim_end).enumerate().map(|(at, line)| (at + 1, line)).collect();
-    let begins: Vec<usize> =
-        (0..numbered.len()).filter(|at| numbered[*at].1.starts_with("m=")).collect();
-    let session = &numbered[..begins.first().copied().unwrap_or(numbered.len())];
-    // Each section is read alone with the session's lines, which name no others then.
-    let alone = |lines: &[(usize, &str)]| {
-        let session = session.iter().filter(|(_, line)| !line.starts_with("a=group:"));
-        let all: Vec<&str> = session.chain(lines).map(|(_, line)| *line).collect();
-        parse(&plain(&all.join("\r\n"))).map(|_| ())
-    };
-    for (nth, begin) in begins.iter().enumerate() {
-        let end = begins.get(nth + 1).copied().unwrap_or(numbered.len());
-        let section = &numbered[*begin..end];
-        let Err(why) = alone(section) else { continue };
-        for (at, (number, line)) in section.iter().enumerate().skip(1) {
-            let others = [&section[..at], &section[at + 1..]].concat();
-            if alone(&others).is_ok() {
-                return format!("line {number} ({line:?}): {why}");
-            }
+    let mut in_media = false;
+    for (at, line) in offer.lines().map(str::trim_end).enumerate().take(LINES_LOOKED_AT) {
+        in_media |= line.starts_with("m=");
+        if !is_understood(line, in_media) {
+            return format!("line {} ({line:?}): {NOT_UNDERSTOOD}", at + 1);
         }
-        let (number, line) = section[0];
-        return format!("line {number} ({line:?}) and those below it: {why}");
+    }
+    // Each section is read alone.
+    let lines: Vec<&str> = offer.lines().map(str::trim_end).collect();
+    let begins: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].starts_with("m=")).collect();
+    for (nth, begin) in begins.iter().enumerate() {
+        let end = begins.get(nth + 1).copied().unwrap_or(lines.len());
+        let section = lines[*begin..end].join("\r\n");
+        if let Err(why) = parse(&plain(&format!("{HEAD}{section}"), 1)) {
+            return format!("line {} ({:?}) and those below it: {why}", begin + 1, lines[*begin]);
+        }
     }
     why.to_owned()
 }
+
+/// Whether the library reads a line, in an offer that is right but for it.
+fn is_understood(line: &str, in_media: bool) -> bool {
+    let media = "m=audio 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\na=sendrecv\r\n";
+    let offer = match in_media {
+        _ if line.starts_with("m=") => format!("{HEAD}{line}\r\na=mid:0\r\na=sendrecv\r\n"),
+        true => format!("{HEAD}{media}{line}\r\n"),
+        false => format!("{HEAD}{line}\r\n{media}"),
+    };
+    !parse(&plain(&offer, 1)).is_err_and(|why| why == NOT_UNDERSTOOD)
+}
+
+/// How an offer begins.
+const HEAD: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -278,7 +345,7 @@ mod tests {
     }
 
     fn reads(offer: &str) -> bool {
-        read(offer).is_ok()
+        read(offer, 1).is_ok()
     }
 
     #[test]
@@ -325,8 +392,28 @@ mod tests {
             (good.replace("111\r\nc=", "abc\r\nc="), "line 10 (\"m=audio"),
         ] {
             let sdp = offer("t=0 0\r\n", &bad);
-            let told = read(&sdp).err().unwrap_or_else(|| panic!("it is read: {sdp}"));
+            let told = read(&sdp, 1).err().unwrap_or_else(|| panic!("it is read: {sdp}"));
             assert!(told.contains(line), "{told}, not {line}");
         }
+    }
+
+    /// The time in which a fault is found is bounded, whatever the offer is.
+    #[test]
+    fn an_offer_of_many_lines_is_refused_soon() {
+        let good = audio(PROFILES[0], "c=IN IP4 0.0.0.0\r\n");
+        let lines = |line: &str| line.repeat(crate::MAX_SDP_BYTES / 2 / line.len());
+        let formats = good.replace("SAVPF 111", &format!("SAVPF 111{}", lines(" 96")));
+        let sections = lines(&good.replace("a=mid:0", "a=mid:0\r\na=mid:1"));
+        let begin = std::time::Instant::now();
+        for bad in [
+            format!("{good}{}a=\r\n", lines("a=ssrc:1 cname:x\r\n")),
+            format!("{good}{}", lines("a=\r\n")),
+            format!("{good}{}a=mid:1\r\n", lines("a=fmtp:111 x=1\r\n")),
+            formats,
+            sections,
+        ] {
+            assert!(read(&offer("t=0 0\r\n", &bad), 1).is_err());
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "{:?}", begin.elapsed());
     }
 }

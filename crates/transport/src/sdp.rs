@@ -186,6 +186,12 @@ pub(crate) fn with_candidates(answer: &str) -> String {
     changed
 }
 
+/// Whether a section says what a format is, or it is one that needs no words.
+pub(crate) fn is_described(section: &[&str], format: &str) -> bool {
+    let is_static = format.parse().is_ok_and(|format: u8| format < 35);
+    is_static || attributes(section, "rtpmap").any(|map| map.split(' ').next() == Some(format))
+}
+
 /// Whether a section of an answer is a line that was rejected.
 pub(crate) fn is_rejected(section: &[&str]) -> bool {
     section[0].split(' ').nth(1) == Some("0")

@@ -339,6 +339,32 @@ fn a_line_without_a_common_codec_is_rejected_alone() {
     assert_eq!(mids, [offer.mids[1].as_str()]);
 }
 
+/// A lite server learns where its clients are by their checks: what candidates they name costs it nothing, and does not pile up.
+#[test]
+fn candidates_of_offers_cost_a_server_nothing() {
+    let mut world = World::new(VideoFormat::Vp8);
+    let offer = world.client.offer(&SEND_BOTH_AND_4_SLOTS, false).unwrap();
+    let many: String = (0..2000)
+        .map(|nth| {
+            let address = format!("10.0.{}.{}", nth / 250, nth % 250 + 1);
+            format!("a=candidate:{nth} 1 udp 2122252543 {address} 50000 typ host\r\n")
+        })
+        .collect();
+    let hostile = format!("{}{many}", offer.sdp);
+    let begin = Instant::now();
+    for _ in 0..5 {
+        world.server.accept_offer(&hostile).unwrap();
+    }
+    let (answer, _) = world.server.accept_offer(&hostile).unwrap();
+    let took = begin.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
+    world.client.accept_answer(&answer).unwrap();
+    world.run(Duration::from_secs(3));
+    keys(&world.server_events);
+    let sent = world.wire.iter().filter(|(to_server, ..)| !to_server).count();
+    assert!(sent < 10, "{sent} datagrams to addresses that nobody checked from");
+}
+
 #[test]
 fn mutated_offers_never_panic_out() {
     let shared = Shared::new().unwrap();

@@ -78,10 +78,10 @@ impl MediaFault {
             }
             Self::Internal => "the server gave up on the media connection: join again",
             Self::Unreachable => {
-                "no check of ICE came within 15 s: a firewall keeps the client from the candidates in the answer, or the client does not use them"
+                "nothing came to the server's media ports within 15 s. A firewall may block them, or the client does not use the candidates in the answer"
             }
             Self::Unfinished => {
-                "checks of ICE came, but within 15 s no handshake of DTLS was over: the ICE credentials, the role (a=setup) or the candidates are not those of the client's SDP, or a firewall drops what the server sends"
+                "checks of ICE came, but no handshake of DTLS was over within 15 s. A firewall may block what the server sends, or the client's credentials or role (a=setup) are not those in its SDP"
             }
         }
     }

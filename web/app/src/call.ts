@@ -9,6 +9,7 @@ import {
   type Room,
   type Subscription,
   type TrackInfo,
+  type LocalTrack,
 } from "@moim/sdk";
 import { el, type IconName, icon } from "./dom.ts";
 import { kindTitle } from "./kinds.ts";
@@ -36,6 +37,8 @@ export class CallPage {
   readonly #kind = el("span", { class: "count" });
   readonly #count = el("span", { class: "count" });
   readonly #buttons: Record<"microphone" | "camera" | "hand" | "quality" | "people", HTMLButtonElement>;
+  /** Own tracks of which it is known that they ended. */
+  readonly #released = new WeakSet<MediaStreamTrack>();
   #self: Tile;
 
   constructor(room: Room, name: string, options: PageOptions, notices: Notices) {
@@ -133,7 +136,10 @@ export class CallPage {
       );
       this.#people.update();
     });
-    room.on("local-changed", () => this.#showSelf());
+    room.on("local-changed", (kind) => {
+      this.#showSelf();
+      this.#tellGone(kind);
+    });
     room.on("silenced", ({ kind, silenced }) => {
       const what = kind === "audio" ? "microphone" : "camera";
       this.#notices.say(`A moderator switched your ${what} ${silenced ? "off" : "on again"}`);
@@ -336,8 +342,9 @@ export class CallPage {
     button.disabled = true;
     try {
       const on = local !== null && !local.muted && !local.silenced;
-      if (local) await this.#room.mute(kind, on);
+      if (local && (on || local.mediaTrack.readyState === "live")) await this.#room.mute(kind, on);
       else await this.#publish(device);
+      if (on && device === "camera") this.#release(local);
       memory.set(device, on ? "off" : "on");
     } catch (error) {
       this.#notices.error(explainRoomError(error as MoimError));
@@ -345,6 +352,23 @@ export class CallPage {
       button.disabled = false;
       this.#showSelf();
     }
+  }
+
+  /** A camera that is off is released: its light goes out. */
+  #release(camera: LocalTrack): void {
+    this.#released.add(camera.mediaTrack);
+    camera.mediaTrack.stop();
+  }
+
+  /** Says that a device is gone that nobody released: it was unplugged, or the system took it. */
+  #tellGone(kind: MediaKind): void {
+    const track = this.#room.localTrack(kind)?.mediaTrack;
+    if (track?.readyState !== "ended" || this.#released.has(track)) return;
+    this.#released.add(track);
+    const device = kind === "audio" ? "microphone" : "camera";
+    this.#notices.error(
+      `Your ${device} is gone: it was unplugged, or something else took it. Switch it on to open it again.`,
+    );
   }
 
   async #publish(device: "microphone" | "camera"): Promise<void> {

@@ -1,4 +1,5 @@
 import { explainMediaError, openCamera, openMicrophone } from "@moim/sdk";
+import { Device } from "./device.ts";
 import { el, icon } from "./dom.ts";
 import { AUDIO, type Kind, PRESETS, VIDEO, wantsVideo } from "./kinds.ts";
 import { kindOf, type PageOptions, roomName } from "./options.ts";
@@ -35,24 +36,32 @@ export function wants(device: "microphone" | "camera", options: PageOptions): bo
   return options[device] ?? memory.get(device) !== "off";
 }
 
-/** Takes the devices one by one; one that fails is reported and left out. */
+type Name = "microphone" | "camera";
+
+/** Opens a device. One that fails is reported. */
+async function openDevice(
+  device: Name,
+  options: PageOptions,
+  report: (message: string) => void,
+): Promise<MediaStreamTrack | null> {
+  try {
+    return device === "microphone"
+      ? await openMicrophone({ processing: options.processing })
+      : await openCamera(options.cameraSize);
+  } catch (error) {
+    report(explainMediaError(device, error));
+    return null;
+  }
+}
+
+/** Takes the devices that are wanted, one by one: two permission questions on top of each other confuse. */
 export async function openDevices(
   options: PageOptions,
   kind: Kind,
   report: (message: string) => void,
-): Promise<Pick<Choice, "microphone" | "camera">> {
-  const open = async (device: "microphone" | "camera"): Promise<MediaStreamTrack | null> => {
-    if (!wants(device, options)) return null;
-    try {
-      return device === "microphone"
-        ? await openMicrophone({ processing: options.processing })
-        : await openCamera(options.cameraSize);
-    } catch (error) {
-      report(explainMediaError(device, error));
-      return null;
-    }
-  };
-  // Not at once: two permission questions on top of each other confuse.
+): Promise<Pick<Choice, Name>> {
+  const open = async (device: Name) =>
+    wants(device, options) ? await openDevice(device, options, report) : null;
   const microphone = await open("microphone");
   const camera = wantsVideo(kind) ? await open("camera") : null;
   return { microphone, camera };
@@ -64,58 +73,54 @@ export function showLobby(
   options: PageOptions,
   report: (message: string) => void,
 ): Promise<Choice> {
-  const tracks: Pick<Choice, "microphone" | "camera"> = { microphone: null, camera: null };
-  const touched = new Set<"microphone" | "camera">();
+  const touched = new Set<Name>();
   const video = el("video", { autoplay: true, muted: true, playsInline: true, hidden: true });
   const hint = el("p", { class: "hint", textContent: "Camera is off" });
   const toggles = el("div", { class: "toggles" });
   const preview = el("div", { class: "preview" }, video, hint, toggles);
   preview.setAttribute("aria-label", "Preview of your camera");
 
-  const toggle = (device: "microphone" | "camera", label: string) => {
+  const toggle = (name: Name, label: string): Device => {
     const button = el("button", { type: "button", class: "round" });
     const show = () => {
-      const on = tracks[device] !== null;
-      button.replaceChildren(icon(on ? device : `${device}-off`));
+      const on = device.wanted;
+      button.replaceChildren(icon(on ? name : `${name}-off`));
       button.setAttribute("aria-label", `${label} ${on ? "on" : "off"}`);
       button.setAttribute("aria-pressed", String(on));
       button.title = `${label} is ${on ? "on" : "off"}`;
-      if (device !== "camera") return;
-      video.hidden = !on;
-      hint.hidden = on;
-      video.srcObject = tracks.camera ? new MediaStream([tracks.camera]) : null;
+      if (name !== "camera") return;
+      const { track } = device;
+      video.hidden = track === null;
+      hint.hidden = track !== null;
+      if (track === null) video.srcObject = null;
+      else if (!(video.srcObject as MediaStream | null)?.getTracks().includes(track))
+        video.srcObject = new MediaStream([track]);
     };
-    const set = async (on: boolean, remember: boolean) => {
-      if (remember) {
-        touched.add(device);
-        memory.set(device, on ? "on" : "off");
-      }
-      tracks[device]?.stop();
-      tracks[device] = null;
-      if (on) {
-        const opened = await openDevices(
-          { ...options, microphone: device === "microphone", camera: device === "camera" },
-          {},
-          report,
-        );
-        tracks[device] = opened[device];
-      }
-      show();
+    const device = new Device(() => openDevice(name, options, report), show);
+    button.onclick = () => {
+      touched.add(name);
+      memory.set(name, device.wanted ? "off" : "on");
+      void device.set(!device.wanted);
     };
-    button.onclick = () => void set(tracks[device] === null, true);
     show();
     toggles.append(button);
-    return set;
+    return device;
   };
-  const setMicrophone = toggle("microphone", "Microphone");
-  const setCamera = toggle("camera", "Camera");
+  const microphone = toggle("microphone", "Microphone");
+  const camera = toggle("camera", "Camera");
+  /** Opens what was not touched yet and is wanted, one after the other. */
+  const openWanted = async (kind: Kind) => {
+    for (const [name, device] of [
+      ["microphone", microphone],
+      ["camera", camera],
+    ] as const) {
+      if (touched.has(name) || !wants(name, options)) continue;
+      if (name === "microphone" || wantsVideo(kind)) await device.set(true);
+    }
+  };
   // The mirror starts by itself only where the person has already said yes: a permission question before a word
   // of explanation is rude.
-  void permitted().then(async (yes) => {
-    if (!yes) return;
-    if (wants("microphone", options)) await setMicrophone(true, false);
-    if (wants("camera", options)) await setCamera(true, false);
-  });
+  void permitted().then((yes) => (yes ? openWanted({}) : undefined));
 
   const room = el("input", {
     id: "room",
@@ -177,20 +182,11 @@ export function showLobby(
       const kind = kinds ? kinds.chosen() : kindOf(options);
       void (async () => {
         // Those who never touched the switches are asked now.
-        const open = (device: "microphone" | "camera") =>
-          !touched.has(device) && tracks[device] === null && wants(device, options);
-        const late = await openDevices(
-          { ...options, microphone: open("microphone"), camera: open("camera") },
-          kind,
-          report,
-        );
-        tracks.microphone ??= late.microphone;
-        tracks.camera ??= late.camera;
-        if (!wantsVideo(kind)) {
-          tracks.camera?.stop();
-          tracks.camera = null;
-        }
-        resolve({ room: id, name: typed, ...tracks, kind });
+        await openWanted(kind);
+        // What is still opening is waited for, as it was wished last.
+        await Promise.all([microphone, camera].map((device) => device.set(device.wanted)));
+        if (!wantsVideo(kind)) await camera.set(false);
+        resolve({ room: id, name: typed, microphone: microphone.take(), camera: camera.take(), kind });
       })();
     };
     room.oninput = () => room.setCustomValidity("");

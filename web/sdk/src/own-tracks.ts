@@ -3,19 +3,25 @@ import { type Routes, sourceOf } from "./routes.ts";
 import { MoimError } from "./signaling.ts";
 import type * as wire from "./wire.ts";
 
+/** What the others were told of what is sent of a kind. It stays while one track follows another. */
+interface Told {
+  muted: boolean;
+  /** They are being told. */
+  telling: Promise<void> | null;
+}
+
 /** What is known of a track that is sent. */
 interface OwnTrack {
   track: MediaStreamTrack;
   muted: boolean;
-  /** What the others were told. */
-  toldMuted: boolean;
+  told: Told;
   /** A moderator muted it. */
   silenced: boolean;
 }
 
 /** A track as it is before anybody was told of it. */
 function untold(track: MediaStreamTrack): OwnTrack {
-  return { track, muted: false, toldMuted: false, silenced: false };
+  return { track, muted: false, told: { muted: false, telling: null }, silenced: false };
 }
 
 type TellMute = (argument: { track: string; muted: boolean }) => Promise<unknown>;
@@ -27,6 +33,7 @@ export class OwnTracks {
   readonly #emit: Emit;
   readonly #tellMute: TellMute;
   #routes: Routes | null = null;
+  #stopped = false;
   /** As the token of the present session says. */
   #mayPublish = false;
 
@@ -38,6 +45,7 @@ export class OwnTracks {
   /** A track to be sent once a room is joined. */
   add(track: MediaStreamTrack): void {
     this.#all.set(track.kind as wire.MediaKind, untold(track));
+    this.#watch(track);
   }
 
   /** What is sent of a kind. */
@@ -61,7 +69,7 @@ export class OwnTracks {
   /** A room was joined: nothing that it was told before holds. */
   async joined(): Promise<void> {
     for (const [kind, own] of this.#all) {
-      Object.assign(own, { toldMuted: false, silenced: false });
+      Object.assign(own, { told: { muted: false, telling: null }, silenced: false });
       this.#enable(kind, own);
     }
     await this.tellMuted();
@@ -70,14 +78,20 @@ export class OwnTracks {
   /** Sends a track in place of what was sent of its kind. */
   async publish(track: MediaStreamTrack, muted: boolean): Promise<void> {
     const kind = track.kind as wire.MediaKind;
+    if (this.#stopped) {
+      // Opening it took longer than the call.
+      track.stop();
+      throw new MoimError("ended", "the room was left before the device was open");
+    }
     const known = this.#all.get(kind);
     // A screen in place of a camera is another track: others are told which it is.
     if (known && sourceOf(known.track) !== sourceOf(track)) await this.unpublish(kind);
     const old = this.#all.get(kind);
     const now = { ...untold(track), muted };
-    if (old) Object.assign(now, { toldMuted: old.toldMuted, silenced: old.silenced });
+    if (old) Object.assign(now, { told: old.told, silenced: old.silenced });
     track.enabled = !muted && !now.silenced;
     this.#all.set(kind, now);
+    this.#watch(track);
     this.#emit("local-changed", kind);
     if (old) {
       old.track.stop();
@@ -130,21 +144,50 @@ export class OwnTracks {
 
   /** Tells the others what is muted; without a connection they are told after coming back. */
   async tellMuted(): Promise<void> {
-    for (const [kind, own] of this.#all) {
-      const { muted, toldMuted } = own;
+    for (const kind of [...this.#all.keys()]) await this.#tellMutedOf(kind);
+  }
+
+  /** One call after the other: the last wish is what they are told last. */
+  async #tellMutedOf(kind: wire.MediaKind): Promise<void> {
+    for (;;) {
+      const own = this.#all.get(kind);
+      if (!own) return;
+      const { told, muted } = own;
+      if (told.telling) {
+        await told.telling.catch(() => {}); // Who asked for it is told.
+        continue;
+      }
       const track = this.#routes?.idOf(kind);
-      if (muted === toldMuted || !track) continue;
-      try {
+      if (muted === told.muted || !track) return;
+      const tell = async () => {
         await this.#tellMute({ track, muted });
-        own.toldMuted = muted;
+        told.muted = muted;
+      };
+      told.telling = tell().finally(() => {
+        told.telling = null;
+      });
+      try {
+        await told.telling;
       } catch (error) {
-        if (!(error instanceof MoimError && error.code === "disconnected")) throw error;
+        if (error instanceof MoimError && error.code === "disconnected") return;
+        throw error;
       }
     }
   }
 
-  /** Releases all devices. */
+  /** A device that is unplugged or taken by the system, or a screen that is shared no more, sends nothing: all are told so. */
+  #watch(track: MediaStreamTrack): void {
+    const kind = track.kind as wire.MediaKind;
+    track.addEventListener("ended", () => {
+      if (this.#stopped || this.#all.get(kind)?.track !== track) return;
+      const gone = sourceOf(track) === "screen_share" ? this.unpublish(kind) : this.mute(kind, true);
+      gone.catch((error: unknown) => console.warn("that a device is gone was not told", error));
+    });
+  }
+
+  /** Releases all devices. Nothing is sent from now on. */
   stop(): void {
+    this.#stopped = true;
     for (const { track } of this.#all.values()) track.stop();
   }
 

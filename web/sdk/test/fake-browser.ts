@@ -237,6 +237,15 @@ export function installBrowser(): EventTarget {
 
 /** A local track; without settings, of a camera that does not say its size. */
 export function fakeTrack(kind: "audio" | "video", settings: MediaTrackSettings = {}): MediaStreamTrack {
-  const track = { kind, enabled: true, contentHint: "", stop: () => {}, getSettings: () => settings };
+  const track = Object.assign(new EventTarget(), {
+    kind,
+    enabled: true,
+    contentHint: "",
+    readyState: "live",
+    stop: () => {
+      track.readyState = "ended";
+    },
+    getSettings: () => settings,
+  });
   return track as unknown as MediaStreamTrack;
 }

@@ -1,8 +1,8 @@
 //! Compares claimed levels with measured ones: some packets of each voice are decoded now and then.
 //!
 //! A participant may write any level into their packets. One who claims to be loud would keep the slots that follow speakers.
-//! One whose client always claims silence would never be heard where slots are short or sound is mixed: once that is
-//! found, they are measured instead ([`super::meter`]) until they claim to be loud.
+//! One whose client always claims silence would never be heard where slots are short or sound is mixed. Once that is
+//! found, they are measured instead ([`super::meter`]), until they claim to be loud.
 
 use super::meter::Meters;
 use super::speaker::{Doubt, Voice};

@@ -49,8 +49,8 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    /// Whether its sound is to be measured from now on, and was not lately: of one that counts as speech whether it is loud, of one that
-    /// did not claim to be loud for long whether it is silent.
+    /// Whether its sound is to be measured from now on. It was not lately. One that counts as speech may be too quiet.
+    /// One that did not claim to be loud for long may be too loud.
     pub(crate) fn begin_sample(&mut self, now: Instant, doubt: Doubt) -> bool {
         let ago = |at: Option<Instant>, least| {
             at.is_none_or(|at| now.saturating_duration_since(at) >= least)

@@ -74,7 +74,7 @@ impl<A: Application> Session<A> {
         self.answer(request, result);
     }
 
-    fn authenticate(&self, request: &Incoming<'_>) {
+    fn authenticate(&mut self, request: &Incoming<'_>) {
         let token = request.data.and_then(|data| serde_json::from_str::<String>(data.get()).ok());
         let outcome = match token {
             Some(token) => self.socket.authenticate(&token),
@@ -93,6 +93,7 @@ impl<A: Application> Session<A> {
             let data = to_raw_value(&answer).ok();
             self.socket.send(frame::answer(cid, data.as_deref()));
         }
+        self.note_expiry();
     }
 
     fn subscribe(&self, data: Option<&RawValue>) -> Answered {

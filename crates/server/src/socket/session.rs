@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use wire::frame::{Handshake, HandshakeAnswer, close};
 use wire::room::PING;
@@ -34,6 +34,9 @@ const FRAMES_A_TURN: u32 = 64;
 const FAR: Duration = Duration::from_secs(2);
 /// …come at multiples of this.
 const TOGETHER: Duration = Duration::from_millis(250);
+
+/// A token that lasts longer is looked at again after this.
+const LONGEST_TIMER: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a reader ended.
 enum End {
@@ -62,6 +65,7 @@ pub(super) async fn run<A: Application>(
         long: false,
         pings: PINGS.with(Arc::clone),
         refused: false,
+        expiry: None,
     };
     let grace = sockets.options.close_grace;
     let mut draining = sockets.draining.subscribe();
@@ -139,6 +143,8 @@ pub(super) struct Session<A: Application> {
     pings: Arc<AtomicU64>,
     /// A refusal of this socket is in the log already.
     refused: bool,
+    /// When its token expires.
+    pub(super) expiry: Option<tokio::time::Instant>,
 }
 
 impl<A: Application> Session<A> {
@@ -155,8 +161,13 @@ impl<A: Application> Session<A> {
                 biased;
                 next = self.stream.next() => next,
                 () = &mut timer => {
-                    if tokio::time::Instant::now() < deadline {
-                        timer.as_mut().reset(deadline);
+                    let now = tokio::time::Instant::now();
+                    if self.expiry.is_some_and(|at| at <= now) {
+                        self.expire();
+                        self.note_expiry();
+                    }
+                    if now < deadline {
+                        timer.as_mut().reset(self.expiry.map_or(deadline, |at| at.min(deadline)));
                         continue;
                     }
                     return match self.greeted {
@@ -191,8 +202,9 @@ impl<A: Application> Session<A> {
             }
             if self.greeted.is_some() {
                 deadline = together(options.ping_timeout);
-                if timer.deadline() > deadline {
-                    timer.as_mut().reset(deadline);
+                let next = self.expiry.map_or(deadline, |at| at.min(deadline));
+                if timer.deadline() > next {
+                    timer.as_mut().reset(next);
                 }
             }
             frames = (frames + 1) % FRAMES_A_TURN;
@@ -297,6 +309,7 @@ impl<A: Application> Session<A> {
         if auth_error.is_some() {
             self.socket.transmit("#removeAuthToken", None);
         }
+        self.note_expiry();
         None
     }
 
@@ -331,6 +344,18 @@ impl<A: Application> Session<A> {
             self.sockets.metrics.call_ended(outcome);
             self.answer(&request, result);
         }
+    }
+
+    /// The token is another one than before, or was looked at. It is looked at again when it expires, whatever the client sends until
+    /// then.
+    pub(super) fn note_expiry(&mut self) {
+        let expires = self.socket.grants().and_then(|grants| grants.expires_unix_s);
+        self.expiry = expires.map(|expires_s| {
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let left = Duration::from_secs(expires_s).saturating_sub(unix);
+            // It is not looked at a moment before its time.
+            tokio::time::Instant::now() + left.min(LONGEST_TIMER) + Duration::from_millis(1)
+        });
     }
 
     /// Takes away a token whose time is over.
