@@ -106,6 +106,12 @@ impl Encoding {
         self.line.codec.kind() == Kind::Video
     }
 
+    /// Whether its packets are kept for receivers who lose some. Their publisher need not send any again.
+    #[inline]
+    pub(super) fn keeps_history(&self) -> bool {
+        self.is_video() || self.line.nack
+    }
+
     /// A packet arrived, with these bytes: media, a retransmission or padding. If the track is `silenced`, `lately` does not keep it.
     ///
     /// # Errors
@@ -155,7 +161,7 @@ impl Encoding {
             self.newest = Some((header.timestamp, now.unix));
             began = self.hear(&mut opened, at, plain, silenced, sampler);
         }
-        if self.line.nack {
+        if self.keeps_history() {
             self.history.keep(number, &plain[..opened.payload.end], at);
         }
         Ok(Arrived::Media(opened, began))
@@ -165,7 +171,7 @@ impl Encoding {
     pub(super) fn pass(&mut self, number: u64, at: Instant) {
         // It gets no number in a slot. A replay across it would leave a gap there.
         self.lately.iter_mut().for_each(Lately::forget);
-        if self.is_video() && self.line.nack {
+        if self.is_video() {
             self.history.pass(number, at);
         }
     }

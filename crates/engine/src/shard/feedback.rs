@@ -110,8 +110,8 @@ fn ask_person<S: Sink>(
     encoding.forget_superseded();
     let Some(reception) = &mut encoding.reception else { return false };
     let Some(ids) = reception.ids else { return false };
-    let missing = &mut reception.missing;
     if encoding.line.nack {
+        let missing = &mut reception.missing;
         missing.set_rtt(round_trip(person.rtt_ms));
         missing.due(turn.now.at, sequences);
         rtcp::nack(rtcp, CONTROL_SSRC, ids.ssrc, sequences.iter().copied());
@@ -119,6 +119,8 @@ fn ask_person<S: Sink>(
         if missing.take_keyframe_needed() && wanted {
             encoding.keyframe.want();
         }
+    } else if reception.misses_picture(turn.now.at, sequences) && wanted {
+        encoding.keyframe.want();
     }
     if !*silenced && sent && encoding.keyframe.ask(turn.now.at, waits) {
         rtcp::pli(rtcp, CONTROL_SSRC, ids.ssrc);
@@ -128,7 +130,7 @@ fn ask_person<S: Sink>(
         turn.send_rtcp(person, rtcp);
     }
     let keyframe = encoding.keyframe.is_wanted() && sent && !*silenced;
-    keyframe || missing.is_pending()
+    keyframe || reception.missing.is_pending()
 }
 
 /// Sends the reports and the feedback that are due to the people whose turn this tick is: every `turns`-th person, from

@@ -227,7 +227,7 @@ impl Way<'_> {
 #[inline]
 pub(super) fn paces(person: &Person, track: &Track, priority: Priority) -> bool {
     let by_udp = person.secure.as_ref().is_some_and(|secure| !secure.remote.is_tcp());
-    priority == Priority::Low && by_udp && track.encoding.line.nack
+    priority == Priority::Low && by_udp && track.encoding.keeps_history()
 }
 
 /// Offers a packet to a slot, with so many bytes of padding. The slot switches to its track, sends it, leaves it out, or

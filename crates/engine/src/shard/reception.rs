@@ -5,7 +5,7 @@ use crate::limits::SSRC_RETIRED;
 use rtp::RtpHeader;
 use rtp::extended::{FIRST_CYCLE, nearest};
 use rtp::nack::{NackGenerator, Pushed};
-use rtp::negotiated::{Line, StreamIds};
+use rtp::negotiated::{Kind, Line, StreamIds};
 use rtp::red::Came;
 use rtp::report::ReceiveStream;
 use std::time::Instant;
@@ -27,6 +27,8 @@ pub(super) struct Reception {
     clock_rate: u32,
     /// Whether missing packets are asked for.
     repairs: bool,
+    /// It is of pictures, and they cannot be: only a keyframe makes good what is missing.
+    needs_keyframes: bool,
     pub receive: ReceiveStream,
     pub missing: NackGenerator,
     /// What came of a stream of which no packet is asked for again: sound repeats itself instead.
@@ -43,6 +45,7 @@ impl Reception {
             newest: None,
             clock_rate,
             repairs: line.nack,
+            needs_keyframes: !line.nack && line.codec.kind() == Kind::Video,
             receive: ReceiveStream::new(line.remote.map_or(0, |ids| ids.ssrc), clock_rate),
             missing: NackGenerator::new(),
             came: Came::default(),
@@ -67,6 +70,20 @@ impl Reception {
         !self.repairs && self.came.lacks(number)
     }
 
+    /// Whether a packet of pictures is missing by now that nobody can send again: all who see them wait for a keyframe.
+    pub(super) fn misses_picture(&mut self, now: Instant, scratch: &mut Vec<u16>) -> bool {
+        if !self.needs_keyframes || !self.missing.is_pending() {
+            return false;
+        }
+        self.missing.due(now, scratch);
+        let misses = !scratch.is_empty();
+        scratch.clear();
+        if misses {
+            self.missing.restart();
+        }
+        misses
+    }
+
     /// Takes note of a packet. `payload_len`: without padding, in bytes; 0 if there is only padding. `repaired`: it came as a
     /// retransmission, or as a copy in a later packet.
     ///
@@ -88,6 +105,9 @@ impl Reception {
             // A retransmission that is newer than all before is media like any other: nothing else will bring it.
             !repaired || matches!(pushed, Pushed::Recovered | Pushed::New)
         } else {
+            if self.needs_keyframes {
+                self.missing.push_number(number, arrival);
+            }
             self.came.take(number)
         };
         if !repaired {
@@ -159,6 +179,23 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn a_picture_that_nobody_sends_again_is_missed_once() {
+        use rtp::negotiated::Codec;
+        let (now, mut scratch) = (Instant::now(), Vec::new());
+        let line = Line { codec: Codec::Vp8, ..voice_line() };
+        let mut reception = Reception::new(&line);
+        let mut note = |number: u64| {
+            reception.note(number, &header(number as u16), 900, false, now).unwrap();
+            let later = now + std::time::Duration::from_millis(100);
+            reception.misses_picture(later, &mut scratch)
+        };
+        assert!(!note(100) && !note(101));
+        assert!(note(103), "102 is missing");
+        assert!(!note(104) && !note(105), "it was told");
+        assert!(note(110) && !note(111));
+    }
+
     #[test]
     fn sound_that_came_as_a_copy_does_not_come_again() {
         let mut reception = Reception::new(&voice_line());

@@ -133,7 +133,7 @@ fn cross<S: Sink>(
         turn.stats.relay_full += export.missed.len() as u64;
         export.missed.clear();
     }
-    let kept = encoding.line.nack || packet.bytes.is_empty();
+    let kept = encoding.keeps_history() || packet.bytes.is_empty();
     if kept && export.missed.len() < HISTORY_PACKETS {
         export.missed.push_back((packet.index, packet.content));
     } else {
