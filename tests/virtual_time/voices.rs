@@ -63,7 +63,7 @@ impl Call {
         }
     }
 
-    /// What was heard since the last time; of what is forwarded nothing may be missing in between.
+    /// The packets that were heard since the last time. None may be missing in between.
     fn heard(&mut self) -> Vec<Heard> {
         let heard = self.ears.take_all(self.listener);
         for pair in heard.windows(2) {
@@ -157,7 +157,7 @@ fn sound_is_heard_whatever_its_packets_are_like() {
 #[test]
 fn sound_goes_on_after_gaps_and_jumps_of_time() {
     for (audio, shards) in [(Topology::Sfu, 1), (Topology::Sfu, 2), (Topology::Mcu, 1)] {
-        // Timestamps go on, stand still, jump far ahead or back, or to anywhere; with and without a gap in what is sent.
+        // Timestamps go on, stand still, or jump far ahead or back. Some time may pass without a packet.
         for jump in [0, PACKET, HOUR, HOUR.wrapping_neg(), 1 << 31, 5 * 48_000] {
             for gap_ms in [0, 400, 5_000] {
                 let mut call = Call::new(audio, shards, LAN);

@@ -1,7 +1,8 @@
 //! Offers of other people's clients, as they wrote them, with a line changed, dropped or doubled. Each is answered with what can
 //! work, or refused with the line and the reason. What is answered comes up, or it is known why not.
 //!
-//! `offers/` has what Chromium 156, Firefox 153, Pion 4.2, aiortc 1.16 and webrtcbin 1.22 offered to a room; of the browsers' slots one of each kind.
+//! `offers/` has what Chromium 156, Firefox 153, Pion 4.2, aiortc 1.16 and webrtcbin 1.22 offered to a room. Of the browsers' slots it
+//! has one of each kind.
 
 use rtp::negotiated::{Kind, Negotiated};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

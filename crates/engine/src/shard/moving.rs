@@ -3,8 +3,8 @@
 //!
 //! Three things say that a participant may have moved.
 //! - They nominated the address. The ICE agent tells it.
-//! - A packet came that their keys open. Or a check came from the same IP address, with the priority of the pair in use.
-//! - Any authentic check came, and nothing came from the address in use for 6 s.
+//! - A packet came that their keys open, or a check from their IP address with the priority of the pair in use.
+//! - Any authentic check came, and the address in use was silent for 6 s.
 
 use super::challenges::{Came, Reason};
 use super::datagram::Datagram;

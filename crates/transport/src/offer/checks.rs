@@ -1,4 +1,5 @@
-//! What an offer has to say so that its connection can come up: the library takes some without it, and says no line where it does not.
+//! What an offer must say so that its connection can come up. The library takes some offers without it, and names no line when it
+//! refuses one.
 
 use crate::sdp::{attributes, is_described};
 
