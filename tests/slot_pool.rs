@@ -62,6 +62,7 @@ fn five_hundred_joins_and_leaves_leave_the_sdp_as_it_was() {
         let mut effects = Effects::default();
         room.join(guest, format!("guest {round}"), ShardIndex(0), &mut effects).unwrap();
         let session = Fixed {
+            resends: true,
             red: false,
             red_first: false,
             feedback: true,

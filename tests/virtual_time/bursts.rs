@@ -45,9 +45,14 @@ fn send(world: &mut World, hand: &mut Hand, marker: bool, payload: &[u8]) {
 
 /// One who films and two who watch, the last on another shard where there is one.
 pub(super) fn watched(shards: u16) -> (World, Vec<PersonKey>, Hand, Ears) {
+    watched_by(shards, true)
+}
+
+/// The same, and whether pictures are sent again that were lost on their way to the server.
+pub(super) fn watched_by(shards: u16, resends: bool) -> (World, Vec<PersonKey>, Hand, Ears) {
     let mut world = World::with_slots(31, LAN, Made { shards, ..SFU }, (4, 1));
     // Nothing is known of the paths.
-    world.feedback = false;
+    (world.feedback, world.resends) = (false, resends);
     let people: Vec<_> = (0..3).map(|_| world.join_filming()).collect();
     let mut hand = Hand::new(&mut world, people[0], Kind::Video);
     let ears = Ears::of(&mut world, &people[1..]);

@@ -1,19 +1,21 @@
 //! Slots begin with keyframes that came already, and nothing is asked for that one made useless.
 
-use super::bursts::{delta, picture, watched};
-use super::hand::{Ears, Hand};
+use super::bursts::{delta, picture, watched, watched_by};
+use super::hand::{Ears, Hand, Heard};
 use super::world::{LAN, Made, World};
 use engine::room::Topology;
 use engine::{PersonKey, TrackKey};
 use lab::link::LinkSpec;
 use rtp::negotiated::Kind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const SFU: Made = Made { audio: Topology::Sfu, video: Topology::Sfu, shards: 1 };
 const MS: Duration = Duration::from_millis(1);
 /// The payload type of pictures in these sessions.
 const VP8: u8 = 96;
+/// That of what is sent again.
+const RTX: u8 = 97;
 
 fn camera(world: &mut World, key: PersonKey) -> TrackKey {
     let tracks = &world.person(key).tracks;
@@ -159,4 +161,75 @@ fn a_publisher_far_away_is_asked_once_a_round_trip() {
     world.run(1400 * MS);
     let asked = world.stats().nacked - before;
     assert!((2..=4).contains(&asked), "{asked} times in 1.2 s");
+}
+
+/// Numbers of a slot that these packets brought, also as retransmissions, and how many of them left empty.
+fn brought(heard: &[Heard]) -> (BTreeSet<u16>, usize) {
+    let number = |packet: &Heard| match packet.payload_type {
+        RTX => u16::from_be_bytes(packet.payload[..2].try_into().expect("it begins with a number")),
+        _ => packet.sequence,
+    };
+    let empty = |packet: &&Heard| packet.payload_type == RTX && packet.payload.len() == 2;
+    (heard.iter().map(number).collect(), heard.iter().filter(empty).count())
+}
+
+#[test]
+fn numbers_that_nothing_will_bring_leave_empty_once_a_keyframe_is_whole() {
+    for (shards, resends) in [(1, false), (2, false), (1, true), (2, true)] {
+        let (mut world, people, mut hand, ears) = watched_by(shards, resends);
+        // Each time some are lost for good.
+        for lost in [1, 2, 5, 40] {
+            let before = hand.timestamp;
+            delta(&mut world, &mut hand);
+            hand.sequence = hand.sequence.wrapping_add(lost);
+            delta(&mut world, &mut hand);
+            world.run(60 * MS);
+            let early: Vec<_> = people[1..].iter().map(|who| ears.take_all(*who)).collect();
+            for _ in 0..3 {
+                picture(&mut world, &mut hand, 3);
+                world.run(50 * MS);
+                delta(&mut world, &mut hand);
+                world.run(50 * MS);
+            }
+            let offset = early[0][0].timestamp.wrapping_sub(before);
+            for (who, mut heard) in people[1..].iter().zip(early) {
+                assert_eq!(brought(&heard).1, 0, "they may still come");
+                heard.extend(ears.take_all(*who));
+                let (numbers, empty) = brought(&heard);
+                let first = heard[0].sequence;
+                let in_order: BTreeSet<_> =
+                    (0..14 + lost).map(|nth| first.wrapping_add(nth)).collect();
+                let what = format!("{shards} shards, {lost} lost, sent again: {resends}");
+                assert_eq!(numbers, in_order, "{what}");
+                assert_eq!(empty, usize::from(lost), "each once; {what}");
+                let empty = heard.iter().filter(|it| it.payload_type == RTX);
+                for packet in empty {
+                    assert_eq!(
+                        packet.timestamp,
+                        before.wrapping_add(offset),
+                        "of the frame before"
+                    );
+                }
+            }
+        }
+        world.assert_invariants(31);
+    }
+}
+
+#[test]
+fn who_cannot_have_packets_again_gets_no_empty_ones() {
+    let (mut world, people, mut hand, ears) = watched_by(1, false);
+    world.lacks.rtx = true;
+    let track = camera(&mut world, people[0]);
+    let late = world.join_filming();
+    let all = Ears::of(&mut world, &[late]);
+    want(&mut world, late, track);
+    drop(ears);
+    for _ in 0..4 {
+        picture(&mut world, &mut hand, 2);
+        world.run(50 * MS);
+        hand.sequence = hand.sequence.wrapping_add(1);
+    }
+    let heard = all.take_all(late);
+    assert!(heard.len() >= 4 && heard.iter().all(|packet| packet.payload_type == VP8), "{heard:?}");
 }

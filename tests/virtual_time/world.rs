@@ -145,6 +145,8 @@ pub struct World {
     pub red_first: bool,
     /// Whether those who come give transport-wide feedback.
     pub feedback: bool,
+    /// Whether those who come send pictures again that were lost.
+    pub resends: bool,
     /// What those who come lack besides.
     pub lacks: transport::Lacks,
     /// Whether what those who come send is encrypted end to end.
@@ -255,6 +257,7 @@ impl World {
             red: false,
             red_first: false,
             feedback: true,
+            resends: true,
             lacks: transport::Lacks::default(),
             opaque: false,
             music: false,

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { ADMIN, serve, until } from "./world.mjs";
+import { ADMIN, counter, serve, until } from "./world.mjs";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const READY = `${ROOT}target/clients`;
@@ -106,9 +106,15 @@ guests: all
       assert.equal(rsa.last().audio, 0);
       console.log(`# it was told ${Date.now() - began} ms after the client began`);
     });
-  for (let nth = 1; nth <= 2; nth++) {
+  const moved = () => counter("http://127.0.0.1:7880", "moim_media_moved_total");
+  for (let nth = 1; nth <= 3; nth++) {
+    const [before, began] = [await moved(), Date.now()];
     change();
-    const back = await Promise.all(clients.map(({ flows }) => flows(`media at port ${nth}`, 15)));
+    // What was under way does not count.
+    await until("all have moved", async () => (await moved()) >= before + clients.length);
+    const took = Date.now() - began;
+    const flow = clients.map(({ flows }) => flows(`media at port ${nth}`, 15));
+    const back = (await Promise.all(flow)).map((ms) => ms + took);
     const told = clients.map(({ name }, at) => `${name} ${(back[at] / 1000).toFixed(1)} s`);
     console.log(`# media after port ${nth} changed: ${told.join(", ")}`);
     for (const [at, { name }] of clients.entries())

@@ -104,7 +104,7 @@ async function noted(url) {
 
 /** A counter of the server, summed over its labels. */
 export async function counter(url, name) {
-  const text = await (await fetch(`${url}/metrics`)).text();
+  const text = await get(`${url}/metrics`);
   const lines = text.split("\n").filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   if (lines.length === 0) throw new Error(`the server has no metric ${name}`);
   return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);

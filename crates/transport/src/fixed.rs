@@ -35,6 +35,8 @@ pub struct Fixed {
     pub red_first: bool,
     /// Whether transport-wide feedback is given.
     pub feedback: bool,
+    /// Whether the client sends pictures again that were lost. webrtcbin does not by default.
+    pub resends: bool,
     /// What the client lacks besides.
     pub lacks: Lacks,
     /// The client's audio slots.
@@ -132,7 +134,7 @@ impl Fixed {
                 local: if sends { ids } else { None },
                 remote: if sends { None } else { ids },
                 layers,
-                nack: video,
+                nack: video && (sends || self.resends),
                 transport_cc: self.feedback && numbered,
                 reduced_size: !lacks.reduced_size,
             });

@@ -10,9 +10,8 @@ from gi.repository import Gst, GstSdp, GstWebRTC
 URL, ROOM, NAME = sys.argv[1:4]
 OPUS = "application/x-rtp,media=audio,encoding-name=OPUS,clock-rate=48000,encoding-params=(string)2,payload=111"
 VP8 = "application/x-rtp,media=video,encoding-name=VP8,clock-rate=90000,payload=96,rtcp-fb-nack-pli=true"
-# Its voice is silent, so that the others do not follow it: aiortc that watches this client stands still after some changes of port.
 SENDS = f"""webrtcbin name=peer bundle-policy=max-bundle
-  audiotestsrc is-live=true wave=silence ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! peer.
+  audiotestsrc is-live=true ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! peer.
   videotestsrc is-live=true ! video/x-raw,width=320,height=240,framerate=15/1
     ! vp8enc deadline=1 keyframe-max-dist=60 ! rtpvp8pay pt=96 mtu=1200 picture-id-mode=15-bit ! {VP8} ! peer."""
 # moim's DTLS has ECDSA certificates alone, and webrtcbin makes one of RSA. This command makes another:

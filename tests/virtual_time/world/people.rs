@@ -99,6 +99,7 @@ impl World {
             red: self.red,
             red_first: self.red_first,
             feedback: self.feedback,
+            resends: self.resends,
             lacks: self.lacks,
             audio_slots: self.room.limits().audio_slots.min(4),
             video_slots: self.room.limits().video_slots.min(12),

@@ -24,6 +24,9 @@ pub(super) const OVERHEAD: usize = 56;
 /// The longest tag of a cipher, in bytes.
 const TAG: usize = 16;
 
+/// The longest header without a dependency descriptor, in bytes: level, orientation, capture time and transport-wide number.
+const HEADER: usize = 48;
+
 /// How long a datagram to there may be, in bytes.
 fn longest(to: TransportAddress) -> usize {
     let [v4, v6] = MAX_UDP;
@@ -118,11 +121,35 @@ impl<'a> Outgoing<'a> {
         })
     }
 
+    /// A number of a slot that nothing will bring: an empty packet, as if it had been lost and left again.
+    pub(super) fn nothing(left: Left, sequence: u16, payload_type: u8, timestamp: u32) -> Self {
+        let counters = Counters { index: left.index, timestamp, picture_id: None, tl0: None };
+        Self {
+            number: Number::Again(sequence, left, counters),
+            padding: 0,
+            ..Self::padding(payload_type, timestamp)
+        }
+    }
+
     /// The most bytes that it takes behind its header, with the cipher's tag and without padding.
     fn len(&self) -> usize {
         // A packet that leaves again begins with its number.
         let original = usize::from(matches!(self.number, Number::Again(..))) * 2;
         original + self.payload.len() + TAG
+    }
+
+    /// How many bytes of padding it leaves with, in a datagram of at most so many bytes.
+    ///
+    /// # Errors
+    /// [`OutDrop::TooLong`] if it is too long without any.
+    #[inline]
+    fn padding_within(&self, longest: usize, writer: &HeaderWriter<'_>) -> Result<u8, OutDrop> {
+        let described = matches!(self.pictures, Pictures::Dependency(_));
+        if !described && HEADER + self.len() + usize::from(self.padding) <= longest {
+            return Ok(self.padding);
+        }
+        let most = longest.checked_sub(writer.len() + self.len()).ok_or(OutDrop::TooLong)?;
+        Ok(most.min(self.padding.into()) as u8)
     }
 
     /// Marker, payload and what counts pictures, where these layers flow. The last packet of the highest spatial layer ends
@@ -213,8 +240,7 @@ fn seal<S: Sink>(
     }
     let described = packet.pictures.place(ids.dependency, &mut extensions, count);
     let writer = HeaderWriter { extensions: &extensions[..described], ..HeaderWriter::default() };
-    let most = longest(secure.remote).checked_sub(writer.len() + packet.len());
-    let padding = most.ok_or(OutDrop::TooLong)?.min(packet.padding.into()) as u8;
+    let padding = packet.padding_within(longest(secure.remote), &writer)?;
     // Room first, then a number: a number that never leaves would look like loss.
     let lent = turn.sink.slot(secure.remote, slot.priority());
     let buffer = lent.ok_or(OutDrop::SendBufferFull)?;

@@ -1,6 +1,7 @@
 //! One received stream of a track: what its packets bring, and what is kept of them.
 
 use super::claim::Sampler;
+use super::gaps::Gaps;
 use super::history::History;
 use super::keyframe::{KeyframeWish, NewestKeyframe};
 use super::lately::{Lately, Past};
@@ -60,6 +61,8 @@ pub(super) struct Encoding {
     /// The templates of its dependency descriptors. None if its codec has none.
     structure: Option<Box<Structure>>,
     pub history: History,
+    /// What is missing before its newest keyframe. Nothing if its payload is not read.
+    pub gaps: Gaps,
     /// The last packets of a voice, if slots are short.
     pub lately: Option<Lately>,
     pub keyframe: KeyframeWish,
@@ -89,6 +92,7 @@ impl Encoding {
             rate: Rate::default(),
             inner: Inner::default(),
             history: History::default(),
+            gaps: Gaps::default(),
             lately: None,
             keyframe: KeyframeWish::default(),
             newest_keyframe: None,
@@ -164,7 +168,22 @@ impl Encoding {
         if self.keeps_history() {
             self.history.keep(number, &plain[..opened.payload.end], at);
         }
+        if self.is_video() {
+            self.note_gaps(number, header.timestamp);
+        }
         Ok(Arrived::Media(opened, began))
+    }
+
+    /// Notes what is missing. Once a keyframe is whole, that before it will not come.
+    #[inline]
+    fn note_gaps(&mut self, number: u64, timestamp: u32) {
+        self.gaps.came(number);
+        if self.gaps.is_open()
+            && let Some(newest) = self.newest_keyframe.filter(|it| it.timestamp == timestamp)
+            && let Some(end) = self.history.frame_end(newest.first)
+        {
+            self.gaps.close((newest.first, end), &self.history);
+        }
     }
 
     /// This number brought nothing that goes on.
@@ -173,6 +192,7 @@ impl Encoding {
         self.lately.iter_mut().for_each(Lately::forget);
         if self.is_video() {
             self.history.pass(number, at);
+            self.gaps.came(number);
         }
     }
 

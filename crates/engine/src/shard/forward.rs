@@ -8,7 +8,7 @@ use super::model::Model;
 use super::packet::Opened;
 use super::person::Person;
 use super::queue::Queue;
-use super::repeat::repeat;
+use super::repeat::{fill, repeat};
 use super::scalable::Frame;
 use super::slot::Slot;
 use super::track::Track;
@@ -293,6 +293,9 @@ pub(super) fn offer<S: Sink>(
         }
     } else if let Some(first) = person.slots[way.slot].repeats_first() {
         repeat(turn, track, (person, way.slot), first);
+    }
+    if !track.encoding.gaps.is_empty() {
+        fill(turn, (track, number), (person, way.slot));
     }
     superseded
 }

@@ -129,7 +129,7 @@ impl History {
     }
 
     /// Whether it is known what this number brought.
-    fn has(&self, index: u64) -> bool {
+    pub(super) fn has(&self, index: u64) -> bool {
         let place = self.ring.get(index as usize % HISTORY_PACKETS);
         place.is_some_and(|place| place.index == index)
     }

@@ -34,6 +34,7 @@ mod encoding;
 mod feedback;
 mod fit;
 mod forward;
+mod gaps;
 mod glance;
 mod history;
 mod incoming;

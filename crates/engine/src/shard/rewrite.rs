@@ -285,6 +285,13 @@ impl Rewrite {
         Some(Left { track: content.track?, index, timestamp: content.timestamp, place })
     }
 
+    /// The sequence number that a packet of the present content has, and what left or is to leave with it.
+    pub(super) fn used_for(&self, index: u64) -> Option<(u16, Left)> {
+        let (used, _) = self.find(index)?;
+        let sequence = self.sequence(used);
+        Some((sequence, self.left(sequence)?))
+    }
+
     /// What is added to the content's timestamps, for sender reports.
     #[inline]
     pub(super) fn timestamp_offset(&self) -> u32 {

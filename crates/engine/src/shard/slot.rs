@@ -1,5 +1,6 @@
 //! A slot: a line that a participant receives on, with its own SSRC, whatever track it carries.
 
+use super::gaps::Filled;
 use super::index::TrackIndex;
 use super::packet::Opened;
 use super::rewrite::Rewrite;
@@ -41,6 +42,8 @@ pub(super) struct Slot {
     mean_bytes: u32,
     /// What was sent again lately.
     pub sent_again: SentAgain,
+    /// Where nothing is missing in it.
+    pub filled: Filled,
     /// The first packet that leaves here is still to go once more.
     repeats_first: bool,
     /// When the receiver's last keyframe request was heard.
@@ -74,6 +77,7 @@ impl Slot {
             left_then: (0, 0),
             mean_bytes: 0,
             sent_again: SentAgain::default(),
+            filled: None,
             wished: None,
             packets: 0,
             octets: 0,

@@ -332,7 +332,8 @@ impl Slot {
         }
     }
 
-    /// A packet that was sent again, unwrapped if it came by RTX: it repairs, and counts nowhere else.
+    /// A packet that was sent again, unwrapped if it came by RTX: it repairs, and counts nowhere else. An empty one says that
+    /// nothing else comes with its number.
     pub(super) fn on_repaired(
         &mut self,
         header: &rtp::RtpHeader,
@@ -340,12 +341,15 @@ impl Slot {
         now: Instant,
     ) -> Result<Heard, rtp::ParseError> {
         let mut heard = Heard::default();
+        if let Some(nack) = &mut self.nack {
+            nack.push(header.sequence, now);
+        }
+        if payload.is_empty() {
+            return Ok(heard);
+        }
         if self.assembler.is_some() {
             let part = Part::read(self.line.codec, payload, header.marker, header.timestamp)?;
             heard.frame = self.on_part(header.sequence, part, now);
-        }
-        if let Some(nack) = &mut self.nack {
-            nack.push(header.sequence, now);
         }
         if let Some(row) = &mut self.row {
             row.retransmitted += 1;

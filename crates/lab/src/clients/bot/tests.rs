@@ -29,6 +29,7 @@ const S: Duration = Duration::from_secs(1);
 
 fn fixed(seed: u64) -> Fixed {
     Fixed {
+        resends: true,
         red: false,
         red_first: false,
         feedback: true,
