@@ -16,6 +16,8 @@ const TURN: Duration = Duration::from_millis(8);
 const WINDOW: Duration = Duration::from_millis(700);
 /// So many times each; the median counts.
 const ROUNDS: usize = 5;
+/// Datagrams of a flood in a turn: 20 000 a second.
+const FLOOD: u16 = 160;
 /// Bytes of a compound.
 const COMPOUND: usize = 1140;
 /// The share of a core that an attack may cost.
@@ -24,7 +26,26 @@ const SHARE: f64 = 0.03;
 const SENDER: u32 = 0xBAD;
 
 /// What a hostile one sends in a turn.
-type Attack = fn(&mut Raw, u16);
+type Turn = fn(&mut Raw, u16);
+
+/// An attack.
+#[derive(Clone, Copy)]
+struct Attack {
+    name: &'static str,
+    turn: Turn,
+    /// It is a flood. What as many datagrams cost that end at their first byte does not count.
+    flood: bool,
+    /// It sends media of this kind. What is dropped of that leaves gaps in its own streams.
+    own: Option<Kind>,
+}
+
+const fn attack(name: &'static str, turn: Turn) -> Attack {
+    Attack { name, turn, flood: false, own: None }
+}
+
+const fn flood_of(name: &'static str, turn: Turn, own: Option<Kind>) -> Attack {
+    Attack { name, turn, flood: true, own }
+}
 
 /// A call of a publisher, an honest receiver and a hostile one.
 struct Call {
@@ -61,7 +82,7 @@ impl Call {
     }
 
     /// Lets the call go on for a while, with an attack or without.
-    fn window(&mut self, attack: Option<(Attack, &mut u16)>) -> Window {
+    fn window(&mut self, attack: Option<(Turn, &mut u16)>) -> Window {
         let (cpu, begin) = (self.server.cpu(), Instant::now());
         let [honest, hostile] = [self.honest.bytes(), self.hostile.bytes()];
         let mut attack = attack.map(|(attack, turn)| (attack, turn, begin));
@@ -84,10 +105,10 @@ impl Call {
     }
 
     /// An attack on and off in turn: what it costs, and what the hostile one gets for it.
-    fn suffer(&mut self, name: &str, attack: Attack) {
+    fn suffer(&mut self, Attack { name, turn: attack, flood, own }: Attack) {
         let (mut extra, mut honest, mut hostile, mut turn) = (Vec::new(), 0, 0, 0);
         for _ in 0..ROUNDS {
-            let calm = self.window(None);
+            let calm = self.window(flood.then_some((noise as Turn, &mut 0)));
             let under = self.window(Some((attack, &mut turn)));
             extra.push(under.share - calm.share);
             (honest, hostile) = (honest + under.honest, hostile + under.hostile);
@@ -96,12 +117,73 @@ impl Call {
         let (extra, ratio) = (extra[ROUNDS / 2], hostile as f64 / honest as f64);
         let percent = 100.0 * extra;
         eprintln!("{name}: {percent:.2} % of a core, {ratio:.2} times an honest one's bytes");
+        if flood {
+            let each_us = 1e6 * extra / (f64::from(FLOOD) / TURN.as_secs_f64());
+            eprintln!("{name}: {each_us:.2} µs a packet beyond receiving");
+        }
         assert!(ratio <= 2.0, "{name}: {hostile} bytes to the hostile one, {honest} to the honest");
         assert!(extra <= SHARE, "{name}: {percent:.2} % of a core");
-        let lost: u64 = self.honest.streams.values().map(|stream| stream.gaps()).sum();
+        let own: Vec<_> = own.into_iter().flat_map(|kind| self.honest.slots(kind)).collect();
+        let of_others = |ssrc: &u32| !own.iter().any(|ids| ids.ssrc == *ssrc);
+        let streams = self.honest.streams.iter().filter(|(ssrc, _)| of_others(ssrc));
+        let lost: u64 = streams.map(|(_, stream)| stream.gaps()).sum();
         assert_eq!(lost, 0, "{name}: an honest receiver loses");
         assert!(honest > 100_000, "{name}: something flows: {honest}");
     }
+}
+
+/// One compound of feedback on packets, each of which claims that 60 000 did not come.
+fn bomb(hostile: &mut Raw, turn: u16) {
+    let pictures = hostile.slots(Kind::Video).next().unwrap().ssrc;
+    let mut compound = Vec::new();
+    for nth in 0..36_u16 {
+        let begin = compound.len();
+        // V=2, FMT=15, RTPFB, 8 words beyond the first.
+        compound.extend([0x8F, 205, 0, 8]);
+        compound.extend(SENDER.to_be_bytes());
+        compound.extend(pictures.to_be_bytes());
+        compound.extend(turn.wrapping_mul(977).wrapping_add(nth).to_be_bytes());
+        compound.extend(60_000_u16.to_be_bytes());
+        compound.extend([0, 0, 1, nth as u8]);
+        // Eight runs of numbers that did not come.
+        (0..8).for_each(|_| compound.extend(7500_u16.to_be_bytes()));
+        assert_eq!(compound.len() - begin, 36);
+    }
+    hostile.send_rtcp(&compound);
+}
+
+/// Datagrams that are nothing: what receiving costs.
+fn noise(hostile: &mut Raw, _: u16) {
+    (0..FLOOD).for_each(|_| hostile.send_as_it_is(&[0xFF; 180]));
+}
+
+/// Far more sound than any client sends.
+fn sound(hostile: &mut Raw, turn: u16) {
+    flood(hostile, turn, Kind::Audio, &[0xFC; 140]);
+}
+
+/// The same of pictures.
+fn pictures(hostile: &mut Raw, turn: u16) {
+    flood(hostile, turn, Kind::Video, &[0x10; 140]);
+}
+
+fn flood(hostile: &mut Raw, turn: u16, kind: Kind, payload: &[u8]) {
+    let line = hostile.line(kind);
+    let (payload_type, ssrc) = (line.payload_type, line.local.unwrap().ssrc);
+    for nth in 0..FLOOD {
+        let sequence = turn.wrapping_mul(FLOOD).wrapping_add(nth);
+        let timestamp = u32::from(turn) * 400;
+        let header =
+            HeaderWriter { payload_type, sequence, timestamp, ssrc, ..HeaderWriter::default() };
+        hostile.send_rtp(&header, payload);
+    }
+}
+
+/// The same of control packets.
+fn control(hostile: &mut Raw, _: u16) {
+    let mut compound = Vec::new();
+    rtcp::receiver_report(&mut compound, SENDER, &[]);
+    (0..FLOOD).for_each(|_| hostile.send_rtcp(&compound));
 }
 
 /// Asks for all that came of the pictures again, and for what came before that; the newest first,
@@ -202,19 +284,28 @@ fn junk(hostile: &mut Raw, turn: u16) {
 
 #[test]
 fn a_hostile_receiver_gets_and_costs_little_and_takes_nothing_from_others() {
-    let attacks: [(&str, Attack); 6] = [
-        ("packets asked for again", nacks),
-        ("wishes for keyframes", wishes),
-        ("reports", reports),
-        ("false feedback", feedback),
-        ("jumps", jumps),
-        ("junk", junk),
+    let attacks = [
+        attack("packets asked for again", nacks),
+        attack("wishes for keyframes", wishes),
+        attack("reports", reports),
+        attack("false feedback", feedback),
+        attack("jumps", jumps),
+        attack("junk", junk),
+        attack("feedback on what never left", bomb),
+        flood_of("many control packets", control, None),
+        flood_of("many pictures", pictures, Some(Kind::Video)),
+        flood_of("much sound", sound, Some(Kind::Audio)),
     ];
     // The honest receiver gives no feedback either: after half a minute its path would be taken for one that is cut.
-    let refused = attacks.chunks(3).map(|attacks| {
+    let mut refused = [0; 3];
+    for attacks in attacks.chunks(3) {
         let mut call = Call::begin();
-        attacks.iter().for_each(|(name, attack)| call.suffer(name, *attack));
-        call.server.dropped("out", "resend_budget")
-    });
-    assert!(refused.sum::<u64>() > 10_000, "the bounds are what holds");
+        attacks.iter().for_each(|attack| call.suffer(*attack));
+        let dropped = |place, reason| call.server.dropped(place, reason);
+        refused[0] += dropped("out", "resend_budget");
+        refused[1] += dropped("in", "feedback_share");
+        refused[2] += dropped("in", "sender_share");
+    }
+    let least = [10_000, 1000, 10_000];
+    assert!(refused.iter().zip(least).all(|(it, least)| *it > least), "bounds hold: {refused:?}");
 }

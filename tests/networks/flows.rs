@@ -245,7 +245,8 @@ impl Network {
                 let flow = &mut self.flows[flow];
                 for packet in rtcp::parse(&bytes) {
                     let Ok(Packet::TransportFeedback { fci, .. }) = packet else { panic!("ours") };
-                    flow.downlink.feedback(at, &Feedback::parse(fci).expect("ours"));
+                    let feedback = Feedback::parse(fci).expect("ours");
+                    flow.downlink.feedback(at, &feedback).expect("what came");
                 }
             }
             Event::Segment { flow, sequence } => {

@@ -230,3 +230,72 @@ fn no_jump_of_numbers_or_times_closes_a_slot_for_the_next_track() {
         world.assert_invariants(seed);
     }
 }
+
+/// The same for pictures, whose ids jump as well.
+#[test]
+fn no_jump_of_numbers_times_or_picture_ids_closes_a_slot_of_pictures() {
+    // With a picture id of 15 bits and TL0PICIDX (RFC 7741 §4.2).
+    let frame = |id: u16, tl0: u8, keyframe: bool| {
+        let first = if keyframe { 0x10 } else { 0x11 };
+        let [high, low] = (id | 0x8000).to_be_bytes();
+        let mut payload = vec![0x90, 0xE0, high, low, tl0, 0, first, 0, 0, 0x9D, 0x01, 0x2A];
+        payload.extend([0x40, 1, 0xB4, 0]);
+        payload.resize(400, 7);
+        payload
+    };
+    for seed in 0..8 {
+        let mut random = Random(seed);
+        let made = Made { shards: 1 + (seed % 2) as u16, ..SFU };
+        let mut world = World::with_slots(seed, LAN, made, (1, 1));
+        let viewer = world.join_filming();
+        let ears = Ears::of(&mut world, &[viewer]);
+        for round in 0..3 {
+            let key = world.join_filming();
+            let mut hand = Hand::new(&mut world, key, Kind::Video);
+            hand.sequence = 3000;
+            for nth in 0..1 + random.below(5) {
+                let (id, tl0) = (random.below(1 << 15) as u16, random.below(256) as u8);
+                for at in 0..1 + random.below(10) as u16 {
+                    let keyframe = at == 0 && random.below(2) == 0;
+                    let (id, tl0) = (id.wrapping_add(at), tl0.wrapping_add(at as u8));
+                    film(&mut world, &mut hand, &frame(id, tl0, keyframe));
+                }
+                let far = nth == 0;
+                let step = random.below(if far { 62_000 } else { 32_000 }) as u16;
+                let (sequence, timestamp) = (hand.sequence.wrapping_add(step), hand.timestamp);
+                if far {
+                    hand = Hand::new(&mut world, key, Kind::Video);
+                }
+                (hand.sequence, hand.timestamp) = (sequence, timestamp);
+                if random.below(2) == 0 {
+                    hand.timestamp = random.below(1 << 32) as u32;
+                }
+            }
+            film(&mut world, &mut hand, &frame(0, 0, true));
+            world.leave(key);
+            let honest = world.join_filming();
+            let mut hand = Hand::new(&mut world, honest, Kind::Video);
+            ears.take_all(viewer);
+            for id in 0..60 {
+                film(&mut world, &mut hand, &frame(id, id as u8, id % 20 == 0));
+            }
+            let mut heard = ears.take_all(viewer);
+            heard.retain(|packet| packet.payload_type == hand.line.payload_type);
+            assert!(heard.len() >= 40, "seed {seed}, round {round}: {} of 60", heard.len());
+            check_numbers(&heard);
+            let ids = |packet: &Heard| {
+                (u16::from_be_bytes([packet.payload[2], packet.payload[3]]), packet.payload[4])
+            };
+            for pair in heard.windows(2) {
+                let ((id, tl0), next) = (ids(&pair[0]), ids(&pair[1]));
+                let follows = ((id.wrapping_add(1)) | 0x8000, tl0.wrapping_add(1));
+                assert_eq!(next, follows, "seed {seed}, round {round}");
+            }
+            world.leave(honest);
+        }
+        let refused: u64 =
+            world.all_stats().map(|stats| stats.out_drops.get(OutDrop::SealRefused)).sum();
+        assert_eq!(refused, 0, "seed {seed}");
+        world.assert_invariants(seed);
+    }
+}

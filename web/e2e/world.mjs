@@ -151,8 +151,11 @@ export function markJoin() {
   };
 }
 
-/** Opens the call page and joins; a token in the query goes into the fragment. Every RTCPeerConnection is kept for `stats`. */
-export async function enter(t, launched, url, room, name, { token, ...query } = {}) {
+/**
+ * Opens the call page and joins; a token in the query goes into the fragment. Every RTCPeerConnection is kept for `stats`. `before` is called
+ * with the page before it is opened.
+ */
+export async function enter(t, launched, url, room, name, { token, ...query } = {}, before = async () => {}) {
   const context = await launched.newContext({
     ignoreHTTPSErrors: true,
     viewport: { width: 1280, height: 800 },
@@ -160,6 +163,7 @@ export async function enter(t, launched, url, room, name, { token, ...query } = 
   const page = await context.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
+  await before(page);
   await page.addInitScript(keepPeers);
   await page.addInitScript(markJoin);
   await page.addInitScript(() => {

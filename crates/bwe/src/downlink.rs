@@ -77,8 +77,16 @@ const FELL_TOO_FAR: f64 = 0.75;
 const FULL_BITS: u64 = 9600;
 /// Without feedback for so long, packets that leave are taken to have been away.
 const SILENCE: Duration = Duration::from_millis(1500);
+/// Each packet that leaves may be told of so many times in the mean.
+const TOLD_TIMES: u32 = 4;
+/// So many numbers may be told of at once: a compound of 1300 bytes can hold more, a receiver has no reason to.
+const TOLD_AT_ONCE: u32 = 16_384;
 /// Without feedback for so long on packets that left, a path is taken to have been out.
 const OUTAGE: Duration = Duration::from_secs(1);
+
+/// A receiver tells of far more packets than left to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMuchTold;
 
 /// The estimate fell.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +115,8 @@ pub struct Downlink {
     /// What feedback told since the last tick, and when the last one came.
     pending: Vec<PacketResult>,
     told_at: Instant,
+    /// How many numbers feedback may tell of now. What leaves fills it.
+    credit: u32,
     /// When packets left again after a silence without feedback.
     resumed: Option<Instant>,
     /// When the first packet left since feedback came last.
@@ -155,6 +165,7 @@ impl Downlink {
             limits,
             pending: Vec::with_capacity(PENDING_PACKETS),
             told_at: now,
+            credit: TOLD_AT_ONCE,
             resumed: None,
             unanswered: None,
             unheard: (0, None),
@@ -193,6 +204,7 @@ impl Downlink {
         if cluster.is_some() {
             self.probes.prober.count(bytes);
         }
+        self.credit = TOLD_AT_ONCE.min(self.credit + TOLD_TIMES);
         self.sent_bytes += bytes as u64;
         self.unheard.0 += bytes as u64;
         self.unheard.1 = Some((now, kind));
@@ -200,14 +212,19 @@ impl Downlink {
     }
 
     /// Feedback came. It counts with the next [`Downlink::tick`]. Says whether the path was out until now.
-    pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) -> bool {
+    ///
+    /// # Errors
+    /// [`TooMuchTold`]: what was beyond that is left out.
+    pub fn feedback(&mut self, now: Instant, feedback: &Feedback<'_>) -> Result<bool, TooMuchTold> {
         let long = |since| now.saturating_duration_since(since) >= OUTAGE;
         let was_out = self.unanswered.take().is_some_and(long);
         let now_us = self.us(now) as i64;
         let offset = self.clock.on_reference(now_us, feedback.reference_us());
         self.told_at = now;
         let apart_us = 2 * FULL_BITS * 1_000_000 / self.target_bps.max(1);
-        for (number, came) in feedback.packets() {
+        let (first, count) = self.log.window();
+        for (number, came) in feedback.packets_within(first, count) {
+            self.credit = self.credit.checked_sub(1).ok_or(TooMuchTold)?;
             if self.pending.len() == self.pending.capacity() {
                 break;
             }
@@ -227,7 +244,7 @@ impl Downlink {
             let sent_packet = self.sent_packet(&sent, number);
             self.pending.push(PacketResult { sent_packet, receive_time, ..Default::default() });
         }
-        was_out
+        Ok(was_out)
     }
 
     fn sent_packet(&self, sent: &Sent, number: u64) -> SentPacket {

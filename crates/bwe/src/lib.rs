@@ -24,6 +24,6 @@ mod prober;
 mod probes;
 
 pub use controller::Limits;
-pub use downlink::Downlink;
+pub use downlink::{Downlink, TooMuchTold};
 pub use log::{IP_UDP_BYTES, Kind};
 pub use prober::Prober;

@@ -109,6 +109,12 @@ impl SendLog {
         (whole > 0 && back <= self.ring.len() as u64).then_some(whole)
     }
 
+    /// The numbers that are remembered: the first of them, and how many.
+    pub(crate) fn window(&self) -> (u16, usize) {
+        let count = (self.next - 1).min(self.ring.len() as u64);
+        ((self.next - count) as u16, count as usize)
+    }
+
     /// Feedback tells of a packet: says what was sent, once if it came. A lost one may come yet.
     pub(crate) fn tell(&mut self, number: u64, came: bool) -> Option<Sent> {
         let mask = self.ring.len() - 1;

@@ -96,7 +96,7 @@ impl Path {
             if let Packet::TransportFeedback { fci, .. } = packet
                 && let Ok(feedback) = Feedback::parse(fci)
             {
-                self.downlink.feedback(self.now, &feedback);
+                self.downlink.feedback(self.now, &feedback).expect("what came");
             }
         }
     }

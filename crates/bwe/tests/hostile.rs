@@ -57,7 +57,7 @@ fn feed(downlink: &mut Downlink, now: Instant, bytes: &[u8]) {
         if let Packet::TransportFeedback { fci, .. } = packet
             && let Ok(feedback) = Feedback::parse(fci)
         {
-            downlink.feedback(now, &feedback);
+            let _too_much = downlink.feedback(now, &feedback);
         }
     }
 }
@@ -90,4 +90,25 @@ fn no_feedback_panics_or_takes_the_estimate_out_of_its_bounds() {
             assert!(downlink.in_flight() < 16_384 * 1500, "seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_receiver_tells_of_what_left_a_few_times_and_no_more() {
+    let now = Instant::now();
+    let mut downlink = Downlink::new(now, LIMITS);
+    (0..1000).for_each(|_| downlink.sent(now, 1000, Kind::Video));
+    // 1000 numbers that did not come, from 1 on.
+    let fci = [0, 1, 0x03, 0xE8, 0, 0, 1, 0, 0x03, 0xE8];
+    let feedback = Feedback::parse(&fci).unwrap();
+    let mut tell = |nth| {
+        downlink.tick(now + nth * MS);
+        downlink.feedback(now + nth * MS, &feedback).is_ok()
+    };
+    let told = (0..1000).take_while(|nth| tell(*nth)).count();
+    assert!((4..=80).contains(&told), "{told} times");
+    // What leaves may be told of again.
+    (0..1000).for_each(|_| downlink.sent(now, 1000, Kind::Video));
+    let fci = [0x03, 0xE9, 0x03, 0xE8, 0, 0, 1, 0, 0x03, 0xE8];
+    let feedback = Feedback::parse(&fci).unwrap();
+    assert_eq!(downlink.feedback(now, &feedback), Ok(false));
 }

@@ -47,6 +47,10 @@ reasons! {
         MalformedRtcp => "malformed_rtcp",
         /// A sender report so soon after the last one of its track.
         ReportTooSoon => "report_too_soon",
+        /// Transport-wide feedback tells of far more packets than left to its sender.
+        FeedbackShare => "feedback_share",
+        /// More sound, pictures or control packets than one track or participant may send.
+        SenderShare => "sender_share",
         /// It came over the relay for a track that nobody here wants any more.
         NotWanted => "not_wanted",
         /// The mixer's queue is full.

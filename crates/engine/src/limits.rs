@@ -6,6 +6,22 @@ use std::time::Duration;
 pub const MAX_DATAGRAM: usize = 1500;
 /// Longest datagram sent by UDP, in bytes: an IP packet has at most 1500 with the headers of IPv4 and UDP, or of IPv6 and UDP.
 pub const MAX_UDP: [usize; 2] = [1472, 1452];
+/// Packets that one track of sound may bring a second. Packets of 2.5 ms are 400…
+pub const SOUND_A_SECOND: u32 = 500;
+/// …and bytes: Opus has 64 kB at most, and RED repeats it.
+pub const SOUND_BYTES_A_SECOND: u32 = 250_000;
+/// Packets of sound that one participant may send a second.
+pub const SOUND_IN_ALL: u32 = 2000;
+/// Packets of pictures that one participant may send a second, retransmissions too…
+pub const PICTURES_A_SECOND: u32 = 8000;
+/// …and bytes: 40 Mbit/s.
+pub const PICTURE_BYTES_A_SECOND: u32 = 5_000_000;
+/// Packets of unknown SSRCs that one participant may send a second.
+pub const UNKNOWN_A_SECOND: u32 = 200;
+/// Control packets that one participant may send a second.
+pub const CONTROL_A_SECOND: u32 = 1000;
+/// What may come in this time may come at once: a path that stood still brings all that waited.
+pub const INTAKE_AT_ONCE: Duration = Duration::from_secs(2);
 /// Longest plaintext packet kept, in bytes.
 pub const MAX_PACKET: usize = 1460;
 /// After a publisher's stream got another SSRC, packets of the one before are late for so long.

@@ -303,6 +303,12 @@ pub fn set_timestamp(packet: &mut [u8], timestamp: u32) -> Result<(), WriteError
     Ok(())
 }
 
+/// The SSRC of an RTP packet, as it stands in the clear. None if it is too short for a header.
+#[inline]
+pub fn ssrc(packet: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*packet.get(8..FIXED_LEN)?.first_chunk()?))
+}
+
 /// Sets the SSRC in place.
 ///
 /// # Errors

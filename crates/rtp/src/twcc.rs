@@ -266,13 +266,32 @@ impl<'a> Feedback<'a> {
     /// clock, None where it did not arrive. That clock wraps with the reference time, after 2^24
     /// units of 64 ms.
     pub fn packets(&self) -> impl Iterator<Item = (u16, Option<i64>)> + use<'a> {
+        self.packets_within(0, 1 << 16)
+    }
+
+    /// The same without those that did not arrive and lie outside of the `count` numbers from `first` on. A run of such numbers
+    /// costs nothing, however long it claims to be: what is left is bounded by the bytes of the packet and by `count`.
+    pub fn packets_within(
+        &self,
+        first: u16,
+        count: usize,
+    ) -> impl Iterator<Item = (u16, Option<i64>)> + use<'a> {
         let (base, mut deltas) = (self.base_sequence, self.deltas);
         let mut at_us = self.reference_us();
-        let symbols = self.chunks.as_chunks().0.iter().flat_map(|bytes| {
+        let (mut begin, end) = (0, usize::from(self.status_count));
+        let symbols = self.chunks.as_chunks().0.iter().flat_map(move |bytes| {
             let chunk = Chunk::read(*bytes);
-            (0..chunk.len()).map(move |i| chunk.symbol(i))
+            let (at, len) = (begin, chunk.len().min(end - begin));
+            begin += len;
+            let within = match chunk {
+                Chunk::Run { symbol, .. } if !matches!(symbol, SMALL | LARGE) => {
+                    overlap(base.wrapping_add(at as u16).wrapping_sub(first), len, count)
+                }
+                _ => 0..len,
+            };
+            within.map(move |i| (base.wrapping_add((at + i) as u16), chunk.symbol(i)))
         });
-        symbols.take(usize::from(self.status_count)).enumerate().map(move |(i, symbol)| {
+        symbols.map(move |(number, symbol)| {
             let delta = match (symbol, deltas) {
                 (SMALL, [small, rest @ ..]) => {
                     deltas = rest;
@@ -285,9 +304,20 @@ impl<'a> Feedback<'a> {
                 _ => None,
             };
             at_us += delta.unwrap_or(0) * TICK_US;
-            (base.wrapping_add(i as u16), delta.map(|_| at_us))
+            (number, delta.map(|_| at_us))
         })
     }
+}
+
+/// Which of `len` numbers lie within a window of `count`, if the first lies `ahead` of its beginning, modulo 2^16. A run is
+/// shorter than what is left beside a window, so that they meet once.
+fn overlap(ahead: u16, len: usize, count: usize) -> std::ops::Range<usize> {
+    let ahead = usize::from(ahead);
+    if ahead < count {
+        return 0..len.min(count - ahead);
+    }
+    let skip = (1 << 16) - ahead;
+    skip.min(len)..len.min(skip + count)
 }
 
 #[derive(Clone, Copy)]

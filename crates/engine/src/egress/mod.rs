@@ -28,6 +28,7 @@ pub(crate) use queue::{Admission, Brings, Stands, Waiting, WaitingPacket};
 pub(crate) use rate::{Counted, Rate};
 
 use crate::command::StreamKey;
+use crate::drops::InDrop;
 use crate::limits::{
     AMPLE_HEADROOM, FIRST_WANTED, KEEPS_UP, MOVED_TOLD, PROBE_HEADROOM, PROBE_STARVED_HEADROOM,
     QUEUE_LONG, YOUNG_BPS,
@@ -303,11 +304,15 @@ impl Egress {
     }
 
     /// Feedback on packets came. Says whether it told the result of a probe, which is worth to be thought about at once.
-    pub(crate) fn feedback(&mut self, now: Instant, fci: &[u8]) -> bool {
-        if self.path.feedback(now, fci) {
+    ///
+    /// # Errors
+    /// [`InDrop::FeedbackShare`]: it tells of far more packets than left.
+    pub(crate) fn feedback(&mut self, now: Instant, fci: &[u8]) -> Result<bool, InDrop> {
+        let known = self.path.was_told_of_probe();
+        if self.path.feedback(now, fci)? {
             self.outage_ended();
         }
-        self.path.was_told_of_probe()
+        Ok(!known && self.path.was_told_of_probe())
     }
 
     /// The receiver says how it is.

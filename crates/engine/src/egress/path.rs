@@ -13,6 +13,7 @@
 use super::rate::{Counted, Rate};
 use super::remb::Remb;
 use super::reports::{Flow, Reports};
+use crate::drops::InDrop;
 use crate::limits::{
     DIP, DIP_DEEP, DOWNLINK_LEAST_BPS, DOWNLINK_MOST_BPS, FALL_SETTLES, LAYER_INTERVAL,
     PLACE_INTERVAL, REPORTS_QUEUE_MS, RISE_INTERVAL, RISE_SETTLES, RISE_TRIED, TRIAL_LOST,
@@ -283,12 +284,15 @@ impl Path {
     }
 
     /// Feedback came. What cannot be read changes nothing. Says whether the path was out until now.
-    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// [`InDrop::FeedbackShare`]: it tells of far more packets than left.
+    pub(super) fn feedback(&mut self, now: Instant, fci: &[u8]) -> Result<bool, InDrop> {
         let (Some(downlink), Ok(feedback)) = (&mut self.downlink, Feedback::parse(fci)) else {
-            return false;
+            return Ok(false);
         };
         self.heard = true;
-        downlink.feedback(now, &feedback)
+        downlink.feedback(now, &feedback).map_err(|_| InDrop::FeedbackShare)
     }
 
     /// The receiver said what they estimate the path to carry.

@@ -118,12 +118,13 @@ fn open(
     datagram: &Datagram<'_>,
     plain: &mut [u8],
 ) -> Result<(TrackIndex, Arrival), InDrop> {
+    let known = header::ssrc(datagram.data).and_then(|ssrc| person.source(ssrc));
+    admit((person, known), tracks, datagram).ok_or(InDrop::SenderShare)?;
     let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
     let opened = secure.opener.open_rtp(datagram.data, plain)?;
     secure.heard_at = datagram.arrival;
-    let source = person
-        .source(opened.header.ssrc)
-        .or_else(|| adopt(person, tracks, index, (&opened.header, datagram.arrival), plain));
+    let source =
+        known.or_else(|| adopt(person, tracks, index, (&opened.header, datagram.arrival), plain));
     let Some(source) = source else {
         note_arrival_of_unknown(person, &opened.header, plain, datagram);
         return Err(InDrop::UnknownSsrc);
@@ -147,6 +148,22 @@ fn open(
     };
     let at = datagram.arrival;
     Ok((source.track(), Arrival { number, header, payload, passed, repaired, at }))
+}
+
+/// Whether a participant and their track may send one more packet, which was not opened yet.
+#[inline]
+fn admit(
+    (person, source): (&mut Person, Option<Source>),
+    tracks: &mut [Option<Track>],
+    datagram: &Datagram<'_>,
+) -> Option<()> {
+    let (intake, bytes, now) = (&mut person.intake, datagram.data.len(), datagram.arrival);
+    let may = match source.and_then(|source| tracks[source.track()].as_mut()) {
+        None => intake.takes_unknown(now),
+        Some(track) if track.encoding.is_video() => intake.takes_picture(bytes, now),
+        Some(track) => intake.takes_sound(&mut track.sound, bytes, now),
+    };
+    may.then_some(())
 }
 
 /// Finds the line of an SSRC that is not known: the line announced none, or its publisher changed it. The packet's mid tells the

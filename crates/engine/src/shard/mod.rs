@@ -3,7 +3,7 @@
 //! 1. A datagram ([`datagram`]) is STUN, DTLS, SRTP or SRTCP. STUN and DTLS go up to the control thread if [`transports`]
 //!    knows their participant; [`consent`] answers a check that only asks whether we are still here. The source address
 //!    of SRTP and SRTCP tells whose it is.
-//! 2. [`glance`] leaves quiet packets of mixed rooms closed; [`incoming`] opens any other SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
+//! 2. [`intake`] bounds what one participant sends. [`glance`] leaves quiet packets of mixed rooms closed; [`incoming`] opens any other SRTP packet once, with its sender's keys. The SSRC tells the track. The track's stream
 //!    ([`encoding`], and [`reception`] on the publisher's shard) notes arrival, loss, frames and levels, of media,
 //!    retransmissions and padding alike. [`restore`] takes sound that did not come from its copy in a packet after it.
 //! 3. The opened packets of a batch wait in the [`queue`], and then go to one subscriber after the other ([`forward`]).
@@ -39,6 +39,7 @@ mod glance;
 mod history;
 mod incoming;
 mod index;
+mod intake;
 mod keyframe;
 mod lately;
 mod layers;

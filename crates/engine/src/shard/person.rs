@@ -2,6 +2,7 @@
 
 use super::consent::Checks;
 use super::index::TrackIndex;
+use super::intake::Intake;
 use super::slot::Slot;
 use crate::command::{PersonKey, Report, RoomKey};
 use crate::egress::{Egress, Level};
@@ -69,6 +70,8 @@ pub(super) struct Person {
     pub key: PersonKey,
     pub room: RoomKey,
     pub secure: Option<Secure>,
+    /// How much they may send.
+    pub intake: Intake,
     /// Lines that the participant sends on.
     pub sending: Vec<Line>,
     /// Lines that the participant receives on.
@@ -106,6 +109,7 @@ impl Person {
             key,
             room,
             secure: None,
+            intake: Intake::new(),
             sending: Vec::new(),
             slots: Vec::new(),
             slot_by_ssrc: Vec::new(),

@@ -27,6 +27,9 @@ pub(super) fn handle_rtcp<S: Sink>(
 ) -> Result<(), InDrop> {
     let index = *model.person_by_address.get(&datagram.source).ok_or(InDrop::UnknownSource)?;
     let person = model.people[index].as_mut().ok_or(InDrop::UnknownSource)?;
+    if !person.intake.takes_control(datagram.arrival) {
+        return Err(InDrop::SenderShare);
+    }
     let secure = person.secure.as_mut().ok_or(InDrop::NoKeys)?;
     let mut plain = std::mem::take(&mut scratch.plain);
     plain.resize(MAX_PACKET, 0);
@@ -64,8 +67,10 @@ fn read_compound<S: Sink>(
             }
             Packet::TransportFeedback { fci, .. } => {
                 let Some(person) = model.people[from].as_mut() else { continue };
-                if person.egress.feedback(turn.now.at, fci) {
-                    fit(model, turn, from);
+                match person.egress.feedback(turn.now.at, fci) {
+                    Ok(true) => fit(model, turn, from),
+                    Ok(false) => {}
+                    Err(reason) => turn.stats.in_drops.add(reason),
                 }
             }
             Packet::Remb(remb) => {

@@ -4,6 +4,7 @@
 use super::bar::Glances;
 use super::encoding::Encoding;
 use super::index::{PersonIndex, Subscription};
+use super::intake::Sound;
 use crate::clock::Now;
 use crate::command::{Precedence, ShardIndex, StreamKey};
 use crate::relay::RelayContent;
@@ -51,6 +52,8 @@ pub(super) struct Track {
     pub mixed: bool,
     /// Which of its packets are opened, if it is mixed.
     pub glances: Glances,
+    /// How much it may bring, if it is sound.
+    pub sound: Sound,
     /// A moderator muted it.
     pub silenced: bool,
     /// Its place in the order of pictures.
@@ -94,6 +97,7 @@ impl Track {
             origin,
             mixed: false,
             glances: Glances::default(),
+            sound: Sound::new(),
             silenced: false,
             precedence: Precedence::default(),
             encoding: Encoding::new(key, line, opaque, here),

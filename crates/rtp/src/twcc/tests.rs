@@ -230,3 +230,35 @@ fn many_packets_are_told_soon_and_few_later() {
     assert!(builder.build(1, 2, &mut told));
     assert_eq!((builder.pending(), builder.is_due(FEEDBACK_LONGEST)), (0, false));
 }
+
+#[test]
+fn runs_of_what_did_not_come_are_read_where_somebody_looks() {
+    // 8 runs of 7500 numbers that did not come, and one that came behind each.
+    let fci = |base: u16, arrivals: bool| {
+        let mut fci = base.to_be_bytes().to_vec();
+        fci.extend((if arrivals { 60_008_u16 } else { 60_000 }).to_be_bytes());
+        fci.extend([0, 0, 1, 0]);
+        for _ in 0..8 {
+            fci.extend(7500_u16.to_be_bytes());
+            if arrivals {
+                fci.extend((1 << 13 | 1_u16).to_be_bytes());
+            }
+        }
+        fci.extend(if arrivals { &[4; 8][..] } else { &[] });
+        fci
+    };
+    for (base, first, count) in
+        [(0, 0, 256), (65_000, 100, 300), (5, 65_500, 16_384), (40_000, 34_000, 1), (9, 9, 0)]
+    {
+        for arrivals in [false, true] {
+            let bytes = fci(base, arrivals);
+            let feedback = Feedback::parse(&bytes).unwrap();
+            let within = |number: u16| usize::from(number.wrapping_sub(first)) < count;
+            let told: Vec<_> = feedback.packets_within(first, count).collect();
+            let all = feedback.packets();
+            let expected: Vec<_> = all.filter(|(n, came)| came.is_some() || within(*n)).collect();
+            assert_eq!(told, expected, "{base}, {first}, {count}, {arrivals}");
+            assert!(told.len() <= count + 8);
+        }
+    }
+}
