@@ -11,6 +11,7 @@ mod networks;
 mod operation;
 mod paths;
 mod peer;
+mod proxies;
 mod raw;
 mod readme;
 mod refusals;

@@ -3,9 +3,11 @@
 use crate::access::{Access, Entrance, Hidden};
 use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
-use crate::gate::{Gate, Visit, each_request};
+use crate::gate::{Counted, Gate, Visit, each_request};
 use crate::metrics::Metrics;
 use crate::places::{self, Places};
+use crate::proxies::Proxies;
+use crate::seldom::Seldom;
 use crate::socket::{Application, Sockets};
 use crate::{api, assets};
 use axum::extract::ws::WebSocketUpgrade;
@@ -126,6 +128,7 @@ pub struct Http {
     certificate: Certificate,
     access: Access,
     places: Places,
+    proxies: Proxies,
 }
 
 impl Http {
@@ -160,7 +163,17 @@ impl Http {
         let places = Places::new(most, each);
         let tls = config.tls.clone();
         let certificate = Certificate::default();
-        Ok(Self { listeners, addresses, admin_addresses, tls, certificate, access, places })
+        let proxies = Proxies::new(&config.http.trusted_proxies);
+        Ok(Self {
+            listeners,
+            addresses,
+            admin_addresses,
+            tls,
+            certificate,
+            access,
+            places,
+            proxies,
+        })
     }
 
     /// The bound addresses, with the ports that port 0 got.
@@ -214,7 +227,7 @@ impl Http {
                 ),
             }
         }
-        let gate = Gate::new(self.places, &metrics);
+        let gate = Gate::new(self.places, self.proxies, tls.is_some(), &metrics);
         let router = router(sockets.clone(), metrics, self.access);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();
@@ -260,6 +273,8 @@ pub(crate) struct Shared<A> {
     pub(crate) sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     pub(crate) access: Access,
+    /// Lines of the log that tell of too many sockets.
+    full_told: Seldom,
 }
 
 impl<A: Application> Shared<A> {
@@ -278,7 +293,7 @@ fn router<A: Application>(
     metrics: Arc<Metrics>,
     access: Access,
 ) -> Router {
-    let shared = Arc::new(Shared { sockets, metrics, access });
+    let shared = Arc::new(Shared { sockets, metrics, access, full_told: Seldom::default() });
     Router::new()
         .route("/", get(async || assets::index()))
         .route("/room/{name}", get(async || assets::index()))
@@ -374,7 +389,7 @@ async fn own_pages<A: Application>(
 async fn open_socket<A: Application>(
     State(shared): State<Arc<Shared<A>>>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
-    Extension(visit): Extension<Arc<Visit>>,
+    (Extension(visit), Extension(counted)): (Extension<Arc<Visit>>, Extension<Counted>),
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -385,6 +400,10 @@ async fn open_socket<A: Application>(
     }
     let Some(place) = shared.sockets.reserve() else {
         shared.metrics.dropped("http", "sockets_full");
+        if let Some(times) = shared.full_told.happens(std::time::Instant::now()) {
+            let most = shared.sockets.options().sockets;
+            tracing::warn!(address = %remote.ip(), most, times, "a socket is refused: there are as many as limits.sockets allows");
+        }
         let why = "no more sockets are taken now: try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response();
     };
@@ -397,7 +416,11 @@ async fn open_socket<A: Application>(
         .max_frame_size(unreadable_bytes)
         .on_upgrade(move |stream| {
             visit.is_socket();
-            sockets.run(place, stream, remote, visit)
+            let run = sockets.run(place, stream, remote, visit);
+            async move {
+                run.await;
+                drop(counted);
+            }
         })
 }
 

@@ -12,6 +12,7 @@ use crate::metrics::Metrics;
 use crate::mix;
 use crate::places::{self, Places};
 use crate::private;
+use crate::proxies::Proxies;
 use crate::relay;
 use crate::reload;
 use crate::rooms::{self, Rooms, ShardHandle};
@@ -216,6 +217,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     // As over HTTP: whoever reaches a development server has one address.
     let tcp_each =
         if config.development { tcp_most } else { config.limits.connections_per_address };
+    let proxies = Proxies::new(&config.http.trusted_proxies);
     let lanes = relay::lanes(&wakers);
     let backlog = config.faults.mixer_backlog.unwrap_or_default();
     let mixers = mix::threads(&wakers, &metrics, backlog);
@@ -234,7 +236,11 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let tcp_places = Places::new(tcp_most, tcp_each);
         let (mut thread, media) = MediaThread::new(
             (index, count),
-            (ports.sockets, ports.listeners, (tcp_places, config.faults.tcp_backlog)),
+            (
+                ports.sockets,
+                ports.listeners,
+                (tcp_places, proxies.clone(), config.faults.tcp_backlog),
+            ),
             upward,
             beside,
             &metrics,
