@@ -3,6 +3,7 @@
 mod abuse;
 mod audience;
 mod bad_input;
+mod base_path;
 mod cli;
 mod deploy;
 mod fuzz;

@@ -163,6 +163,13 @@ fn a_full_server_tells_a_proxy_that_it_is_well() {
     // Others of the reserve do not take the proxy's, and clients of the proxy do not either.
     let own: Vec<TcpStream> =
         (0..40).filter_map(|_| connect_from(OTHER, server.http).ok()).collect();
+    let before = server.dropped("http", "too_many_connections");
+    let client = line_for("203.0.113.5");
+    let idle: Vec<_> = (0..80).filter_map(|_| server.wire_after(PROXY, &client).ok()).collect();
+    eventually("an end of all but two of a client's", || {
+        let refused = server.dropped("http", "too_many_connections") - before;
+        (refused >= 78).then_some(())
+    });
     for _ in 0..20 {
         assert!(health_for(&server, "203.0.113.1").ends_with("ok\n"));
         let answer = server.get_over(server.wire_from(PROXY).unwrap(), "/healthz", "").unwrap();
@@ -171,7 +178,7 @@ fn a_full_server_tells_a_proxy_that_it_is_well() {
     let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
     let asked = server.get_over(server.wire_after(PROXY, local).unwrap(), "/healthz", "").unwrap();
     assert!(asked.ends_with("ok\n"), "{asked}");
-    assert!(held.len() > 50 && !own.is_empty());
+    assert!(held.len() > 50 && !own.is_empty() && idle.len() > 70);
     let told = |line: &str| line.contains("all places for HTTP connections are taken");
     assert_eq!(server.log().lines().filter(|line| told(line)).count(), 1, "{}", server.log());
 }

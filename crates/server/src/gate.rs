@@ -20,7 +20,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{AddExtension, Next};
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
-use shared::{ANSWERED, Count, Shared};
+use shared::{Count, Shared};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -55,8 +55,14 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Gate(Arc<Shared>);
 
 impl Gate {
-    pub(crate) fn new(places: Places, proxies: Proxies, tls: bool, metrics: &Metrics) -> Self {
-        Self(Arc::new(Shared::new(places, proxies, tls, metrics)))
+    /// With whether TLS is spoken, and the path that all others begin with.
+    pub(crate) fn new(
+        places: Places,
+        proxies: Proxies,
+        (tls, base): (bool, &str),
+        metrics: &Metrics,
+    ) -> Self {
+        Self(Arc::new(Shared::new(places, proxies, (tls, base), metrics)))
     }
 
     async fn enter(self, stream: TcpStream) -> io::Result<(Timed, Arc<Visit>)> {
@@ -76,10 +82,11 @@ impl Gate {
         }
         // Headers of requests count where a proxy sends them, and it may send them for another one.
         let proxied = shared.proxies.trust(client.ip());
-        if !proxied && client != peer && full.is_none() {
+        if !proxied && client != peer {
             match Count::of(&shared.places, client.ip()) {
-                Ok(count) => place.count = Some(count),
-                Err(_) => (place, full) = shared.place(client)?,
+                Ok(count) if full.is_none() => place.count = Some(count),
+                // It is one of its client's reserve, not of the proxy's.
+                _ => (place, full) = shared.place(client)?,
             }
         }
         let head = if full.is_some() { RESERVED } else { HEAD };
@@ -175,7 +182,7 @@ impl Visit {
     }
 
     /// For whom a request is; of a trusted proxy it counts for that address, unless it only asks how the server is.
-    fn admit(&self, request: &Request, asks: bool) -> Result<(SocketAddr, Counted), Response> {
+    fn admit(&self, request: &Request, asks: bool) -> Result<(SocketAddr, Counted), Denied> {
         let gate = &self.gate;
         if !self.proxied {
             return Ok((self.client, Counted::default()));
@@ -185,7 +192,7 @@ impl Visit {
             Err(_) if asks => self.client,
             Err(why) => {
                 gate.refuse_request(&why, self.client.ip());
-                return Err((StatusCode::BAD_REQUEST, format!("{why}\n")).into_response());
+                return Err(Denied(StatusCode::BAD_REQUEST, format!("{why}\n")));
             }
         };
         // Proxies themselves have no limit of an address.
@@ -212,7 +219,7 @@ impl Visit {
 
     /// All answers so far are written.
     fn handed_over(&self) {
-        if self.is_handing_over.swap(false, Relaxed) {
+        if self.is_handing_over.load(Relaxed) && self.is_handing_over.swap(false, Relaxed) {
             self.handing_over.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
@@ -256,16 +263,16 @@ pub(crate) async fn each_request(
     next: Next,
 ) -> Response {
     visit.goes_on();
-    let asks = ANSWERED.contains(&request.uri().path());
+    let asks = visit.gate.is_answered(request.uri().path());
     let mut response = match visit.admit(&request, asks) {
-        Err(refused) => refused,
+        Err(denied) => denied.into_response(),
         Ok((client, counted)) => {
             request.extensions_mut().insert(ConnectInfo(client));
             request.extensions_mut().insert(counted.clone());
             match visit.full {
                 Some(full) if !asks => {
                     visit.gate.count(full);
-                    no_place(full, visit.gate.most_each)
+                    no_place(full, visit.gate.most_each).into_response()
                 }
                 _ => {
                     let response = next.run(request).await;
@@ -282,22 +289,34 @@ pub(crate) async fn each_request(
     response
 }
 
+/// Why a request is not looked at.
+struct Denied(StatusCode, String);
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        let Self(status, why) = self;
+        match status {
+            StatusCode::BAD_REQUEST => (status, why).into_response(),
+            _ => (status, [(RETRY_AFTER, "10")], why).into_response(),
+        }
+    }
+}
+
 /// Says that there is no place, why, and what helps.
-fn no_place(full: Full, most_each: usize) -> Response {
-    let (status, why) = match full {
-        Full::All => (
+fn no_place(full: Full, most_each: usize) -> Denied {
+    match full {
+        Full::All => Denied(
             StatusCode::SERVICE_UNAVAILABLE,
             "no more connections are taken now: try again later\n".to_owned(),
         ),
-        Full::Address => (
+        Full::Address => Denied(
             StatusCode::TOO_MANY_REQUESTS,
             format!(
                 "your address has {most_each} connections here, as many as limits.connections_per_address allows: \
                  close some. If it is a reverse proxy's address, list it under http.trusted_proxies\n"
             ),
         ),
-    };
-    (status, [(RETRY_AFTER, "10")], why).into_response()
+    }
 }
 
 /// A connection with its place and its deadline.

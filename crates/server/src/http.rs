@@ -1,6 +1,8 @@
 //! HTTP: the call page, sockets, metrics; TLS where configured.
 
 use crate::access::{Access, Entrance, Hidden};
+use crate::api;
+use crate::assets::{self, Pages};
 use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
 use crate::gate::{Counted, Gate, Visit, each_request};
@@ -9,13 +11,12 @@ use crate::places::{self, Places};
 use crate::proxies::Proxies;
 use crate::seldom::Seldom;
 use crate::socket::{Application, Sockets};
-use crate::{api, assets};
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::extract::{ConnectInfo, Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use axum_server::Handle;
@@ -129,6 +130,7 @@ pub struct Http {
     access: Access,
     places: Places,
     proxies: Proxies,
+    base: String,
 }
 
 impl Http {
@@ -164,7 +166,9 @@ impl Http {
         let tls = config.tls.clone();
         let certificate = Certificate::default();
         let proxies = Proxies::new(&config.http.trusted_proxies);
+        let base = config.http.base_path.clone();
         Ok(Self {
+            base,
             listeners,
             addresses,
             admin_addresses,
@@ -227,8 +231,8 @@ impl Http {
                 ),
             }
         }
-        let gate = Gate::new(self.places, self.proxies, tls.is_some(), &metrics);
-        let router = router(sockets.clone(), metrics, self.access);
+        let gate = Gate::new(self.places, self.proxies, (tls.is_some(), &self.base), &metrics);
+        let router = router(sockets.clone(), metrics, self.access, self.base);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();
         for (listener, entrance) in self.listeners {
@@ -273,6 +277,9 @@ pub(crate) struct Shared<A> {
     pub(crate) sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     pub(crate) access: Access,
+    /// The path that all others begin with.
+    pub(crate) base: String,
+    pages: Pages,
     /// Lines of the log that tell of too many sockets.
     full_told: Seldom,
 }
@@ -292,11 +299,14 @@ fn router<A: Application>(
     sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     access: Access,
+    base: String,
 ) -> Router {
-    let shared = Arc::new(Shared { sockets, metrics, access, full_told: Seldom::default() });
-    Router::new()
-        .route("/", get(async || assets::index()))
-        .route("/room/{name}", get(async || assets::index()))
+    let pages = Pages::below(&base);
+    let full_told = Seldom::default();
+    let shared = Arc::new(Shared { sockets, metrics, access, base, pages, full_told });
+    let inner = Router::new()
+        .route("/", get(index::<A>))
+        .route("/room/{name}", get(index::<A>))
         .route(
             "/assets/{*path}",
             get(async |Path(path): Path<String>| assets::file(&format!("assets/{path}"))),
@@ -308,10 +318,38 @@ fn router<A: Application>(
         .route(wire::frame::SOCKET_PATH, any(open_socket::<A>))
         .layer(from_fn_with_state(shared.clone(), own_names::<A>))
         // Whoever looks whether it runs knows it by any name.
-        .route("/healthz", get(health::<A>))
+        .route("/healthz", get(health::<A>));
+    below(&shared, inner)
         .layer(map_response(harden))
         .layer(from_fn(each_request))
         .with_state(shared)
+}
+
+/// Everything under the base path; besides it only the question how the server is.
+fn below<A: Application>(
+    shared: &Shared<A>,
+    inner: Router<Arc<Shared<A>>>,
+) -> Router<Arc<Shared<A>>> {
+    let base = shared.base.clone();
+    if base == "/" {
+        return inner;
+    }
+    let page = base.clone();
+    let to_page = async move |RawQuery(query): RawQuery| match query {
+        Some(query) => Redirect::permanent(&format!("{page}?{query}")),
+        None => Redirect::permanent(&page),
+    };
+    Router::new()
+        .nest(&base, inner)
+        .route(base.trim_end_matches('/'), get(to_page))
+        .route("/healthz", get(health::<A>))
+        .fallback(async move || {
+            (StatusCode::NOT_FOUND, format!("not found: this server's paths begin with {base}\n"))
+        })
+}
+
+async fn index<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Response {
+    shared.pages.index()
 }
 
 async fn render_metrics<A: Application>(
@@ -330,7 +368,7 @@ async fn console<A: Application>(
     headers: HeaderMap,
 ) -> Result<Response, Hidden> {
     shared.check_admin(entrance, &headers)?;
-    Ok(assets::file("console.html"))
+    Ok(shared.pages.console())
 }
 
 /// A word for everybody; which threads are late is for those who may see metrics.

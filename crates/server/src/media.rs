@@ -12,11 +12,9 @@ use crate::commands;
 use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
-use crate::places::Places;
-use crate::proxies::Proxies;
 use crate::relay::{Come, FromMixer, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
-use crate::tcp::{Come as TcpCome, Reader, TcpPort};
+use crate::tcp::{Come as TcpCome, Reader, TcpPort, Terms};
 use engine::mix::MixFrame;
 use engine::shard::{Datagram, RelayControl, RelayPacket};
 use engine::{
@@ -162,17 +160,17 @@ struct Running {
 }
 
 impl MediaThread {
-    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and
-    /// places for TCP connections and their proxies; with the fault of [`TcpPort::with_backlog`] if that is asked for.
+    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and the
+    /// terms of connections over TCP.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         (index, shards): (usize, u16),
-        (sockets, listeners, (places, proxies, backlog)): (
+        (sockets, listeners, Terms { places, proxies, backlog }): (
             Vec<UdpBatchSocket>,
             Vec<net::stream::Listener>,
-            (Places, Proxies, Option<usize>),
+            Terms,
         ),
         upward: Upward,
         beside: Beside,

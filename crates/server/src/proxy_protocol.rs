@@ -105,7 +105,8 @@ fn read_line(data: &[u8]) -> Result<Beginning, BadHeader> {
                 _ => text.parse().map(IpAddr::V6).ok(),
             };
             let read = || {
-                (address(to)?, port(to_port)?);
+                address(to)?;
+                port(to_port)?;
                 Some(SocketAddr::new(address(from)?.to_canonical(), port(from_port)?))
             };
             Some(read().ok_or(BadHeader::Line)?)

@@ -17,6 +17,7 @@ use crate::relay;
 use crate::reload;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
+use crate::tcp::Terms;
 use net::stream::Listener;
 use net::{SocketOptions as UdpOptions, UdpBatchSocket, Waker};
 use std::net::{IpAddr, SocketAddr};
@@ -233,14 +234,14 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
         let beside = Beside { waker, lanes, mix: ends };
-        let tcp_places = Places::new(tcp_most, tcp_each);
+        let terms = Terms {
+            places: Places::new(tcp_most, tcp_each),
+            proxies: proxies.clone(),
+            backlog: config.faults.tcp_backlog,
+        };
         let (mut thread, media) = MediaThread::new(
             (index, count),
-            (
-                ports.sockets,
-                ports.listeners,
-                (tcp_places, proxies.clone(), config.faults.tcp_backlog),
-            ),
+            (ports.sockets, ports.listeners, terms),
             upward,
             beside,
             &metrics,
@@ -374,12 +375,13 @@ fn count_stalled(metrics: &Metrics) {
 
 fn announce(config: &Config, http: &Http) {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let base = &config.http.base_path;
     for address in http.addresses() {
-        tracing::info!("open {scheme}://{address}/ in a browser");
+        tracing::info!("open {scheme}://{address}{base} in a browser");
     }
     let admin = http.admin_addresses();
     for address in admin {
-        tracing::info!("metrics and console are at {scheme}://{address}/");
+        tracing::info!("metrics and console are at {scheme}://{address}{base}");
     }
     let is_open = config.admin.token.is_none();
     if is_open && admin.iter().any(|address| !address.ip().is_loopback()) {

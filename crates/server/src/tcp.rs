@@ -54,6 +54,16 @@ const WRITE_BYTES: usize = 16 << 10;
 /// Token of the first connection; those below are listeners.
 const FIRST: u64 = 16;
 
+/// Who may connect, and a fault if one is asked for.
+pub(crate) struct Terms {
+    /// For how many there is room.
+    pub(crate) places: Places,
+    /// Whose connections are their clients'.
+    pub(crate) proxies: Proxies,
+    /// See [`TcpPort::with_backlog`].
+    pub(crate) backlog: Option<usize>,
+}
+
 /// The connections of a media thread.
 pub(crate) struct TcpPort {
     listeners: Vec<Listener>,

@@ -13,7 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// The questions that are answered even when all places are taken.
-pub(super) const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
+const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
+
+/// Most KiB of what a refused connection sent already that are read before it is answered.
+const UNREAD: usize = 8;
 
 /// What all connections have in common.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Shared {
     reserve_of_proxies: Arc<Mutex<Places>>,
     pub(super) most_each: usize,
     pub(super) proxies: Proxies,
+    /// The path before all others, without its last slash.
+    base: String,
     /// Whether what comes is TLS: then nothing can be said before it stands.
     tls: bool,
     full: Counter,
@@ -48,8 +53,14 @@ struct Told {
 }
 
 impl Shared {
-    pub(super) fn new(places: Places, proxies: Proxies, tls: bool, metrics: &Metrics) -> Self {
+    pub(super) fn new(
+        places: Places,
+        proxies: Proxies,
+        (tls, base): (bool, &str),
+        metrics: &Metrics,
+    ) -> Self {
         Self {
+            base: base.trim_end_matches('/').to_owned(),
             most_each: places.most_each(),
             places: Arc::new(Mutex::new(places)),
             reserve: Arc::new(Mutex::new(Places::new(RESERVE, ANSWERED.len()))),
@@ -65,6 +76,12 @@ impl Shared {
             told: Told::default(),
             held: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a path is answered even when all places are taken.
+    pub(super) fn is_answered(&self, path: &str) -> bool {
+        let below = path.strip_prefix(self.base.as_str());
+        ANSWERED.iter().any(|asked| path == *asked || below == Some(*asked))
     }
 
     /// A place for a client, or one of the reserve and why.
@@ -196,6 +213,13 @@ impl Shared {
     /// What cannot be read as HTTP is answered at once, as far as the system takes it at once.
     fn answer_bad(&self, stream: &TcpStream, why: &str) {
         if !self.tls {
+            // What stays unread would have the system cut the answer off.
+            let mut rest = [0; 1024];
+            for _ in 0..UNREAD {
+                if !stream.try_read(&mut rest).is_ok_and(|count| count > 0) {
+                    break;
+                }
+            }
             let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close";
             let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{why}", why.len());
             let _ = stream.try_write(answer.as_bytes());
