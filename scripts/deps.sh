@@ -18,6 +18,9 @@ need strip binutils
 need nft nftables
 need conntrack conntrack
 need prometheus prometheus
+need nginx nginx-light
+need haproxy haproxy
+need caddy caddy
 need janus janus
 for tool in cargo node npm; do
   command -v "$tool" >/dev/null 2>&1 || {

@@ -3,6 +3,7 @@
 mod abuse;
 mod audience;
 mod bad_input;
+mod base_path;
 mod cli;
 mod deploy;
 mod fuzz;
@@ -11,6 +12,7 @@ mod networks;
 mod operation;
 mod paths;
 mod peer;
+mod proxies;
 mod raw;
 mod readme;
 mod refusals;

@@ -12,7 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpSocket;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::Error as WebError;
+use tokio_tungstenite::tungstenite::handshake::HandshakeError;
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 use wire::event::EventEnvelope;
 use wire::frame::SOCKET_PATH;
@@ -55,7 +57,7 @@ pub trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
 /// The name that certificates of tests are for.
-const HOST: &str = "moim.test";
+pub const HOST: &str = "call.example.org";
 
 /// A certificate that signs itself, and its key, in PEM; and a client that trusts it.
 fn certificate() -> (String, String, Arc<rustls::ClientConfig>) {
@@ -83,6 +85,29 @@ pub const FREE_PORTS: &str = "http: { bind: \"127.0.0.1:0\" }\nmedia: { bind: 12
 
 /// Settings of a server whose metrics are where its pages are.
 const OWN_METRICS: &str = "admin: { bind: \"127.0.0.1:0\" }\n";
+
+/// [`FREE_PORTS`] with more under `http`.
+pub fn free_ports_with(http: &str) -> String {
+    FREE_PORTS.replacen(" }", &format!(", {http} }}"), 1)
+}
+
+/// TLS over a connection, to who shows the certificate that the client trusts.
+pub fn over_tls(client: &Arc<rustls::ClientConfig>, stream: TcpStream) -> Box<dyn Wire> {
+    let name = ServerName::try_from(HOST).unwrap();
+    let client = rustls::ClientConnection::new(client.clone(), name).unwrap();
+    Box::new(rustls::StreamOwned::new(client, stream))
+}
+
+/// Makes a certificate: the settings that name it, and a client that trusts it.
+pub fn use_tls(directory: &tempfile::TempDir) -> (String, Arc<rustls::ClientConfig>) {
+    let (certificate, key, client) = certificate();
+    std::fs::write(directory.path().join("cert.pem"), certificate).unwrap();
+    let of_key = directory.path().join("key.pem");
+    std::fs::write(&of_key, key).unwrap();
+    std::fs::set_permissions(&of_key, Permissions::from_mode(0o600)).unwrap();
+    let at = directory.path().display();
+    (format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n"), client)
+}
 
 /// A server on free ports of the loopback; dropping it ends it.
 pub struct Server {
@@ -112,18 +137,26 @@ impl Server {
         Self::begin(settings, tempfile::tempdir().unwrap(), None)
     }
 
+    /// The same as [`with`](Self::with), with more under `http` than the address.
+    pub fn with_http(http: &str, settings: &str) -> Self {
+        let config = format!("{}{OWN_METRICS}{settings}", free_ports_with(http));
+        Self::begin_as(&config, tempfile::tempdir().unwrap(), None)
+    }
+
     /// The same as [`with`](Self::with) over TLS.
     pub fn with_tls(settings: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (certificate, key, client) = certificate();
-        std::fs::write(directory.path().join("cert.pem"), certificate).unwrap();
-        let of_key = directory.path().join("key.pem");
-        std::fs::write(&of_key, key).unwrap();
-        std::fs::set_permissions(&of_key, Permissions::from_mode(0o600)).unwrap();
-        let at = directory.path().display();
-        let tls = format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n");
+        let (tls, client) = use_tls(&directory);
         let settings = format!("{OWN_METRICS}{tls}{settings}");
         Self::begin(&settings, directory, Some(client))
+    }
+
+    /// The same as [`with_http`](Self::with_http) over TLS.
+    pub fn with_http_and_tls(http: &str, settings: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (tls, client) = use_tls(&directory);
+        let config = format!("{}{OWN_METRICS}{tls}{settings}", free_ports_with(http));
+        Self::begin_as(&config, directory, Some(client))
     }
 
     fn begin(
@@ -131,8 +164,16 @@ impl Server {
         directory: tempfile::TempDir,
         tls: Option<Arc<rustls::ClientConfig>>,
     ) -> Self {
+        Self::begin_as(&format!("{FREE_PORTS}{settings}"), directory, tls)
+    }
+
+    fn begin_as(
+        settings: &str,
+        directory: tempfile::TempDir,
+        tls: Option<Arc<rustls::ClientConfig>>,
+    ) -> Self {
         let config = directory.path().join("moim.yaml");
-        std::fs::write(&config, format!("{FREE_PORTS}{settings}")).unwrap();
+        std::fs::write(&config, settings).unwrap();
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
         let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
@@ -221,11 +262,18 @@ impl Server {
     /// # Errors
     /// What the system says.
     pub fn wire_from(&self, source: [u8; 4]) -> std::io::Result<Box<dyn Wire>> {
-        let stream = connect_from(source, self.http)?;
+        self.wire_after(source, b"")
+    }
+
+    /// The same, where something stands before all that, such as what a proxy says.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wire_after(&self, source: [u8; 4], first: &[u8]) -> std::io::Result<Box<dyn Wire>> {
+        let mut stream = connect_from(source, self.http)?;
+        stream.write_all(first)?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        let name = ServerName::try_from(HOST).unwrap();
-        let client = rustls::ClientConnection::new(tls.clone(), name).unwrap();
-        Ok(Box::new(rustls::StreamOwned::new(client, stream)))
+        Ok(over_tls(tls, stream))
     }
 
     /// The answer to a request for a path from an address of this machine, its head included.
@@ -233,8 +281,22 @@ impl Server {
     /// # Errors
     /// What the system says, such as that the connection was closed.
     pub fn get_from(&self, source: [u8; 4], path: &str) -> std::io::Result<String> {
-        let mut wire = self.wire_from(source)?;
-        write!(wire, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.http)?;
+        self.get_over(self.wire_from(source)?, path, "")
+    }
+
+    /// The same over a connection that is there, with more headers, which end with a line end each.
+    ///
+    /// # Errors
+    /// What the system says, such as that the connection was closed.
+    pub fn get_over(
+        &self,
+        mut wire: Box<dyn Wire>,
+        path: &str,
+        headers: &str,
+    ) -> std::io::Result<String> {
+        let own = format!("Host: {}\r\n", self.http);
+        let host = if headers.contains("Host:") { "" } else { &own };
+        write!(wire, "GET {path} HTTP/1.0\r\n{host}{headers}\r\n")?;
         wire.flush()?;
         let mut answer = String::new();
         match wire.read_to_string(&mut answer) {
@@ -367,11 +429,34 @@ impl Socket {
 
     /// The same over a connection that is there.
     pub fn over(wire: Box<dyn Wire>, server: &Server) -> Self {
-        let address = format!("ws://{}{SOCKET_PATH}", server.http);
-        let (web, _) = client(address, wire).unwrap_or_else(|error| panic!("no socket: {error}"));
+        Self::try_over(wire, &server.http.to_string(), &[])
+            .unwrap_or_else(|error| panic!("no socket: {error}"))
+    }
+
+    /// The same for any `Host`, and with headers.
+    ///
+    /// # Errors
+    /// The status and the text of the answer, or what the connection says.
+    pub fn try_over(
+        wire: Box<dyn Wire>,
+        host: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Self, String> {
+        let address = format!("ws://{host}{SOCKET_PATH}");
+        let mut request = address.into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        let (web, _) = client(request, wire).map_err(|error| match error {
+            HandshakeError::Failure(WebError::Http(answer)) => {
+                let body = answer.body().as_deref().map(String::from_utf8_lossy);
+                format!("{} {}", answer.status().as_u16(), body.unwrap_or_default())
+            }
+            error => error.to_string(),
+        })?;
         let mut socket = Self { web, cid: 0, events: VecDeque::new() };
         socket.call("#handshake", json!({})).unwrap();
-        socket
+        Ok(socket)
     }
 
     /// Sends a frame as it is.

@@ -2,7 +2,8 @@ import { defineConfig } from "vite";
 
 // Served as /console beside the call page, under the same page policy: nothing is inlined.
 export default defineConfig({
-  base: "/",
+  // As of the call page.
+  base: "./",
   build: {
     target: "es2022",
     assetsInlineLimit: 0,

@@ -79,6 +79,11 @@ impl Decoder {
         self.end += count;
     }
 
+    /// What has come and is of no packet yet; after an error it begins with the frame that cannot be taken.
+    pub fn pending(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// The next whole packet, if it has come; null packets (length 0) are passed over.
     ///
     /// # Errors
@@ -148,6 +153,7 @@ mod tests {
         decoder.spare()[..stream.len()].copy_from_slice(&stream);
         decoder.advance(stream.len());
         assert_eq!(decoder.next_frame(), Ok(Some(&[42][..])));
+        assert_eq!(decoder.pending(), [0x01, 0x2d, 1, 2, 3]);
         assert_eq!(decoder.next_frame(), Err(error));
         assert_eq!(decoder.next_frame(), Err(error));
     }

@@ -106,7 +106,9 @@ type Answered = Result<Response, Problem>;
 
 /// All routes.
 pub(crate) fn router<A: Application>() -> Router<Arc<Shared<A>>> {
-    let openapi = async || ([(CONTENT_TYPE, "application/json")], OPENAPI);
+    let openapi = async |State(shared): State<Arc<Shared<A>>>| {
+        ([(CONTENT_TYPE, "application/json")], described_below(&shared.base))
+    };
     Router::new()
         .route("/v1/sockets", get(sockets::<A>))
         .route("/v1/sockets/{id}/invocations", post(invoke::<A>))
@@ -129,6 +131,14 @@ pub(crate) fn router<A: Application>() -> Router<Arc<Shared<A>>> {
             }),
         )
         .route_layer(DefaultBodyLimit::max(BODY_BYTES))
+}
+
+/// The description, with where its paths begin.
+fn described_below(base: &str) -> String {
+    // Its paths begin with a slash.
+    let url = if base == "/" { base } else { base.trim_end_matches('/') };
+    let servers = format!("{{\n  \"servers\": [{{ \"url\": {url:?} }}],");
+    OPENAPI.replacen('{', &servers, 1)
 }
 
 /// What the one who asks may do.
@@ -439,7 +449,8 @@ mod tests {
                 routed.insert(format!("{method} {path}"));
             }
         }
-        let openapi: Value = serde_json::from_str(OPENAPI).unwrap();
+        let openapi: Value = serde_json::from_str(&described_below("/calls/")).unwrap();
+        assert_eq!(openapi["servers"][0]["url"], "/calls");
         let mut described = BTreeSet::new();
         for (path, methods) in openapi["paths"].as_object().unwrap() {
             for (method, operation) in methods.as_object().unwrap() {

@@ -1,5 +1,6 @@
 //! The call page and the console, embedded by `build.rs`.
 
+use axum::body::Bytes;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -11,9 +12,37 @@ static APP: Dir<'static> = include_dir!("$OUT_DIR/app");
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// The call page itself.
-pub(crate) fn index() -> Response {
-    file("index.html")
+/// The pages of a server, which name all they load below its base path.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    index: Bytes,
+    console: Bytes,
+}
+
+impl Pages {
+    /// `base` begins and ends with a slash.
+    pub(crate) fn below(base: &str) -> Self {
+        let page = |name: &str| {
+            let file = APP.get_file(name).and_then(|file| file.contents_utf8());
+            Bytes::from(file.unwrap_or_default().replace("\"./", &format!("\"{base}")))
+        };
+        Self { index: page("index.html"), console: page("console.html") }
+    }
+
+    /// The call page itself.
+    pub(crate) fn index(&self) -> Response {
+        shown(&self.index)
+    }
+
+    /// The console.
+    pub(crate) fn console(&self) -> Response {
+        shown(&self.console)
+    }
+}
+
+fn shown(page: &Bytes) -> Response {
+    let content_type = HeaderValue::from_static(content_type("index.html"));
+    ([(CONTENT_TYPE, content_type), (CACHE_CONTROL, REVALIDATE)], page.clone()).into_response()
 }
 
 /// An embedded file by its path under `web/app/dist` or `web/console/dist`, or 404. Only embedded files can be
@@ -55,8 +84,26 @@ mod tests {
             let page = APP.get_file(name).and_then(|file| file.contents_utf8()).unwrap();
             assert!(page.contains("<html"), "{name}");
         }
-        assert_eq!(index().status(), StatusCode::OK);
-        assert_eq!(index().headers()[CACHE_CONTROL], "no-cache");
+        let pages = Pages::below("/");
+        for page in [pages.index(), pages.console()] {
+            assert_eq!(page.status(), StatusCode::OK);
+            assert_eq!(page.headers()[CACHE_CONTROL], "no-cache");
+        }
+    }
+
+    #[test]
+    fn pages_load_what_is_below_the_base_path() {
+        let text = |page: &Bytes| String::from_utf8(page.to_vec()).unwrap();
+        let (top, below) = (Pages::below("/"), Pages::below("/calls/"));
+        for (at_top, at_path) in [(&top.index, &below.index), (&top.console, &below.console)] {
+            let (at_top, at_path) = (text(at_top), text(at_path));
+            assert!(!at_top.contains("\"./") && !at_path.contains("\"./"));
+            assert_eq!(
+                at_path.matches("\"/calls/assets/").count(),
+                at_top.matches("\"/assets/").count()
+            );
+            assert!(!at_path.contains("\"/assets/"));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub use limits::Limits;
 use crate::auth::{Guests, SECRET_CHARS, Secret};
 use crate::faults::Faults;
 use crate::private::{self, RunAs};
+use crate::proxies::Network;
 use engine::room::MixPacket;
 use limits::decode_limits;
 use settings::{
@@ -72,6 +73,10 @@ pub struct AdminConfig {
 pub struct HttpConfig {
     /// `bind`: one address or a list. Default 127.0.0.1:7880. Port 0 takes a free one.
     pub bind: Vec<SocketAddr>,
+    /// `base_path`: the path that pages, sockets and API begin with: `/calls/`. Default `/`.
+    pub base_path: String,
+    /// `trusted_proxies`: addresses and networks of reverse proxies, whose word is taken for where clients come from.
+    pub trusted_proxies: Vec<Network>,
 }
 
 /// `media`.
@@ -154,7 +159,11 @@ impl Config {
         Self {
             development: true,
             file: None,
-            http: HttpConfig { bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 7880))] },
+            http: HttpConfig {
+                bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 7880))],
+                base_path: "/".into(),
+                trusted_proxies: Vec::new(),
+            },
             media: MediaConfig::default(),
             tls: None,
             hosts: Vec::new(),
@@ -202,6 +211,10 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
     let default = Config::development();
     let http = root.section("http", |http| HttpConfig {
         bind: http.read("bind", one_or_many(socket_address(), 16)).or(default.http.bind),
+        base_path: http.read("base_path", base_path()).or(default.http.base_path),
+        trusted_proxies: http
+            .read("trusted_proxies", one_or_many(network(), 256))
+            .or_else(Vec::new),
     });
     let media = root.section("media", decode_media);
     let tls = if root.has("tls") {
@@ -363,6 +376,30 @@ fn host() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
     })
 }
 
+/// A path that needs no escapes anywhere, with a slash at both ends.
+fn base_path() -> settings::Parsed<impl Fn(&str) -> Result<String, String>> {
+    parsed("a path such as /calls/, of letters, digits and -._~", |text| {
+        let inner =
+            text.strip_prefix('/').ok_or_else(|| format!("{text:?} begins with no slash"))?;
+        let inner = inner.strip_suffix('/').unwrap_or(inner);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        let fine = |part: &str| {
+            !part.is_empty() && part != "." && part != ".." && part.chars().all(allowed)
+        };
+        match inner {
+            "" if text == "/" => Ok("/".to_owned()),
+            _ if text.len() <= 200 && inner.split('/').all(fine) => Ok(format!("/{inner}/")),
+            _ => Err(format!("{text:?} is no path that can be used")),
+        }
+    })
+}
+
+/// An address, or a network in CIDR notation.
+fn network() -> settings::Parsed<impl Fn(&str) -> Result<Network, String>> {
+    let expected = "an address or a network, such as 127.0.0.1, 10.0.0.0/8 or fd00::/8";
+    parsed(expected, |text| text.parse())
+}
+
 /// A user, and perhaps a group.
 fn run_as() -> settings::Parsed<impl Fn(&str) -> Result<RunAs, String>> {
     parsed("a user such as moim, user:group, or numbers such as 1000:1000", |text| text.parse())
@@ -439,7 +476,7 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             r#"
-http: { bind: ["[::]:443", "0.0.0.0:443"] }
+http: { bind: ["[::]:443", "0.0.0.0:443"], base_path: /a/calls, trusted_proxies: [127.0.0.1, 10.0.0.0/8, "fd00::/8"] }
 media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3, start_kbps: 900,
   advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
@@ -457,6 +494,9 @@ mix: { hear: everyone, packet: 60ms }
         )
         .unwrap();
         assert_eq!(config.http.bind[0], "[::]:443".parse().unwrap());
+        let proxies = ["127.0.0.1/32", "10.0.0.0/8", "fd00::/8"].map(|text| text.parse().unwrap());
+        assert_eq!(config.http.trusted_proxies, proxies);
+        assert_eq!(config.http.base_path, "/a/calls/");
         assert_eq!(config.media.advertise[1], "2001:db8::7".parse::<IpAddr>().unwrap());
         let media = &config.media;
         assert_eq!((media.port, media.shards, media.keep_together), (9000, 4, 3));
@@ -497,13 +537,14 @@ mix: { hear: everyone, packet: 60ms }
     #[test]
     fn all_problems_are_told_at_once() {
         let told = parse(
-            "http: { bind: localhost }\nmedia: { bind: 0.0.0.0, prot: 1 }\ntls: { cert: no.pem }\n\
+            "http: { bind: localhost, trusted_proxies: [10.0.0.1/8] }\nmedia: { bind: 0.0.0.0, prot: 1 }\ntls: { cert: no.pem }\n\
              origins: [call.example.org]\nlimits: { rooms: 0 }\nlog: { level: loud }\nlimts: {}\n\
              mix: { packet: 30ms }\n",
         )
         .unwrap_err();
         for expected in [
             "moim.yaml:1:15 http.bind: \"localhost\" is no IP address with a port",
+            "http.trusted_proxies[0]: \"10.0.0.1/8\" has more than 8 bits: write 10.0.0.0/8",
             "moim.yaml:2:16 media.bind: browsers cannot send to 0.0.0.0",
             "moim.yaml:2:25 media.prot: unknown key; did you mean \"port\"?",
             "moim.yaml:3:14 tls.cert: no.pem cannot be read (",
@@ -516,7 +557,7 @@ mix: { hear: everyone, packet: 60ms }
         ] {
             assert!(told.contains(expected), "{expected}\nis missing in\n{told}");
         }
-        assert_eq!(told.lines().count(), 10, "{told}");
+        assert_eq!(told.lines().count(), 11, "{told}");
         let told = parse("media: { bind: [127.0.0.1, 127.0.0.2], port: 65535, shards: 2 }\n");
         let told = told.unwrap_err();
         assert!(told.contains("media.bind: at most one IPv4 and one IPv6 address"), "{told}");
@@ -575,6 +616,20 @@ mix: { hear: everyone, packet: 60ms }
             assert!(told.contains(expected), "{expected}\nis missing in\n{told}");
         }
         assert!(!told.contains("s3cret") && !told.contains("0123456789abcdef"), "{told}");
+    }
+
+    #[test]
+    fn a_base_path_needs_no_escapes() {
+        let path = |text: &str| parse(&format!("http: {{ base_path: {text:?} }}"));
+        for (text, is) in [("/", "/"), ("/calls", "/calls/"), ("/a/b-1.2_~/", "/a/b-1.2_~/")] {
+            assert_eq!(path(text).unwrap().http.base_path, is);
+        }
+        for wrong in [
+            "calls/", "", "//", "/a//b", "/a/../b", "/./", "/a b", "/{x}", "/a?b", "/%20",
+            "/\u{e9}",
+        ] {
+            assert!(path(wrong).unwrap_err().contains("write a path such as /calls/"), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,21 +1,28 @@
 //! What every HTTP connection passes, sockets included, before TLS: a place of its address, and deadlines.
 //!
+//! A connection of a trusted proxy has a place of no address: what it says of its client counts instead, in a PROXY
+//! header for the whole connection, in a request's headers for that request, and for the socket that it opens.
+//!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
 //! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
 //! there the bytes of messages that are not whole yet are bounded, each socket's and all together.
 
-use crate::metrics::{Counter, Metrics};
-use crate::places::{Full, Places, RESERVE};
+mod shared;
+
+use crate::metrics::Metrics;
+use crate::places::{Full, Places};
+use crate::proxies::Proxies;
+use crate::proxy_protocol;
 use axum::Extension;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::header::{CONNECTION, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{AddExtension, Next};
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
-use std::future::{Ready, ready};
+use shared::{Count, Shared};
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,120 +47,109 @@ const SHORT: u64 = 16 << 10;
 const UNFINISHED: u64 = 32 << 20;
 /// How long a connection of the reserve may last: it is for one question.
 const RESERVED: Duration = Duration::from_secs(2);
-/// The question that is answered even when all places are taken.
-const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
 /// Of a deadline: there is none.
 const NEVER: u64 = u64::MAX;
 
 /// Lets connections in while there are places.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate {
-    places: Arc<Mutex<Places>>,
-    /// When all places are taken: some for each address, to ask how the server is.
-    reserve: Arc<Mutex<Places>>,
-    full: Counter,
-    of_address: Counter,
-    late: Counter,
-    unfinished: Counter,
-    /// Bytes of unfinished messages of all sockets.
-    held: Arc<AtomicU64>,
-}
+pub(crate) struct Gate(Arc<Shared>);
 
 impl Gate {
-    pub(crate) fn new(places: Places, metrics: &Metrics) -> Self {
-        Self {
-            places: Arc::new(Mutex::new(places)),
-            reserve: Arc::new(Mutex::new(Places::new(RESERVE, ANSWERED.len()))),
-            full: metrics.drops("http", "too_many_connections"),
-            of_address: metrics.drops("http", "too_many_of_address"),
-            late: metrics.drops("http", "too_slow"),
-            unfinished: metrics.drops("signaling", "unfinished_message"),
-            held: Arc::default(),
-        }
+    /// With whether TLS is spoken, and the path that all others begin with.
+    pub(crate) fn new(
+        places: Places,
+        proxies: Proxies,
+        (tls, base): (bool, &str),
+        metrics: &Metrics,
+    ) -> Self {
+        Self(Arc::new(Shared::new(places, proxies, (tls, base), metrics)))
     }
 
-    fn enter(&self, stream: TcpStream) -> io::Result<(Timed, Arc<Visit>)> {
+    async fn enter(self, stream: TcpStream) -> io::Result<(Timed, Arc<Visit>)> {
+        let shared = self.0;
         stream.set_nodelay(true)?;
-        let address = stream.peer_addr()?.ip();
-        let place = Place::take(&self.places, address).map(|place| (place, false));
-        let place = place.or_else(|full| match full {
-            Full::Address => Err(full),
-            Full::All => match Place::take(&self.reserve, address) {
-                Ok(place) => Ok((place, true)),
-                Err(_) => Err(full),
-            },
-        });
-        let (place, reserved) = place.map_err(|full| {
-            match full {
-                Full::All => self.full.inc(),
-                Full::Address => self.of_address.inc(),
-            }
-            io::Error::from(io::ErrorKind::ConnectionRefused)
-        })?;
+        let peer = stream.peer_addr()?;
         let begun = Instant::now();
-        let head = if reserved { RESERVED } else { HEAD };
+        let proxied = shared.proxies.trust(peer.ip());
+        let (mut place, mut full) =
+            if proxied { shared.place_of_proxy(peer)? } else { shared.place(peer)? };
+        let (mut client, mut early) = (peer, Vec::new());
+        if proxied {
+            let until = begun + if full.is_some() { RESERVED } else { HEAD };
+            let told;
+            (told, early) = shared.proxy_header(&stream, peer, until).await?;
+            client = told.unwrap_or(peer);
+        }
+        // Headers of requests count where a proxy sends them, and it may send them for another one.
+        let proxied = shared.proxies.trust(client.ip());
+        if !proxied && client != peer {
+            match Count::of(&shared.places, client.ip()) {
+                Ok(count) if full.is_none() => place.count = Some(count),
+                // It is one of its client's reserve, not of the proxy's.
+                _ => (place, full) = shared.place(client)?,
+            }
+        }
+        let head = if full.is_some() { RESERVED } else { HEAD };
         let visit = Arc::new(Visit {
+            gate: shared,
             begun,
             until_ms: AtomicU64::new(head.as_millis() as u64),
-            full: reserved.then(|| self.full.clone()),
+            client,
+            proxied,
+            full,
+            handing_over: Mutex::default(),
+            is_handing_over: AtomicBool::new(false),
             message: AtomicU64::new(0),
             message_since_ms: AtomicU64::new(0),
             long: AtomicBool::new(false),
-            held: self.held.clone(),
         });
         let timer = Box::pin(tokio::time::sleep_until(begun + head));
         let known = visit.clone();
-        let (late, unfinished) = (self.late.clone(), self.unfinished.clone());
-        Ok((Timed { stream, visit, timer: Some(timer), late, unfinished, _place: place }, known))
+        let fresh = !proxied && client == peer;
+        Ok((Timed { stream, early, fresh, visit, timer: Some(timer), _place: place }, known))
     }
 }
 
-impl<S> Accept<TcpStream, S> for Gate {
+impl<S: Send + 'static> Accept<TcpStream, S> for Gate {
     type Stream = Timed;
     type Service = AddExtension<S, Arc<Visit>>;
-    type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
 
     /// An error closes the connection at once.
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let entered = self.enter(stream);
-        ready(entered.map(|(stream, visit)| (stream, Extension(visit).layer(service))))
+        let entered = self.clone().enter(stream);
+        Box::pin(async move {
+            let (stream, visit) = entered.await?;
+            Ok((stream, Extension(visit).layer(service)))
+        })
     }
 }
 
-/// A connection's place; dropping it gives it back.
-#[derive(Debug)]
-struct Place {
-    places: Arc<Mutex<Places>>,
-    address: IpAddr,
-}
-
-impl Place {
-    fn take(places: &Arc<Mutex<Places>>, address: IpAddr) -> Result<Self, Full> {
-        places.lock().unwrap_or_else(PoisonError::into_inner).take(address)?;
-        Ok(Self { places: places.clone(), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).give_back(self.address);
-    }
-}
+/// A request that a trusted proxy passes on, as it counts for its client: whoever holds it goes on counting.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counted(Option<Arc<Count>>);
 
 /// How long a connection may go on as it is.
 #[derive(Debug)]
 pub(crate) struct Visit {
+    gate: Arc<Shared>,
     begun: Instant,
     /// Since `begun`.
     until_ms: AtomicU64,
-    /// Of the reserve: counts what else is asked there.
-    full: Option<Counter>,
+    /// Who connected, or whom the proxy told that did.
+    client: SocketAddr,
+    /// A trusted proxy sends the requests: their headers tell for whom.
+    proxied: bool,
+    /// Of the reserve: why it is there.
+    full: Option<Full>,
+    /// Requests whose answers are not written yet.
+    handing_over: Mutex<Vec<Counted>>,
+    is_handing_over: AtomicBool,
     /// Of a socket: bytes that came since the last whole message, and when the first of them came, since `begun`.
     message: AtomicU64,
     message_since_ms: AtomicU64,
     /// Whether messages may be longer than [`SHORT`].
     long: AtomicBool,
-    held: Arc<AtomicU64>,
 }
 
 impl Drop for Visit {
@@ -175,21 +171,64 @@ impl Visit {
 
     /// All that came belongs to messages that are whole. A little more may have come: it is not counted.
     pub(crate) fn message_is_whole(&self) {
-        self.held.fetch_sub(self.message.swap(0, Relaxed), Relaxed);
+        self.gate.held.fetch_sub(self.message.swap(0, Relaxed), Relaxed);
     }
 
     /// So much of what came was a ping or its answer, which may come amid a message.
     pub(crate) fn was_ping(&self, bytes: usize) {
         let bytes = self.message.load(Relaxed).min(bytes as u64);
         self.message.fetch_sub(bytes, Relaxed);
-        self.held.fetch_sub(bytes, Relaxed);
+        self.gate.held.fetch_sub(bytes, Relaxed);
+    }
+
+    /// For whom a request is; of a trusted proxy it counts for that address, unless it only asks how the server is.
+    fn admit(&self, request: &Request, asks: bool) -> Result<(SocketAddr, Counted), Denied> {
+        let gate = &self.gate;
+        if !self.proxied {
+            return Ok((self.client, Counted::default()));
+        }
+        let client = match gate.proxies.client(self.client, request.headers()) {
+            Ok(client) => client,
+            Err(_) if asks => self.client,
+            Err(why) => {
+                gate.refuse_request(&why, self.client.ip());
+                return Err(Denied(StatusCode::BAD_REQUEST, format!("{why}\n")));
+            }
+        };
+        // Proxies themselves have no limit of an address.
+        if asks || self.full.is_some() || gate.proxies.trust(client.ip()) {
+            return Ok((client, Counted::default()));
+        }
+        match Count::of(&gate.places, client.ip()) {
+            Ok(count) => Ok((client, Counted(Some(Arc::new(count))))),
+            Err(full) => {
+                gate.tell(full, client.ip());
+                gate.count(full);
+                Err(no_place(full, gate.most_each))
+            }
+        }
+    }
+
+    /// A request was answered: it counts until the answer is written.
+    fn answered(&self, counted: Counted) {
+        if counted.0.is_some() {
+            self.handing_over.lock().unwrap_or_else(PoisonError::into_inner).push(counted);
+            self.is_handing_over.store(true, Relaxed);
+        }
+    }
+
+    /// All answers so far are written.
+    fn handed_over(&self) {
+        if self.is_handing_over.load(Relaxed) && self.is_handing_over.swap(false, Relaxed) {
+            self.handing_over.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
     }
 
     /// More came on a socket; an error where its message takes too much or too long.
     fn came(&self, bytes: u64) -> io::Result<()> {
         let now = self.begun.elapsed().as_millis() as u64;
         let message = self.message.fetch_add(bytes, Relaxed) + bytes;
-        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        let held = self.gate.held.fetch_add(bytes, Relaxed) + bytes;
         if message == bytes {
             self.message_since_ms.store(now, Relaxed);
         }
@@ -217,39 +256,81 @@ impl Visit {
     }
 }
 
-/// Gives a request its time, and its answer.
+/// Gives a request its client, its time, and its answer.
 pub(crate) async fn each_request(
     Extension(visit): Extension<Arc<Visit>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     visit.goes_on();
-    let Some(full) = &visit.full else {
-        let response = next.run(request).await;
-        visit.goes_on();
-        return response;
+    let asks = visit.gate.is_answered(request.uri().path());
+    let mut response = match visit.admit(&request, asks) {
+        Err(denied) => denied.into_response(),
+        Ok((client, counted)) => {
+            request.extensions_mut().insert(ConnectInfo(client));
+            request.extensions_mut().insert(counted.clone());
+            match visit.full {
+                Some(full) if !asks => {
+                    visit.gate.count(full);
+                    no_place(full, visit.gate.most_each).into_response()
+                }
+                _ => {
+                    let response = next.run(request).await;
+                    visit.answered(counted);
+                    response
+                }
+            }
+        }
     };
-    let mut response = if ANSWERED.contains(&request.uri().path()) {
-        next.run(request).await
-    } else {
-        full.inc();
-        let why = "no more connections are taken now: try again later\n";
-        (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response()
-    };
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    visit.goes_on();
+    if visit.full.is_some() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
+}
+
+/// Why a request is not looked at.
+struct Denied(StatusCode, String);
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        let Self(status, why) = self;
+        match status {
+            StatusCode::BAD_REQUEST => (status, why).into_response(),
+            _ => (status, [(RETRY_AFTER, "10")], why).into_response(),
+        }
+    }
+}
+
+/// Says that there is no place, why, and what helps.
+fn no_place(full: Full, most_each: usize) -> Denied {
+    match full {
+        Full::All => Denied(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no more connections are taken now: try again later\n".to_owned(),
+        ),
+        Full::Address => Denied(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!(
+                "your address has {most_each} connections here, as many as limits.connections_per_address allows: \
+                 close some. If it is a reverse proxy's address, list it under http.trusted_proxies\n"
+            ),
+        ),
+    }
 }
 
 /// A connection with its place and its deadline.
 #[derive(Debug)]
 pub(crate) struct Timed {
     stream: TcpStream,
+    /// What came with a proxy's header.
+    early: Vec<u8>,
+    /// Nothing was read yet of who is no trusted proxy.
+    fresh: bool,
     visit: Arc<Visit>,
     /// None of a socket.
     timer: Option<Pin<Box<Sleep>>>,
-    late: Counter,
-    unfinished: Counter,
-    _place: Place,
+    _place: shared::Place,
 }
 
 impl Timed {
@@ -263,7 +344,7 @@ impl Timed {
         // Moved on when it fires: a request takes no new timer.
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
-                self.late.inc();
+                self.visit.gate.late.inc();
                 self.timer = None;
                 self.visit.until_ms.store(NEVER, Relaxed);
                 return Err(io::ErrorKind::TimedOut.into());
@@ -281,11 +362,23 @@ impl AsyncRead for Timed {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
+        if !self.early.is_empty() {
+            let count = self.early.len().min(buffer.remaining());
+            buffer.put_slice(&self.early[..count]);
+            self.early.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let bytes = (buffer.filled().len() - before) as u64;
+        if bytes > 0 && std::mem::take(&mut self.fresh) {
+            let visit = &self.visit;
+            if proxy_protocol::has_signature(&buffer.filled()[before..]) {
+                return Poll::Ready(Err(visit.gate.refuse_untrusted(&self.stream, visit.client)));
+            }
+        }
         if bytes > 0 && self.timer.is_none() {
-            self.visit.came(bytes).inspect_err(|_| self.unfinished.inc())?;
+            self.visit.came(bytes).inspect_err(|_| self.visit.gate.unfinished.inc())?;
         }
         read
     }
@@ -302,7 +395,11 @@ impl AsyncWrite for Timed {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.visit.handed_over();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

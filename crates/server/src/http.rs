@@ -1,19 +1,22 @@
 //! HTTP: the call page, sockets, metrics; TLS where configured.
 
 use crate::access::{Access, Entrance, Hidden};
+use crate::api;
+use crate::assets::{self, Pages};
 use crate::auth::Guests;
 use crate::config::{Config, TlsConfig};
-use crate::gate::{Gate, Visit, each_request};
+use crate::gate::{Counted, Gate, Visit, each_request};
 use crate::metrics::Metrics;
 use crate::places::{self, Places};
+use crate::proxies::Proxies;
+use crate::seldom::Seldom;
 use crate::socket::{Application, Sockets};
-use crate::{api, assets};
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::extract::{ConnectInfo, Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use axum_server::Handle;
@@ -126,6 +129,8 @@ pub struct Http {
     certificate: Certificate,
     access: Access,
     places: Places,
+    proxies: Proxies,
+    base: String,
 }
 
 impl Http {
@@ -160,7 +165,19 @@ impl Http {
         let places = Places::new(most, each);
         let tls = config.tls.clone();
         let certificate = Certificate::default();
-        Ok(Self { listeners, addresses, admin_addresses, tls, certificate, access, places })
+        let proxies = Proxies::new(&config.http.trusted_proxies);
+        let base = config.http.base_path.clone();
+        Ok(Self {
+            base,
+            listeners,
+            addresses,
+            admin_addresses,
+            tls,
+            certificate,
+            access,
+            places,
+            proxies,
+        })
     }
 
     /// The bound addresses, with the ports that port 0 got.
@@ -214,8 +231,8 @@ impl Http {
                 ),
             }
         }
-        let gate = Gate::new(self.places, &metrics);
-        let router = router(sockets.clone(), metrics, self.access);
+        let gate = Gate::new(self.places, self.proxies, (tls.is_some(), &self.base), &metrics);
+        let router = router(sockets.clone(), metrics, self.access, self.base);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();
         for (listener, entrance) in self.listeners {
@@ -260,6 +277,11 @@ pub(crate) struct Shared<A> {
     pub(crate) sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     pub(crate) access: Access,
+    /// The path that all others begin with.
+    pub(crate) base: String,
+    pages: Pages,
+    /// Lines of the log that tell of too many sockets.
+    full_told: Seldom,
 }
 
 impl<A: Application> Shared<A> {
@@ -277,11 +299,14 @@ fn router<A: Application>(
     sockets: Arc<Sockets<A>>,
     metrics: Arc<Metrics>,
     access: Access,
+    base: String,
 ) -> Router {
-    let shared = Arc::new(Shared { sockets, metrics, access });
-    Router::new()
-        .route("/", get(async || assets::index()))
-        .route("/room/{name}", get(async || assets::index()))
+    let pages = Pages::below(&base);
+    let full_told = Seldom::default();
+    let shared = Arc::new(Shared { sockets, metrics, access, base, pages, full_told });
+    let inner = Router::new()
+        .route("/", get(index::<A>))
+        .route("/room/{name}", get(index::<A>))
         .route(
             "/assets/{*path}",
             get(async |Path(path): Path<String>| assets::file(&format!("assets/{path}"))),
@@ -293,10 +318,38 @@ fn router<A: Application>(
         .route(wire::frame::SOCKET_PATH, any(open_socket::<A>))
         .layer(from_fn_with_state(shared.clone(), own_names::<A>))
         // Whoever looks whether it runs knows it by any name.
-        .route("/healthz", get(health::<A>))
+        .route("/healthz", get(health::<A>));
+    below(&shared, inner)
         .layer(map_response(harden))
         .layer(from_fn(each_request))
         .with_state(shared)
+}
+
+/// Everything under the base path; besides it only the question how the server is.
+fn below<A: Application>(
+    shared: &Shared<A>,
+    inner: Router<Arc<Shared<A>>>,
+) -> Router<Arc<Shared<A>>> {
+    let base = shared.base.clone();
+    if base == "/" {
+        return inner;
+    }
+    let page = base.clone();
+    let to_page = async move |RawQuery(query): RawQuery| match query {
+        Some(query) => Redirect::permanent(&format!("{page}?{query}")),
+        None => Redirect::permanent(&page),
+    };
+    Router::new()
+        .nest(&base, inner)
+        .route(base.trim_end_matches('/'), get(to_page))
+        .route("/healthz", get(health::<A>))
+        .fallback(async move || {
+            (StatusCode::NOT_FOUND, format!("not found: this server's paths begin with {base}\n"))
+        })
+}
+
+async fn index<A: Application>(State(shared): State<Arc<Shared<A>>>) -> Response {
+    shared.pages.index()
 }
 
 async fn render_metrics<A: Application>(
@@ -315,7 +368,7 @@ async fn console<A: Application>(
     headers: HeaderMap,
 ) -> Result<Response, Hidden> {
     shared.check_admin(entrance, &headers)?;
-    Ok(assets::file("console.html"))
+    Ok(shared.pages.console())
 }
 
 /// A word for everybody; which threads are late is for those who may see metrics.
@@ -374,7 +427,7 @@ async fn own_pages<A: Application>(
 async fn open_socket<A: Application>(
     State(shared): State<Arc<Shared<A>>>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
-    Extension(visit): Extension<Arc<Visit>>,
+    (Extension(visit), Extension(counted)): (Extension<Arc<Visit>>, Extension<Counted>),
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -385,6 +438,10 @@ async fn open_socket<A: Application>(
     }
     let Some(place) = shared.sockets.reserve() else {
         shared.metrics.dropped("http", "sockets_full");
+        if let Some(times) = shared.full_told.happens(std::time::Instant::now()) {
+            let most = shared.sockets.options().sockets;
+            tracing::warn!(address = %remote.ip(), most, times, "a socket is refused: there are as many as limits.sockets allows");
+        }
         let why = "no more sockets are taken now: try again later\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], why).into_response();
     };
@@ -397,7 +454,11 @@ async fn open_socket<A: Application>(
         .max_frame_size(unreadable_bytes)
         .on_upgrade(move |stream| {
             visit.is_socket();
-            sockets.run(place, stream, remote, visit)
+            let run = sockets.run(place, stream, remote, visit);
+            async move {
+                run.await;
+                drop(counted);
+            }
         })
 }
 

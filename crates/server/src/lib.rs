@@ -3,7 +3,7 @@
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
 //! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
 //! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do;
-//! `places` bounds connections, `gate` is where HTTP's come in.
+//! `places` bounds connections, `gate` is where HTTP's come in; `proxies` and `proxy_protocol` tell who stands behind a proxy.
 
 mod access;
 mod api;
@@ -26,9 +26,12 @@ mod mix;
 mod places;
 pub mod private;
 mod process;
+pub mod proxies;
+mod proxy_protocol;
 mod relay;
 mod reload;
 mod rooms;
+mod seldom;
 pub mod serve;
 pub mod socket;
 mod tcp;

@@ -12,10 +12,9 @@ use crate::commands;
 use crate::control::ControlInput;
 use crate::health::{Beat, Health, ThreadFault};
 use crate::metrics::{Counter, Metrics};
-use crate::places::Places;
 use crate::relay::{Come, FromMixer, LanesIn, LanesOut, MixEnds};
 use crate::rooms::RoomInput;
-use crate::tcp::{Come as TcpCome, Reader, TcpPort};
+use crate::tcp::{Come as TcpCome, Reader, TcpPort, Terms};
 use engine::mix::MixFrame;
 use engine::shard::{Datagram, RelayControl, RelayPacket};
 use engine::{
@@ -161,17 +160,17 @@ struct Running {
 }
 
 impl MediaThread {
-    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and
-    /// places for TCP connections; with the fault of [`TcpPort::with_backlog`] if that is asked for.
+    /// The thread of shard `index` of `shards` with its bound sockets and listeners, one an address family, and the
+    /// terms of connections over TCP.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         (index, shards): (usize, u16),
-        (sockets, listeners, (places, backlog)): (
+        (sockets, listeners, Terms { places, proxies, backlog }): (
             Vec<UdpBatchSocket>,
             Vec<net::stream::Listener>,
-            (Places, Option<usize>),
+            Terms,
         ),
         upward: Upward,
         beside: Beside,
@@ -182,7 +181,7 @@ impl MediaThread {
         let stop = Arc::new(AtomicBool::new(false));
         let handle = MediaHandle { commands: sender, waker: waker.clone(), stop: stop.clone() };
         let name = format!("media-{index}");
-        let tcp = TcpPort::new(listeners, places, &name, metrics)?.with_backlog(backlog);
+        let tcp = TcpPort::new(listeners, (places, proxies), &name, metrics)?.with_backlog(backlog);
         let lanes = (lanes_out, mix.frames);
         let counts = Counts::new(&name, metrics);
         let ports = Ports::new((sockets, tcp), upward.control, lanes, metrics);
@@ -386,8 +385,9 @@ impl Running {
 
     /// Reads the connections that have something.
     fn read_tcp(&mut self) {
-        self.ports.tcp.serve(Instant::now());
-        while let Some((index, peer, mut reader)) = self.ports.tcp.lend_reader() {
+        let begin = Instant::now();
+        self.ports.tcp.serve(begin);
+        while let Some((index, peer, mut reader)) = self.ports.tcp.lend_reader(begin) {
             let now = clock();
             let come = self.take_frames(&mut reader, TransportAddress::tcp(peer), now);
             self.shard.flush(now, &mut self.ports);

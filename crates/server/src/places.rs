@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Connections beyond all places that may still ask how the server is: `/healthz` and `/metrics`.
 pub(crate) const RESERVE: usize = 64;
-/// Descriptors of the process itself (threads, logs, what answers read from files) and the reserve. Where few may be open
-/// at all, they are at most half of those.
-const OWN: usize = 128 + RESERVE;
+/// Descriptors of the process itself (threads, logs, what answers read from files) and both reserves: that of trusted
+/// proxies is another. Where few may be open at all, they are at most half of those.
+const OWN: usize = 128 + 2 * RESERVE;
 const OWN_EACH_SHARD: usize = 16;
 /// HTTP connections that are no sockets: pages, `/healthz`, the API.
 const NO_SOCKETS: usize = 2048;
@@ -82,28 +82,60 @@ impl Places {
         Self { most, most_each, taken: 0, by_address: HashMap::new() }
     }
 
+    /// How many there are for one address.
+    pub(crate) fn most_each(&self) -> usize {
+        self.most_each
+    }
+
     /// Takes a place for a connection from `address`.
     pub(crate) fn take(&mut self, address: IpAddr) -> Result<(), Full> {
-        let key = network(address);
-        let own = self.by_address.get(&key).copied().unwrap_or_default();
-        let left = self.most - self.taken;
-        let scarce = self.most_each < self.most && left < self.most / SCARCE;
-        if left == 0 || (scarce && own >= FEW) {
+        if self.taken == self.most {
             return Err(Full::All);
         }
-        if own >= self.most_each {
-            return Err(Full::Address);
-        }
+        self.count(address)?;
         self.taken += 1;
-        self.by_address.insert(key, own + 1);
         Ok(())
     }
 
     /// A connection from `address` is gone.
     pub(crate) fn give_back(&mut self, address: IpAddr) {
+        self.taken -= 1;
+        self.uncount(address);
+    }
+
+    /// Takes a place for a connection of a trusted proxy: it counts for no address by itself.
+    pub(crate) fn take_for_proxy(&mut self) -> Result<(), Full> {
+        if self.taken == self.most {
+            return Err(Full::All);
+        }
+        self.taken += 1;
+        Ok(())
+    }
+
+    /// A connection of a trusted proxy is gone.
+    pub(crate) fn give_back_of_proxy(&mut self) {
+        self.taken -= 1;
+    }
+
+    /// Counts for `address` what has a place already, such as a request that a proxy passes on.
+    pub(crate) fn count(&mut self, address: IpAddr) -> Result<(), Full> {
+        let key = network(address);
+        let own = self.by_address.get(&key).copied().unwrap_or_default();
+        let scarce = self.most_each < self.most && self.most - self.taken < self.most / SCARCE;
+        if scarce && own >= FEW {
+            return Err(Full::All);
+        }
+        if own >= self.most_each {
+            return Err(Full::Address);
+        }
+        self.by_address.insert(key, own + 1);
+        Ok(())
+    }
+
+    /// What was counted for `address` has ended.
+    pub(crate) fn uncount(&mut self, address: IpAddr) {
         let key = network(address);
         let Some(own) = self.by_address.get_mut(&key) else { return };
-        self.taken -= 1;
         *own -= 1;
         if *own == 0 {
             self.by_address.remove(&key);
@@ -140,6 +172,24 @@ mod tests {
         assert_eq!(places.take(at("192.0.2.1")), Err(Full::Address), "written as either");
         places.give_back(at("2001:db8::ffff:2"));
         places.take(at("2001:db8::3")).unwrap();
+    }
+
+    #[test]
+    fn what_comes_by_a_proxy_counts_for_its_client_and_in_all() {
+        let mut places = Places::new(3, 2);
+        for _ in 0..3 {
+            places.take_for_proxy().unwrap();
+        }
+        assert_eq!(places.take_for_proxy(), Err(Full::All));
+        assert_eq!(places.take(at("192.0.2.1")), Err(Full::All));
+        places.count(at("192.0.2.1")).unwrap();
+        places.count(at("192.0.2.1")).unwrap();
+        assert_eq!(places.count(at("192.0.2.1")), Err(Full::Address));
+        places.count(at("192.0.2.2")).unwrap();
+        places.uncount(at("192.0.2.1"));
+        places.give_back_of_proxy();
+        places.take(at("192.0.2.1")).unwrap();
+        assert_eq!(places.taken, 3);
     }
 
     #[test]

@@ -12,10 +12,12 @@ use crate::metrics::Metrics;
 use crate::mix;
 use crate::places::{self, Places};
 use crate::private;
+use crate::proxies::Proxies;
 use crate::relay;
 use crate::reload;
 use crate::rooms::{self, Rooms, ShardHandle};
 use crate::socket::{SocketOptions, Sockets};
+use crate::tcp::Terms;
 use net::stream::Listener;
 use net::{SocketOptions as UdpOptions, UdpBatchSocket, Waker};
 use std::net::{IpAddr, SocketAddr};
@@ -216,6 +218,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     // As over HTTP: whoever reaches a development server has one address.
     let tcp_each =
         if config.development { tcp_most } else { config.limits.connections_per_address };
+    let proxies = Proxies::new(&config.http.trusted_proxies);
     let lanes = relay::lanes(&wakers);
     let backlog = config.faults.mixer_backlog.unwrap_or_default();
     let mixers = mix::threads(&wakers, &metrics, backlog);
@@ -231,10 +234,14 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
         let copies = copies.collect::<std::io::Result<Vec<_>>>()?;
         let upward = Upward { control: control.clone(), rooms: inputs.clone() };
         let beside = Beside { waker, lanes, mix: ends };
-        let tcp_places = Places::new(tcp_most, tcp_each);
+        let terms = Terms {
+            places: Places::new(tcp_most, tcp_each),
+            proxies: proxies.clone(),
+            backlog: config.faults.tcp_backlog,
+        };
         let (mut thread, media) = MediaThread::new(
             (index, count),
-            (ports.sockets, ports.listeners, (tcp_places, config.faults.tcp_backlog)),
+            (ports.sockets, ports.listeners, terms),
             upward,
             beside,
             &metrics,
@@ -368,12 +375,13 @@ fn count_stalled(metrics: &Metrics) {
 
 fn announce(config: &Config, http: &Http) {
     let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let base = &config.http.base_path;
     for address in http.addresses() {
-        tracing::info!("open {scheme}://{address}/ in a browser");
+        tracing::info!("open {scheme}://{address}{base} in a browser");
     }
     let admin = http.admin_addresses();
     for address in admin {
-        tracing::info!("metrics and console are at {scheme}://{address}/");
+        tracing::info!("metrics and console are at {scheme}://{address}{base}");
     }
     let is_open = config.admin.token.is_none();
     if is_open && admin.iter().any(|address| !address.ip().is_loopback()) {

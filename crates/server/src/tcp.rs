@@ -3,24 +3,34 @@
 //! Each carries STUN, DTLS and media in frames (RFC 4571). What waits for one is bounded, sound apart from
 //! pictures: where a connection is behind, pictures wait for a later keyframe, and sound overtakes what of them
 //! is still here.
+//!
+//! A connection of a trusted proxy is its client's: what the proxy tells in a PROXY header stands for where it comes from.
 
-use crate::metrics::{Counter, Gauge, Metrics};
-use crate::places::{Full, Places};
+mod counts;
+mod entry;
+mod reader;
+
+pub(crate) use reader::{Come, Reader};
+
+use crate::metrics::Metrics;
+use crate::places::Places;
+use crate::proxies::Proxies;
+use counts::Counts;
 use engine::Priority;
 use engine::limits::MAX_DATAGRAM;
-use net::framing::{Decoder, FrameError, HEADER_LEN};
+use entry::{Entered, Entry};
+use net::framing::HEADER_LEN;
 use net::stream::Listener;
 use net::{Event, Events, Poller};
+use reader::ReadEnd;
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections accepted in a row before packets have their turn.
 const ACCEPTS: usize = 64;
-/// Reads of one connection in a row.
-const READS: usize = 8;
 /// A connection that has carried nothing authentic so long after it was accepted is nobody's: time for ICE and
 /// DTLS over a slow network.
 const UNPROVEN: Duration = Duration::from_secs(15);
@@ -44,6 +54,16 @@ const WRITE_BYTES: usize = 16 << 10;
 /// Token of the first connection; those below are listeners.
 const FIRST: u64 = 16;
 
+/// Who may connect, and a fault if one is asked for.
+pub(crate) struct Terms {
+    /// For how many there is room.
+    pub(crate) places: Places,
+    /// Whose connections are their clients'.
+    pub(crate) proxies: Proxies,
+    /// See [`TcpPort::with_backlog`].
+    pub(crate) backlog: Option<usize>,
+}
+
 /// The connections of a media thread.
 pub(crate) struct TcpPort {
     listeners: Vec<Listener>,
@@ -54,6 +74,7 @@ pub(crate) struct TcpPort {
     connections: Vec<Option<Connection>>,
     by_peer: HashMap<SocketAddr, usize>,
     places: Places,
+    proxies: Proxies,
     free: Vec<usize>,
     /// Who has something to read.
     readable: VecDeque<usize>,
@@ -70,7 +91,13 @@ pub(crate) struct TcpPort {
 }
 
 struct Connection {
+    /// The client, as far as it is known.
     peer: SocketAddr,
+    /// Of a trusted proxy: it has a place of no address, and may count for its client's.
+    proxied: bool,
+    counted: Option<IpAddr>,
+    /// A trusted proxy may still say for whom it is.
+    entry: Option<Entry>,
     stream: Arc<TcpStream>,
     /// None while it is lent.
     reader: Option<Box<Reader>>,
@@ -89,32 +116,15 @@ struct Connection {
     until: Instant,
 }
 
-/// What comes in on a connection.
-pub(crate) struct Reader {
-    stream: Arc<TcpStream>,
-    decoder: Decoder,
-}
-
-struct Counts {
-    open: Gauge,
-    waiting: Gauge,
-    refused: Counter,
-    of_address: Counter,
-    silent: Counter,
-    bad_frame: Counter,
-    too_much: Counter,
-    sent: Counter,
-    received: Counter,
-}
-
 impl TcpPort {
-    /// The connections that come to `listeners`, none yet, as many as there are `places`.
+    /// The connections that come to `listeners`, none yet, as many as there are `places`; those of `proxies` are their
+    /// clients'.
     ///
     /// # Errors
     /// The system has no descriptor left.
     pub(crate) fn new(
         listeners: Vec<Listener>,
-        places: Places,
+        (places, proxies): (Places, Proxies),
         thread: &str,
         metrics: &Metrics,
     ) -> io::Result<Self> {
@@ -122,7 +132,6 @@ impl TcpPort {
         for (token, listener) in listeners.iter().enumerate() {
             poller.add(listener, token as u64)?;
         }
-        let counter = |name, help| metrics.registry.counter(name, help, &[("thread", thread)]);
         Ok(Self {
             listeners,
             resting: Vec::new(),
@@ -131,6 +140,7 @@ impl TcpPort {
             connections: Vec::new(),
             by_peer: HashMap::new(),
             places,
+            proxies,
             free: Vec::new(),
             readable: VecDeque::new(),
             written: Vec::new(),
@@ -139,25 +149,7 @@ impl TcpPort {
             sent: (0, 0),
             backlog: None,
             sweep_due: Instant::now(),
-            counts: Counts {
-                open: metrics.registry.gauge(
-                    "moim_tcp_connections",
-                    "Connections that carry media or may come to.",
-                    &[("thread", thread)],
-                ),
-                waiting: metrics.registry.gauge(
-                    "moim_tcp_waiting_bytes",
-                    "Bytes that waited for TCP connections a second ago at most, beside what the kernel holds.",
-                    &[("thread", thread)],
-                ),
-                refused: metrics.drops("tcp", "too_many_connections"),
-                of_address: metrics.drops("tcp", "too_many_of_address"),
-                silent: metrics.drops("tcp", "silent_connection"),
-                bad_frame: metrics.drops("tcp", "bad_frame"),
-                too_much: metrics.drops("tcp", "queue_full"),
-                sent: counter("moim_tcp_packets_out_total", "Packets handed to TCP."),
-                received: counter("moim_tcp_packets_in_total", "Packets that came by TCP."),
-            },
+            counts: Counts::new(thread, metrics),
         })
     }
 
@@ -215,29 +207,27 @@ impl TcpPort {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return self.rest(listener, &error),
             };
-            match self.places.take(peer.ip()) {
-                Ok(()) => {}
-                Err(Full::All) => {
-                    self.counts.refused.inc();
-                    continue;
-                }
-                Err(Full::Address) => {
-                    self.counts.of_address.inc();
-                    continue;
-                }
+            let proxied = self.proxies.trust(peer.ip());
+            let taken =
+                if proxied { self.places.take_for_proxy() } else { self.places.take(peer.ip()) };
+            if let Err(full) = taken {
+                self.counts.refuse(full, peer.ip(), self.places.most_each(), now);
+                continue;
             }
             let index = self.free.pop().unwrap_or(self.connections.len());
             if self.poller.add(&stream, FIRST + index as u64).is_err() {
                 self.counts.refused.inc();
-                self.places.give_back(peer.ip());
+                give_back(&mut self.places, proxied, peer.ip(), None);
                 self.free.extend((index < self.connections.len()).then_some(index));
                 continue;
             }
             let stream = Arc::new(stream);
-            let decoder = Decoder::new(MAX_DATAGRAM);
             let connection = Connection {
                 peer,
-                reader: Some(Box::new(Reader { stream: stream.clone(), decoder })),
+                proxied,
+                counted: None,
+                entry: proxied.then(|| Entry::new(stream.clone())),
+                reader: Some(Box::new(Reader::new(stream.clone(), MAX_DATAGRAM))),
                 stream,
                 sound: VecDeque::new(),
                 pictures: VecDeque::new(),
@@ -257,6 +247,50 @@ impl TcpPort {
         }
     }
 
+    /// Reads what a trusted proxy says of the client; false where it waits for more, or is closed.
+    fn enter(&mut self, index: usize, now: Instant) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return false };
+        let Some(entry) = &mut connection.entry else { return true };
+        let (client, early) = match entry.read() {
+            Entered::Waits => return false,
+            Entered::Known(client, early) => (client, early),
+            Entered::Closed => {
+                self.close(index);
+                return false;
+            }
+            Entered::Bad(why) => {
+                self.counts.refuse_header(why, connection.peer.ip(), now);
+                self.close(index);
+                return false;
+            }
+        };
+        connection.entry = None;
+        if let Some(reader) = &mut connection.reader {
+            reader.begin_with(&early);
+        }
+        let Some(client) = client else { return true };
+        let proxy = std::mem::replace(&mut connection.peer, client);
+        let trusted = self.proxies.trust(client.ip());
+        if self.by_peer.get(&proxy) == Some(&index) {
+            self.by_peer.remove(&proxy);
+        }
+        self.by_peer.insert(client, index);
+        if trusted {
+            return true;
+        }
+        match self.places.count(client.ip()) {
+            Ok(()) => {
+                connection.counted = Some(client.ip());
+                true
+            }
+            Err(full) => {
+                self.counts.refuse(full, client.ip(), self.places.most_each(), now);
+                self.close(index);
+                false
+            }
+        }
+    }
+
     /// There is no descriptor for who waits: who comes waits until the next sweep.
     fn rest(&mut self, listener: usize, error: &io::Error) {
         self.counts.refused.inc();
@@ -268,9 +302,10 @@ impl TcpPort {
 
     /// Lends what comes in on the next connection that has something to read, and says who that is;
     /// [`Self::give_back`] takes it again.
-    pub(crate) fn lend_reader(&mut self) -> Option<(usize, SocketAddr, Box<Reader>)> {
+    pub(crate) fn lend_reader(&mut self, now: Instant) -> Option<(usize, SocketAddr, Box<Reader>)> {
         while let Some(index) = self.readable.pop_front() {
-            if let Some(Some(connection)) = self.connections.get_mut(index)
+            if self.enter(index, now)
+                && let Some(Some(connection)) = self.connections.get_mut(index)
                 && let Some(reader) = connection.reader.take()
             {
                 return Some((index, connection.peer, reader));
@@ -295,10 +330,14 @@ impl TcpPort {
             connection.until = now + IDLE;
         }
         if let Some(end) = come.end {
-            if let ReadEnd::BadFrame(error) = end {
-                self.counts.bad_frame.inc();
-                let peer = connection.peer;
-                tracing::debug!(%peer, %error, "a connection of no media is closed");
+            let peer = connection.peer;
+            match end {
+                ReadEnd::Closed => {}
+                ReadEnd::ProxyHeader => self.counts.refuse_untrusted(peer.ip(), now),
+                ReadEnd::BadFrame(error) => {
+                    self.counts.bad_frame.inc();
+                    tracing::debug!(%peer, %error, "a connection of no media is closed");
+                }
             }
             self.close(index);
         }
@@ -427,9 +466,22 @@ impl TcpPort {
         if self.by_peer.get(&connection.peer) == Some(&index) {
             self.by_peer.remove(&connection.peer);
         }
-        self.places.give_back(connection.peer.ip());
+        let Connection { peer, proxied, counted, .. } = connection;
+        give_back(&mut self.places, proxied, peer.ip(), counted);
         self.free.push(index);
         self.counts.open.add(-1);
+    }
+}
+
+/// Gives back the place of a connection, and what it counts for its client.
+fn give_back(places: &mut Places, proxied: bool, address: IpAddr, counted: Option<IpAddr>) {
+    if let Some(client) = counted {
+        places.uncount(client);
+    }
+    if proxied {
+        places.give_back_of_proxy();
+    } else {
+        places.give_back(address);
     }
 }
 
@@ -481,54 +533,6 @@ fn take(queue: &mut VecDeque<u8>, enough: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&front[..of_front]);
     out.extend_from_slice(&back[..len - of_front]);
     queue.drain(..len);
-}
-
-/// Why a connection is read no more.
-#[derive(Debug)]
-pub(crate) enum ReadEnd {
-    /// The other side closed it, or it broke.
-    Closed,
-    /// What came is no packet: nothing after it can be told apart.
-    BadFrame(FrameError),
-}
-
-/// What came on a connection in one turn.
-#[derive(Debug, Default)]
-pub(crate) struct Come {
-    packets: u64,
-    /// One of them was shown to come from a participant.
-    authentic: bool,
-    end: Option<ReadEnd>,
-}
-
-impl Reader {
-    /// Reads what is there, in a few rounds, and shows each packet; `packet` says whether it was authentic.
-    pub(crate) fn read(&mut self, mut packet: impl FnMut(&[u8]) -> bool) -> Come {
-        let mut come = Come::default();
-        come.end = self.read_into(&mut come, &mut packet).err();
-        come
-    }
-
-    fn read_into(
-        &mut self,
-        come: &mut Come,
-        packet: &mut impl FnMut(&[u8]) -> bool,
-    ) -> Result<(), ReadEnd> {
-        for _ in 0..READS {
-            match (&*self.stream).read(self.decoder.spare()) {
-                Ok(0) => return Err(ReadEnd::Closed),
-                Ok(count) => self.decoder.advance(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(ReadEnd::Closed),
-            }
-            while let Some(frame) = self.decoder.next_frame().map_err(ReadEnd::BadFrame)? {
-                come.packets += 1;
-                come.authentic |= packet(frame);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

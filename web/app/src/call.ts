@@ -11,6 +11,7 @@ import {
   type TrackInfo,
   type LocalTrack,
 } from "@moim/sdk";
+import { BASE } from "./base.ts";
 import { el, type IconName, icon } from "./dom.ts";
 import { kindTitle } from "./kinds.ts";
 import { memory } from "./lobby.ts";
@@ -416,7 +417,7 @@ export class CallPage {
   }
 
   async #copyLink(): Promise<void> {
-    const link = `${location.origin}/room/${encodeURIComponent(this.#room.info.id)}`;
+    const link = `${location.origin}${BASE}room/${encodeURIComponent(this.#room.info.id)}`;
     try {
       await navigator.clipboard.writeText(link);
       this.#notices.say("Link copied");

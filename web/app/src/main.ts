@@ -1,4 +1,5 @@
 import { type JoinOptions, MoimError, type QualitySample, Room, type ShownSize } from "@moim/sdk";
+import { BASE } from "./base.ts";
 import { CallPage } from "./call.ts";
 import { el } from "./dom.ts";
 import { type Choice, memory, openDevices, showLobby } from "./lobby.ts";
@@ -72,7 +73,7 @@ function report(message: string): void {
 }
 
 async function main(): Promise<void> {
-  const options = parseOptions(location.pathname, location.search, location.hash);
+  const options = parseOptions(location.pathname.slice(BASE.length - 1), location.search, location.hash);
   if (options.tokenInQuery) {
     report(TOKEN_IN_QUERY);
     history.replaceState(null, "", location.pathname + withoutToken(location.search) + location.hash);
@@ -85,7 +86,7 @@ async function main(): Promise<void> {
     return;
   }
   const choice = await showLobby(app, options, report);
-  const path = `/room/${encodeURIComponent(choice.room)}`;
+  const path = `${BASE}room/${encodeURIComponent(choice.room)}`;
   if (location.pathname !== path) history.pushState(null, "", path + withKind(choice) + location.hash);
   await enter(choice, options);
 }
@@ -95,6 +96,7 @@ async function enter(choice: Choice, options: PageOptions): Promise<void> {
   document.title = `${choice.room} – moim`;
   app.replaceChildren(message("Joining…", `Going into “${choice.room}” as ${choice.name}.`));
   const join: JoinOptions = {
+    url: location.origin + BASE,
     room: choice.room,
     name: choice.name,
     microphone: choice.microphone,
@@ -176,7 +178,7 @@ function message(title: string, text: string, again?: string, asItIs = false): H
       location.search = query.toString();
       if (query.toString() === "") location.reload();
     };
-    card.append(button, el("a", { href: "/", textContent: "To the start page" }));
+    card.append(button, el("a", { href: BASE, textContent: "To the start page" }));
     queueMicrotask(() => button.focus());
   }
   return el("main", { class: "lobby" }, card);

@@ -21,7 +21,7 @@ const empty = el(
     "p",
     {},
     "Open the ",
-    el("a", { href: "/", textContent: "call page" }),
+    el("a", { href: "./", textContent: "call page" }),
     " in two windows and join the same room, or start a run with ",
     el("code", { textContent: "moim load" }),
     ". Figures come 3 s after someone hears someone, and stay for five minutes.",

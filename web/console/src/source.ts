@@ -23,7 +23,7 @@ export async function askServer(
 ): Promise<Reading | "hidden" | "failed"> {
   try {
     const headers = headersOf(token);
-    const answer = await get("/metrics", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const answer = await get("metrics", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (answer.ok) return read(await answer.text(), performance.now());
     return answer.status === 401 || answer.status === 403 ? "hidden" : "failed";
   } catch {
@@ -35,7 +35,7 @@ export async function askServer(
 export async function ask(token: string, get: typeof fetch = fetch): Promise<Asked> {
   try {
     const headers = headersOf(token);
-    const answer = await get("/v1/quality", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const answer = await get("v1/quality", { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (answer.ok) return { state: "figures", quality: qualityShape(await answer.json(), "quality") };
     const said = await problemOf(answer);
     if (answer.status === 401 || answer.status === 403) return { state: "token", problem: said };

@@ -5,7 +5,7 @@ import type { SlotPause } from "./slots.ts";
 
 /** How to enter a room. */
 export interface JoinOptions {
-  /** The server's address; default: where this page comes from. */
+  /** The server's address, with its base path if it has one; default: where this page comes from. */
   url?: string;
   room: string;
   /** The name that others see. */

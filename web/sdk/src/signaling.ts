@@ -40,17 +40,17 @@ export class Signaling {
   #ended = false;
 
   /**
-   * @param url the server's `http:` or `https:` address
+   * @param url the server's `http:` or `https:` address, with its base path if it has one
    * @param token a JWT that the socket authenticates with, at each handshake
    */
   constructor(url: string, token?: string) {
-    const { hostname, port, protocol } = new URL(url);
+    const { hostname, pathname, port, protocol } = new URL(url);
     const secure = protocol === "https:" || protocol === "wss:";
     this.socket = create({
       hostname,
       port: port === "" ? (secure ? 443 : 80) : Number(port),
       secure,
-      path: SOCKET_PATH,
+      path: pathname.replace(/\/*$/, "") + SOCKET_PATH,
       autoConnect: false,
       autoReconnect: false,
       connectTimeout: CONNECT_TIMEOUT_MS,

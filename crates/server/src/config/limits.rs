@@ -24,8 +24,8 @@ pub struct Limits {
     /// Most sockets at once.
     pub sockets: usize,
     /// Most connections of one address (IPv6: of one /64): over HTTP with its sockets, and as many to each media
-    /// thread over TCP. Not counted in development mode. Behind a reverse proxy everybody has the
-    /// proxy's address: set it to as many as `sockets` there.
+    /// thread over TCP. Not counted in development mode. Behind a reverse proxy that is under
+    /// `http.trusted_proxies` the client's address counts, not the proxy's.
     pub connections_per_address: usize,
     /// Packets a second that one socket may send in the long run; twice as many at once.
     pub requests_per_second: u32,

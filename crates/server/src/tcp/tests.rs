@@ -1,5 +1,6 @@
 use super::*;
 use net::PollFd;
+use std::io::Read;
 
 /// First byte of a packet that the tests take for authentic.
 const AUTHENTIC: u8 = 0x90;
@@ -8,16 +9,23 @@ struct World {
     port: TcpPort,
     client: TcpStream,
     peer: SocketAddr,
+    /// Whose the packets are that were read last.
+    asked_as: SocketAddr,
 }
 
 impl World {
     fn new() -> Self {
+        Self::with(Proxies::default())
+    }
+
+    fn with(proxies: Proxies) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let peer = client.local_addr().unwrap();
-        let port = TcpPort::new(vec![listener], Places::new(8, 2), "media-0", &Metrics::new());
-        let port = port.unwrap();
-        let mut world = Self { port, client, peer };
+        let port =
+            TcpPort::new(vec![listener], (Places::new(8, 2), proxies), "media-0", &Metrics::new())
+                .unwrap();
+        let mut world = Self { port, client, peer, asked_as: peer };
         while world.port.by_peer.is_empty() {
             world.wait();
         }
@@ -41,8 +49,8 @@ impl World {
     fn read(&mut self) -> (Vec<Vec<u8>>, Option<String>) {
         let mut packets = Vec::new();
         let mut end = None;
-        while let Some((index, peer, mut reader)) = self.port.lend_reader() {
-            assert_eq!(peer, self.peer);
+        while let Some((index, peer, mut reader)) = self.port.lend_reader(Instant::now()) {
+            self.asked_as = peer;
             let come = reader.read(|packet| {
                 packets.push(packet.to_vec());
                 packet.first() == Some(&AUTHENTIC)
@@ -73,6 +81,7 @@ fn packets_go_both_ways_whole() {
     world.client.write_all(&[0, 2, 7, 8, 0, 1]).unwrap();
     world.wait();
     assert_eq!(world.read().0, [vec![7, 8]]);
+    assert_eq!(world.asked_as, world.peer);
     world.client.write_all(&[9]).unwrap();
     world.wait();
     assert_eq!(world.read().0, [vec![9]]);
@@ -270,5 +279,113 @@ fn one_address_gets_its_share_of_places_and_gives_them_back() {
     let fourth = TcpStream::connect(to).unwrap();
     while !world.port.by_peer.contains_key(&fourth.local_addr().unwrap()) {
         world.wait();
+    }
+}
+
+/// A world whose client is a trusted proxy.
+fn behind_proxy() -> World {
+    World::with(Proxies::new(&["127.0.0.1".parse().unwrap()]))
+}
+
+#[test]
+fn a_trusted_proxys_connection_is_its_clients() {
+    let mut world = behind_proxy();
+    // A header in pieces, and the first packet with its end.
+    let client: SocketAddr = "203.0.113.9:5678".parse().unwrap();
+    world.client.write_all(b"PROXY TCP4 203.0.113.9 10.0").unwrap();
+    world.wait();
+    assert!(world.read().0.is_empty());
+    world.client.write_all(b".0.1 5678 80\r\n\0\x02\x07\x08\0").unwrap();
+    world.wait();
+    assert_eq!(world.read().0, [vec![7, 8]]);
+    assert_eq!(world.asked_as, client);
+    world.client.write_all(&[1, AUTHENTIC]).unwrap();
+    world.wait();
+    assert_eq!(world.read().0, [vec![AUTHENTIC]]);
+    // Packets find it by the client's address alone.
+    assert!(!world.queue(Priority::High, 92, 2));
+    world.peer = client;
+    assert!(world.queue(Priority::High, 92, 2));
+    world.port.flush();
+    assert_eq!(frames(&world.client, 1), [(2, 92)]);
+    world.port.close(world.port.by_peer[&client]);
+    assert!(world.port.by_peer.is_empty());
+    assert_eq!(format!("{:?}", world.port.places), format!("{:?}", Places::new(8, 2)));
+}
+
+#[test]
+fn a_limit_is_of_the_client_behind_a_proxy_and_not_of_the_proxy() {
+    let mut world = behind_proxy();
+    let to = world.port.listeners[0].local_addr().unwrap();
+    let header = |last: u8| format!("PROXY TCP4 203.0.113.{last} 10.0.0.1 {last} 80\r\n");
+    let mut others: Vec<TcpStream> = Vec::new();
+    // Two of each are allowed; the proxy itself has one already, and says nothing.
+    for (port, last) in [1, 1, 2, 2, 3, 3].into_iter().enumerate() {
+        let mut stream = TcpStream::connect(to).unwrap();
+        let header = header(last).replace(&format!(" {last} 80"), &format!(" {} 80", port + 1));
+        stream.write_all(header.as_bytes()).unwrap();
+        others.push(stream);
+    }
+    let known =
+        |world: &World| world.port.by_peer.keys().filter(|peer| !peer.ip().is_loopback()).count();
+    while known(&world) < 6 {
+        world.wait();
+        world.read();
+    }
+    assert_eq!(world.port.counts.of_address.get(), 0);
+    let mut third = TcpStream::connect(to).unwrap();
+    third.write_all(header(1).as_bytes()).unwrap();
+    while world.port.counts.of_address.get() == 0 {
+        world.wait();
+        world.read();
+    }
+    third.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    // What it sent was read: the end is a regular one.
+    assert_eq!((&third).read(&mut [0]).unwrap(), 0);
+    // In all there are eight: seven are there, one more of the proxy may come.
+    let _eighth = TcpStream::connect(to).unwrap();
+    let _ninth = TcpStream::connect(to).unwrap();
+    while world.port.counts.refused.get() == 0 {
+        world.wait();
+    }
+}
+
+#[test]
+fn a_proxy_that_says_nothing_is_a_peer_like_any_other() {
+    let mut world = behind_proxy();
+    world.client.write_all(&[0, 1, AUTHENTIC]).unwrap();
+    world.wait();
+    assert_eq!(world.read().0, [vec![AUTHENTIC]]);
+    assert_eq!(world.asked_as, world.peer);
+    let mut world = behind_proxy();
+    // LOCAL: the proxy looks whether somebody is there.
+    world.client.write_all(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0\0\x01\x07").unwrap();
+    world.wait();
+    assert_eq!((world.read().0, world.asked_as), (vec![vec![7]], world.peer));
+}
+
+#[test]
+fn headers_that_cannot_be_taken_end_a_connection_with_the_reason() {
+    let mut world = behind_proxy();
+    world.client.write_all(b"PROXY TCP4 nobody\r\n").unwrap();
+    world.wait();
+    world.read();
+    assert!(world.port.by_peer.is_empty());
+    let mut world = behind_proxy();
+    world.client.write_all(b"PROXY TCP4").unwrap();
+    world.wait();
+    world.read();
+    world.port.serve(Instant::now() + UNPROVEN + SWEEP);
+    assert!(world.port.by_peer.is_empty(), "a header that never ends");
+
+    for header in
+        [&b"PROXY TCP4 203.0.113.9 10.0.0.1 1 2\r\n"[..], b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"]
+    {
+        let mut world = World::new();
+        world.client.write_all(header).unwrap();
+        world.wait();
+        let (_, end) = world.read();
+        assert_eq!(end.as_deref(), Some("ProxyHeader"), "who is no trusted proxy");
+        assert!(world.port.by_peer.is_empty());
     }
 }
