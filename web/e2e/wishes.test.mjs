@@ -48,9 +48,6 @@ function slowDevices([seed, longestMs]) {
   };
 }
 
-const live = (page) =>
-  page.evaluate(() => window.opened.filter((track) => track.readyState === "live").map(({ kind }) => kind));
-
 /** One thing that happens to a page, by chance. */
 async function step(page, below) {
   const click = (name) =>
@@ -156,16 +153,18 @@ async function play(t, launched, url, room, watcher, seed) {
 }
 
 async function nothingOpen(page, seed, out) {
-  await until(`seed ${seed}: the end`, async () => {
-    const { state, opening } = await page.evaluate(() => ({
+  let last;
+  const closed = async () => {
+    last = await page.evaluate(() => ({
       state: window.moim.state().state,
       opening: window.opening,
+      open: window.opened.filter((track) => track.readyState === "live").map(({ kind }) => kind),
     }));
-    return state !== "connected" && opening === 0;
+    return last.state === "ended" && last.opening === 0 && last.open.length === 0;
+  };
+  await until(`seed ${seed}: no device open after ${out}`, closed).catch((error) => {
+    throw new Error(`${error.message}: ${JSON.stringify(last)}`);
   });
-  // What opened last may still be on its way to the page.
-  await page.waitForTimeout(100);
-  assert.deepEqual(await live(page), [], `seed ${seed}: after ${out}`);
 }
 
 async function enterSlowly(t, launched, url, room, name, seed) {

@@ -13,6 +13,8 @@ const UNNUMBERED: ReadonlySet<RoomEvent["type"]> = new Set([
   "peer_offer",
   "peer_answer",
   "peer_candidate",
+  // Who is removed is told so alone; that a room ends counts whatever was missed.
+  "room_ended",
 ]);
 
 /** Keeps the order of a room's events and finds what was missed. */

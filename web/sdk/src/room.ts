@@ -17,6 +17,9 @@ import * as wire from "./wire.ts";
 
 const RETRY_MS = 1_000;
 
+/** What the server answers to an offer of somebody whom it gave up, although they are here. */
+const GIVEN_UP: ReadonlySet<string> = new Set(["offer_conflict", "gone", "not_joined", "unknown_participant"]);
+
 /** A room that one has joined. */
 export class Room extends Emitter<RoomEvents> {
   readonly #people = new People((name, value) => this.emit(name, value));
@@ -360,7 +363,7 @@ export class Room extends Emitter<RoomEvents> {
         this.#updateState();
       },
       failed: (error) => {
-        if (error.code === "offer_conflict" || error.code === "gone") void this.#rejoin();
+        if (GIVEN_UP.has(error.code)) void this.#rejoin();
         else this.emit("error", error);
       },
     });

@@ -31,6 +31,8 @@ describe("Epochs", () => {
     expect(epochs.take({ epoch: 4, type: "active_speakers", speakers: [] })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "track_layers", track: "t", layer: 0 })).toBe("apply");
     expect(epochs.take({ epoch: 4, type: "downlink", estimate_kbps: null })).toBe("apply");
+    expect(epochs.take({ epoch: 4, type: "room_ended", reason: "a moderator removed you" })).toBe("apply");
+    expect(epochs.take({ epoch: 9, type: "room_ended", reason: "nobody is left" })).toBe("apply");
     expect(epochs.seen).toBe(4);
   });
 });

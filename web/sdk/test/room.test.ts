@@ -245,6 +245,29 @@ describe("Room", () => {
     expect(server.last<{ tracks: OfferedTrack[] }>("room.offer").tracks).toHaveLength(2);
   });
 
+  it("ends for who is removed, whose event repeats the last number", async () => {
+    const joined = await join();
+    server.push({ epoch: 3, type: "room_ended", reason: "a moderator removed you" });
+    await until(() => expect(joined.state).toBe("ended"));
+    expect(FakePeerConnection.all[0]!.connectionState).toBe("closed");
+  });
+
+  it("joins anew where an offer shows that the server gave it up", async () => {
+    for (const code of ["not_joined", "unknown_participant", "gone"]) {
+      const joined = await join();
+      const answer = server.handlers.get("room.offer")!;
+      const joins = server.count("room.join");
+      server.handlers.set("room.offer", () => {
+        server.handlers.set("room.offer", answer);
+        throw new Refusal(code);
+      });
+      server.push({ epoch: 4, type: "slots_wanted", audio: 5, video: 12 });
+      await until(() => expect(server.count("room.join")).toBe(joins + 1));
+      await until(() => expect(joined.state).toBe("connected"));
+      await joined.leave();
+    }
+  });
+
   it("offers again what got no answer because the socket was lost", async () => {
     await join();
     server.handlers.set("room.resume", () => ({ epoch: 4, events: [] }));
