@@ -183,7 +183,7 @@ mod tests {
         assert!((8..24).contains(&more.len()), "{}", more.len());
         assert!(memory.hold(at(1), named("ann")).grow(MESSAGE / 2), "beside all of them");
         let others: Vec<_> =
-            (2..8).map(|address| fill(&memory, address, Holder::Unnamed)).collect();
+            (2..5).map(|address| fill(&memory, address, Holder::Unnamed)).collect();
         assert!(others.iter().all(|held| !held.is_empty()));
         assert!(memory.hold(at(99), named("ann")).grow(MESSAGE), "an address that held nothing");
         drop((one, more, others));
