@@ -279,6 +279,10 @@ fn bad_joins() -> Vec<Row> {
         ("no name", json!({ "name": " " })),
         ("a long name", json!({ "name": long })),
         ("a control character in a name", json!({ "name": "a\u{7}" })),
+        ("a name that turns the text around it", json!({ "name": "a\u{202e}nna" })),
+        ("a mark of direction in a name", json!({ "name": "a\u{200f}" })),
+        ("a character without width in a name", json!({ "name": "a\u{200b}nn" })),
+        ("a name that nobody sees", json!({ "name": "\u{3164}" })),
         ("an object for a name", json!({ "name": {} })),
         ("a number for a session", json!({ "session": 1 })),
     ] {

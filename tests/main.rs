@@ -8,6 +8,7 @@ mod cli;
 mod deploy;
 mod fuzz;
 mod house;
+mod limits;
 mod networks;
 mod operation;
 mod paths;

@@ -1,6 +1,6 @@
 //! How a server is run: as whom, and with which files.
 
-use crate::target::{Server, Socket, eventually};
+use crate::target::{FREE_PORTS, Server, Socket, eventually};
 use serde_json::{Value, json};
 use server::auth::{Secret, TokenRequest, issue};
 use std::io::{BufRead, BufReader, Write};
@@ -62,7 +62,8 @@ fn a_server_becomes_another_user_once_its_ports_are_bound() {
 
 #[test]
 fn a_key_is_replaced_without_losing_anybody_and_a_mistake_changes_nothing() {
-    let server = Server::with(&format!("keys: {{ ours: \"{OLD}\" }}\n"));
+    let keys = format!("keys: {{ ours: \"{OLD}\" }}\n");
+    let server = Server::with(&format!("{keys}limits: {{ sessions_per_identity: 9 }}\n"));
     let mut seated = Socket::connect(&server);
     seated.ask("room.join", join(OLD));
     let told = |what: &str, times: usize| {
@@ -197,4 +198,19 @@ fn a_certificate_is_replaced_under_open_connections_and_a_bad_one_is_not_taken()
     assert!(server.log().contains("chmod 600"), "{}", server.log());
     assert!(shown(&server).contains("second"));
     assert!(open.ask().contains(" 200 "));
+}
+
+#[test]
+fn settings_with_a_secret_that_others_may_read_start_no_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("moim.yaml");
+    std::fs::write(&config, format!("{FREE_PORTS}keys: {{ ours: \"{OLD}\" }}\n")).unwrap();
+    std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).unwrap();
+    // One that starts would run for ever.
+    let mut command = Command::new("timeout");
+    command.args(["20", env!("CARGO_BIN_EXE_moim"), "serve", "--config"]).arg(&config);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(104), "{told}");
+    assert!(told.contains("run `chmod 600 ") && !told.contains(OLD), "{told}");
 }

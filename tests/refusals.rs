@@ -216,7 +216,7 @@ fn member(server: &Server, join_data: Value) -> (Socket, String) {
 #[test]
 fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
     let server = Server::with(&format!(
-        "limits: {{ participants_per_mesh: 2 }}\nkeys: {{ test: \"{SECRET}\" }}\n"
+        "limits: {{ participants_per_mesh: 2, sessions_per_identity: 100 }}\nkeys: {{ test: \"{SECRET}\" }}\n"
     ));
     let admin = token(|request| request.admin = true);
     let (mut open, other) = member(&server, join("open", json!({ "name": "member" })));
@@ -263,7 +263,8 @@ fn each_refusal_has_its_code_is_logged_once_and_touches_nobody_else() {
 
 #[test]
 fn a_moderator_mutes_removes_locks_and_limits() {
-    let server = Server::with(&format!("keys: {{ test: \"{SECRET}\" }}\n"));
+    let keys = format!("keys: {{ test: \"{SECRET}\" }}\n");
+    let server = Server::with(&format!("{keys}limits: {{ sessions_per_identity: 9 }}\n"));
     let admin = token(|request| (request.admin, request.identity) = (true, "root".into()));
     let (mut moderator, _) =
         member(&server, join("hall", json!({ "token": admin, "preset": "mesh" })));

@@ -174,6 +174,7 @@ impl Server {
     ) -> Self {
         let config = directory.path().join("moim.yaml");
         std::fs::write(&config, settings).unwrap();
+        std::fs::set_permissions(&config, Permissions::from_mode(0o600)).unwrap();
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
         let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));

@@ -1,12 +1,13 @@
 //! Half requests and idle connections of one address: everybody else gets in.
 
 use crate::raw::{Raw, connect};
-use crate::target::{Server, Socket, connect_from, eventually};
+use crate::target::{FREE_PORTS, Server, Socket, connect_from, eventually};
 use rtp::HeaderWriter;
 use rtp::negotiated::Kind;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -187,6 +188,23 @@ fn half_handshakes_of_one_address_keep_nobody_out_and_are_closed() {
     // The beginning of a ClientHello.
     let hello = b"\x16\x03\x01\x02\x00\x01\x00";
     seldom_late(|| besiege(&Server::with_tls(""), &[(false, hello), (false, b"")]));
+}
+
+#[test]
+fn where_few_files_may_be_open_one_address_does_not_take_all_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("moim.yaml");
+    let admin = "admin: { bind: \"127.0.0.1:0\" }\n";
+    std::fs::write(&config, format!("{FREE_PORTS}{admin}")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 256 && exec \"$0\" serve --config \"$1\""]);
+    command.arg(env!("CARGO_BIN_EXE_moim")).arg(&config);
+    let server = Server::launch(command, directory);
+    let held = hold(&server, false, b"");
+    let newcomer = server.get_from([127, 0, 0, 2], "/").unwrap_or_default();
+    assert!(newcomer.contains(" 200 "), "somebody else gets in: {newcomer:?}");
+    assert!(server.dropped("http", "too_many_of_address") > 0, "one address has a bound");
+    drop(held);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What can be made to be held without rights is bounded.
 
+use super::offers::sdp;
+use super::{server_with_keys, token};
 use crate::target::{Server, Socket, connect_from, eventually};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use wire::frame::SOCKET_PATH;
 
 const KEYS: &str = "keys: { ours: \"0123456789abcdef0123456789abcdef\" }\n";
@@ -16,7 +19,12 @@ pub(super) struct Raw(pub(super) TcpStream);
 
 impl Raw {
     pub(super) fn connect(server: &Server) -> Self {
-        let mut stream = connect_from([127, 0, 0, 1], server.http).unwrap();
+        Self::connect_as(server, [127, 0, 0, 1], None)
+    }
+
+    /// From an address of this machine, with a token.
+    pub(super) fn connect_as(server: &Server, from: [u8; 4], token: Option<&str>) -> Self {
+        let mut stream = connect_from(from, server.http).unwrap();
         let head = format!(
             "GET {SOCKET_PATH} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -31,12 +39,35 @@ impl Raw {
         }
         assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
         let mut raw = Self(stream);
-        raw.write(&frame(1, br##"{"event":"#handshake","data":{},"cid":1}"##)).unwrap();
+        let data = json!({ "authToken": token });
+        let handshake = json!({ "event": "#handshake", "data": data, "cid": 1 });
+        raw.write(&frame(1, handshake.to_string().as_bytes())).unwrap();
         raw
     }
 
     pub(super) fn write(&mut self, data: &[u8]) -> std::io::Result<()> {
         self.0.write_all(data)
+    }
+
+    /// Reads until the server closes the connection; the code and the reason of its close frame, if one came.
+    pub(super) fn close_frame(&mut self) -> Option<(u16, String)> {
+        self.0.set_nonblocking(false).unwrap();
+        let mut came = Vec::new();
+        // A reset ends it as well.
+        let _ = self.0.read_to_end(&mut came);
+        let mut rest = &came[..];
+        while let [first, length, more @ ..] = rest {
+            let (length, more) = match *length {
+                126 => (usize::from(u16::from_be_bytes([more[0], more[1]])), &more[2..]),
+                short => (usize::from(short), more),
+            };
+            if first & 15 == 8 {
+                let code = u16::from_be_bytes([more[0], more[1]]);
+                return Some((code, String::from_utf8_lossy(&more[2..length]).into_owned()));
+            }
+            rest = &more[length..];
+        }
+        None
     }
 
     /// Reads what the server said, and tells whether it has closed the connection.
@@ -81,12 +112,16 @@ fn head(opcode: u8, length: usize) -> Vec<u8> {
 
 /// Begins a message on each of `count` sockets; tells them and how much the server's memory grew.
 fn begin(server: &Server, count: usize) -> (Vec<Raw>, u64) {
+    begin_as(server, count, [127, 0, 0, 1], None)
+}
+
+fn begin_as(server: &Server, count: usize, from: [u8; 4], token: Option<&str>) -> (Vec<Raw>, u64) {
     let before = server.resident_bytes();
     let mut message = head(1, MESSAGE);
     message.resize(message.len() + SENT, b' ');
     let sockets: Vec<Raw> = (0..count)
         .map(|_| {
-            let mut socket = Raw::connect(server);
+            let mut socket = Raw::connect_as(server, from, token);
             // Where the server closes it meanwhile, the rest cannot be sent.
             let _ = socket.write(&message);
             socket
@@ -102,9 +137,11 @@ fn begin(server: &Server, count: usize) -> (Vec<Raw>, u64) {
 #[test]
 fn a_socket_without_rights_holds_little_and_all_sockets_together_hold_a_bounded_amount() {
     let server = Server::with(KEYS);
-    let (sockets, grown) = begin(&server, 30);
+    let (mut sockets, grown) = begin(&server, 30);
+    let (code, reason) = sockets[0].close_frame().expect("a close frame, not a reset");
+    assert!(code == 1009 && reason.contains("without a token"), "{code} {reason}");
     eventually("the end of sockets whose message is too long", || {
-        sockets.iter().all(Raw::is_closed).then_some(())
+        sockets[1..].iter().all(Raw::is_closed).then_some(())
     });
     assert_eq!(server.dropped("signaling", "unfinished_message"), 30);
     assert!(grown < 12 << 20, "30 sockets without a token hold {grown} bytes");
@@ -112,13 +149,51 @@ fn a_socket_without_rights_holds_little_and_all_sockets_together_hold_a_bounded_
     // Guests may send offers: of theirs the sum is bounded.
     let server = Server::with("");
     let (sockets, grown) = begin(&server, 120);
-    assert!(grown < 112 << 20, "120 guests hold {grown} bytes");
-    let closed = sockets.iter().filter(|socket| socket.is_closed()).count();
-    assert!((20..=110).contains(&closed), "{closed} were closed");
+    assert!(grown < 48 << 20, "120 guests hold {grown} bytes");
+    refused(&server, 90..120);
     // An offer of somebody else has room all the same.
-    let mut honest = Socket::connect(&server);
-    let answer = honest.call("room.offer", json!({ "sdp": "v".repeat(150 << 10), "tracks": [] }));
+    long_offer(&mut Socket::connect(&server));
+    drop(sockets);
+}
+
+/// Waits until so many sockets were refused since their message takes too much.
+fn refused(server: &Server, range: Range<u64>) {
+    let count = || server.dropped("signaling", "unfinished_message");
+    eventually("refusals", || (count() >= range.start).then_some(()));
+    assert!(range.contains(&count()), "{} were refused", count());
+}
+
+/// An offer that is longer than what everybody may send.
+fn long_offer(socket: &mut Socket) {
+    let answer = socket.call("room.offer", json!({ "sdp": "v".repeat(150 << 10), "tracks": [] }));
     assert_eq!(answer.unwrap_err().code.as_str(), "not_joined", "it was read whole");
+}
+
+#[test]
+fn many_sockets_of_one_identity_leave_room_for_others_and_are_told_why_they_end() {
+    let server = server_with_keys();
+    let hostile = [127, 0, 0, 66];
+    let mal = token("mal", json!({}), 600);
+    let (mut sockets, grown) = begin_as(&server, 60, hostile, Some(&mal));
+    assert!(grown < 32 << 20, "60 sockets of one identity hold {grown} bytes");
+    refused(&server, 40..60);
+    // Somebody behind the same address, and somebody elsewhere.
+    for (from, identity) in [(hostile, "ann"), ([127, 0, 0, 2], "bob")] {
+        let mut honest = Socket::connect_from(from, &server);
+        honest.ask("#authenticate", json!(token(identity, json!({}), 600)));
+        long_offer(&mut honest);
+    }
+    let (code, reason) = sockets[59].close_frame().expect("a close frame, not a reset");
+    assert!(code == 1013 && reason.contains("unfinished messages"), "{code} {reason}");
+}
+
+#[test]
+fn a_token_in_the_join_alone_allows_long_offers() {
+    let server = server_with_keys();
+    let mut socket = Socket::connect(&server);
+    let join = json!({ "room": "r", "name": "Ann", "token": token("ann", json!({}), 600) });
+    socket.ask("room.join", join);
+    socket.ask("room.offer", json!({ "sdp": sdp(4, 4, 150_000), "tracks": [] }));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! address gets no more than an honest one, and that nobody else loses anything by it.
 
 mod amplification;
+mod bodies;
 mod budgets;
 mod connections;
 mod figures;
@@ -15,6 +16,7 @@ mod offers;
 mod passing;
 mod reflection;
 mod revocation;
+mod seats;
 mod silence;
 
 use crate::target::Server;

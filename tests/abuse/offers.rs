@@ -19,7 +19,7 @@ const JOINS: usize = 21;
 const FLOOR: Duration = Duration::from_millis(20);
 
 /// An offer with so many slots, filled up to so many bytes with lines that mean nothing.
-fn sdp(audio: usize, video: usize, bytes: usize) -> String {
+pub(super) fn sdp(audio: usize, video: usize, bytes: usize) -> String {
     let shared = Shared::new().unwrap();
     let local = "127.0.0.1:9".parse().unwrap();
     let mut client =

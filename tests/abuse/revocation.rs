@@ -41,7 +41,8 @@ fn closed(mut socket: Socket) -> u16 {
 
 #[test]
 fn a_revoked_token_closes_its_socket_and_its_seat_and_opens_none_again() {
-    let server = server_with_keys();
+    let keys = format!("keys: {{ ours: \"{SECRET}\" }}\n");
+    let server = Server::with(&format!("{keys}limits: {{ sessions_per_identity: 2 }}\n"));
     let (one, other) = (token("ada", "t1", unix_s()), token("ada", "t2", unix_s()));
     // By room.join, by #authenticate, and another of the same identity.
     let (mut seated, mut subscribed) = (Socket::connect(&server), Socket::connect(&server));

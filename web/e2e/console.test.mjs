@@ -104,7 +104,16 @@ keys: { tests: "${SECRET}" }
   await page.getByText("Could not join").waitFor();
   assert.equal(new URL(page.url()).searchParams.has("token"), false, "nor does the page's address keep it");
   await page.goto(`${url}/room/garden?name=Ada&join=1&mic=0&camera=0#token=${given}`);
-  await until("joining", () => page.evaluate(() => window.moim?.state().state === "connected"));
+  const isIn = () => page.evaluate(() => window.moim?.state().state === "connected");
+  await until("joining", isIn);
+  assert.equal(new URL(page.url()).hash, "", "whoever shares the address hands on no right");
+  await page.reload();
+  await until("joining again after a reload", isIn);
+  await page.evaluate(() => (navigator.clipboard.writeText = async (text) => void (window.copied = text)));
+  await page.getByRole("button", { name: /^People/ }).click();
+  await page.getByRole("button", { name: "Copy link" }).click();
+  await until("the copied link", () => page.evaluate(() => window.copied !== undefined));
+  assert.equal(await page.evaluate(() => window.copied), `${url}/room/garden`);
 });
 
 /** What a server with rooms of these sizes answers, five minutes old and another at each question. */

@@ -61,7 +61,7 @@ export async function serve(t, { config, url = "http://127.0.0.1:7880", prefix =
   const args = ["serve", "--shards", process.env.MOIM_SHARDS ?? "1", "--keep-together", "1"];
   if (config) {
     const file = join(scratch(), "moim.yaml");
-    writeFileSync(file, config);
+    writeFileSync(file, config, { mode: 0o600 });
     args.push("--config", file);
   }
   const [command, ...rest] = [...prefix, BINARY, ...args];

@@ -309,10 +309,13 @@ impl<'a> Feedback<'a> {
     }
 }
 
-/// Which of `len` numbers lie within a window of `count`, if the first lies `ahead` of its beginning, modulo 2^16. A run is
-/// shorter than what is left beside a window, so that they meet once.
+/// Which of `len` numbers lie within a window of `count`, if the first lies `ahead` of its beginning, modulo 2^16. A run and a window
+/// that is not everything meet once: a window is at most 2^15 long, a run 2^13.
 fn overlap(ahead: u16, len: usize, count: usize) -> std::ops::Range<usize> {
     let ahead = usize::from(ahead);
+    if count >= 1 << 16 {
+        return 0..len;
+    }
     if ahead < count {
         return 0..len.min(count - ahead);
     }

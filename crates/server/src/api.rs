@@ -6,13 +6,15 @@
 mod rooms;
 
 use crate::auth::{self, Grants, Refused, Target};
+use crate::body::{Given, MESSAGE, ORDER, Unread, Whole};
 use crate::http::Shared;
 use crate::socket::{Application, InvokeError, Socket, check_channel_name};
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::extract::{Path, Query, State};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
@@ -23,8 +25,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest body of a request, in bytes.
-const BODY_BYTES: usize = 256 << 10;
 /// How long a call to a client waits unless it says otherwise, in milliseconds.
 const INVOKE_TIMEOUT_MS: u64 = 10_000;
 /// The longest that it may wait, in milliseconds.
@@ -33,6 +33,9 @@ const INVOKE_TIMEOUT_MOST_MS: u64 = 60_000;
 const PAGE: usize = 100;
 /// Most sockets on a page of the list.
 const PAGE_MOST: usize = 1000;
+
+/// The code where bodies take all the memory that they may.
+const BODIES_FULL: &str = "bodies_full";
 
 /// The description of the routes below.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -73,6 +76,9 @@ impl IntoResponse for Problem {
             let how = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
+        if self.code == BODIES_FULL {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+        }
         response
     }
 }
@@ -90,6 +96,18 @@ impl From<InvokeError> for Problem {
                 Self { error: Some(error), ..problem }
             }
         }
+    }
+}
+
+impl From<Unread> for Problem {
+    fn from(unread: Unread) -> Self {
+        let (status, code) = match unread {
+            Unread::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_long"),
+            Unread::Full => (StatusCode::SERVICE_UNAVAILABLE, BODIES_FULL),
+            Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
+            Unread::Broken(_) | Unread::Form(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        };
+        Self::new(status, code, unread.to_string())
     }
 }
 
@@ -130,7 +148,6 @@ pub(crate) fn router<A: Application>() -> Router<Arc<Shared<A>>> {
                 Problem::new(StatusCode::NOT_FOUND, "path", detail)
             }),
         )
-        .route_layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
 /// The description, with where its paths begin.
@@ -172,10 +189,16 @@ fn allowed<A: Application>(
     })
 }
 
-fn body<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        let detail = format!("the body is JSON of another form: {error}");
-        Problem::new(StatusCode::BAD_REQUEST, "bad_request", detail)
+/// The body of a request whose sender has the right to it: nothing of it is read before.
+async fn read<A: Application>(
+    shared: &Shared<A>,
+    given: Given,
+    grants: &Grants,
+    most: usize,
+) -> Result<Whole, Problem> {
+    given.read(&shared.bodies, grants.identity.as_deref(), most).await.map_err(|unread| {
+        shared.metrics.dropped("http", unread.reason());
+        unread.into()
     })
 }
 
@@ -269,10 +292,11 @@ async fn invoke<A: Application>(
     State(shared): Shares<A>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    allowed(&shared, &headers, CALL, may_call)?;
-    let invocation: Invocation<'_> = body(&bytes)?;
+    let grants = allowed(&shared, &headers, CALL, may_call)?;
+    let body = read(&shared, given, &grants, MESSAGE).await?;
+    let invocation: Invocation<'_> = body.json()?;
     invocation.check()?;
     let socket = find(&shared, &id)?;
     let wait = invocation.timeout_ms.unwrap_or(INVOKE_TIMEOUT_MS).min(INVOKE_TIMEOUT_MOST_MS);
@@ -289,10 +313,11 @@ async fn transmit<A: Application>(
     State(shared): Shares<A>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    allowed(&shared, &headers, CALL, may_call)?;
-    let message: Invocation<'_> = body(&bytes)?;
+    let grants = allowed(&shared, &headers, CALL, may_call)?;
+    let body = read(&shared, given, &grants, MESSAGE).await?;
+    let message: Invocation<'_> = body.json()?;
     message.check()?;
     if find(&shared, &id)?.transmit(&message.event, message.data) {
         return Ok(StatusCode::ACCEPTED.into_response());
@@ -304,14 +329,15 @@ async fn renew<A: Application>(
     State(shared): Shares<A>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
+    let grants = allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
     #[derive(Deserialize)]
     struct Renewal {
         token: String,
     }
-    let renewal: Renewal = body(&bytes)?;
+    let body = read(&shared, given, &grants, ORDER).await?;
+    let renewal: Renewal = body.json()?;
     let renewed = find(&shared, &id)?.set_auth_token(&renewal.token);
     renewed.map_err(|error| {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_token", error.to_string())
@@ -323,10 +349,11 @@ async fn publish<A: Application>(
     State(shared): Shares<A>,
     Path(channel): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
     let may = |grants: &Grants| grants.sockets.admin || grants.sockets.may_publish(&channel);
-    allowed(&shared, &headers, "sockets.publish for this channel, or sockets.admin", may)?;
+    let needs = "sockets.publish for this channel, or sockets.admin";
+    let grants = allowed(&shared, &headers, needs, may)?;
     let bad = |text: String| Problem::new(StatusCode::BAD_REQUEST, "bad_request", text);
     check_channel_name(&channel).map_err(|error| bad(error.message))?;
     #[derive(Deserialize)]
@@ -334,7 +361,8 @@ async fn publish<A: Application>(
         #[serde(borrow)]
         data: &'a RawValue,
     }
-    let message: Message<'_> = body(&bytes)?;
+    let body = read(&shared, given, &grants, MESSAGE).await?;
+    let message: Message<'_> = body.json()?;
     let (length, most) = (message.data.get().len(), shared.sockets.options().message_bytes);
     if length > most {
         return Err(bad(format!("the message has {length} of at most {most} bytes")));
@@ -380,9 +408,9 @@ async fn kick_out<A: Application>(
 async fn revoke<A: Application>(
     State(shared): Shares<A>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
+    let grants = allowed(&shared, &headers, "sockets.admin", |grants| grants.sockets.admin)?;
     /// Names as in tokens; times in seconds since the Unix epoch.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -401,7 +429,8 @@ async fn revoke<A: Application>(
         remembered_until: u64,
     }
     let bad = |text: String| Problem::new(StatusCode::BAD_REQUEST, "bad_request", text);
-    let Revocation { jti, sub, issued_before, exp } = body(&bytes)?;
+    let body = read(&shared, given, &grants, ORDER).await?;
+    let Revocation { jti, sub, issued_before, exp } = body.json()?;
     let target = match (jti, sub) {
         (Some(jti), None) if issued_before.is_none() => Target::Token(jti),
         (None, Some(sub)) => Target::Identity(sub),

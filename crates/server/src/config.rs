@@ -14,6 +14,7 @@ use settings::{
     Problems, Section, either, ip_address, list_of, map_of, number, one_of, one_or_many, parsed,
     section, socket_address, text,
 };
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
@@ -190,7 +191,8 @@ impl Config {
             None => Ok(Self::development()),
             Some(path) => {
                 let directory = path.parent().unwrap_or(Path::new(""));
-                let mut config = settings::read_file(path, |root| decode(root, directory))?;
+                let mut config =
+                    settings::read_file(path, |root| decode(root, directory, Some(path)))?;
                 config.file = Some(path.to_owned());
                 Ok(config)
             }
@@ -203,12 +205,14 @@ impl Config {
     /// # Errors
     /// All problems at once.
     pub fn parse(text: &str, source: &str, directory: &Path) -> Result<Self, Problems> {
-        settings::read(text, source, |root| decode(root, directory))
+        settings::read(text, source, |root| decode(root, directory, None))
     }
 }
 
-fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
+fn decode(root: &mut Section<'_>, directory: &Path, file: Option<&Path>) -> Option<Config> {
     let default = Config::development();
+    // Whether a secret stands in the settings themselves.
+    let inline = Cell::new(false);
     let http = root.section("http", |http| HttpConfig {
         bind: http.read("bind", one_or_many(socket_address(), 16)).or(default.http.bind),
         base_path: http.read("base_path", base_path()).or(default.http.base_path),
@@ -224,9 +228,9 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
         root.section("tls", |_| None)
     };
     let hosts = root.read("hosts", list_of(host(), 0..=100)).or_else(Vec::new);
-    let admin = root.section("admin", |admin| decode_admin(admin, directory));
+    let admin = root.section("admin", |admin| decode_admin(admin, directory, &inline));
     let origins = root.read("origins", list_of(origin(), 0..=100)).or_else(Vec::new);
-    let keys = root.read("keys", map_of(text(1..=64), key(directory))).or_else(Vec::new);
+    let keys = root.read("keys", map_of(text(1..=64), key(directory, &inline))).or_else(Vec::new);
     let audience = root.read("audience", text(1..=256)).optional();
     let guests = [("none", Guests::None), ("join", Guests::Join), ("all", Guests::All)];
     let guests = root.read("guests", one_of(&guests)).optional();
@@ -246,6 +250,16 @@ fn decode(root: &mut Section<'_>, directory: &Path) -> Option<Config> {
             .or(default.log.format),
         level: log.read("level", log_level()).or(default.log.level),
     });
+    if inline.get()
+        && let Some(Err(problem)) = file.map(private::check_settings)
+    {
+        let at = if root.has("keys") { "keys" } else { "admin" };
+        let cure = format!(
+            "{}; or write the secret into a file of its own: secret_file, token_file",
+            problem.cure
+        );
+        root.fault(at, format!("a secret stands in this file, and {}", problem.what), cure);
+    }
     let faults = Faults::default();
     Some(Config {
         development: false,
@@ -275,9 +289,9 @@ const MIX_PACKETS: &[(&str, MixPacket)] = &[
     ("auto", MixPacket::Auto),
 ];
 
-fn decode_admin(admin: &mut Section<'_>, directory: &Path) -> AdminConfig {
+fn decode_admin(admin: &mut Section<'_>, directory: &Path, inline: &Cell<bool>) -> AdminConfig {
     let bind = admin.read("bind", one_or_many(socket_address(), 16)).or_else(Vec::new);
-    let token = admin.read("token", secret()).optional();
+    let token = admin.read("token", secret(inline)).optional();
     let from_file = admin.read("token_file", secret_file(directory)).optional();
     if token.is_some() && from_file.is_some() {
         admin.fault("token", "there is a token_file, too", "keep one of the two");
@@ -338,9 +352,12 @@ fn decode_tls(tls: &mut Section<'_>, directory: &Path) -> Option<TlsConfig> {
     Some(TlsConfig { cert: cert?, key: key? })
 }
 
-/// A key's secret. What is wrong with it is told without it.
-fn secret() -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
-    parsed(format!("a secret of {SECRET_CHARS} or more characters"), Secret::new)
+/// A key's secret. What is wrong with it is told without it. Notes that it is `inline`.
+fn secret(inline: &Cell<bool>) -> settings::Parsed<impl Fn(&str) -> Result<Secret, String>> {
+    parsed(format!("a secret of {SECRET_CHARS} or more characters"), |text| {
+        inline.set(true);
+        Secret::new(text)
+    })
 }
 
 /// The same from a file that nobody else may read.
@@ -355,12 +372,12 @@ fn secret_file(directory: &Path) -> settings::Parsed<impl Fn(&str) -> Result<Sec
 }
 
 /// A key: its secret, or where that is.
-fn key(directory: &Path) -> impl settings::Shape<Value = Secret> {
+fn key(directory: &Path, inline: &Cell<bool>) -> impl settings::Shape<Value = Secret> {
     let directory = directory.to_owned();
     let mapping = section(move |key: &mut Section<'_>| {
         key.read("secret_file", secret_file(&directory)).required()
     });
-    either(secret(), mapping)
+    either(secret(inline), mapping)
 }
 
 /// A host as clients write it into `Host`, without a port.
@@ -480,7 +497,8 @@ http: { bind: ["[::]:443", "0.0.0.0:443"], base_path: /a/calls, trusted_proxies:
 media: { bind: [0.0.0.0, "::"], port: 9000, shards: 4, keep_together: 3, start_kbps: 900,
   advertise: [192.0.2.7, 2001:db8::7] }
 origins: ["HTTPS://Call.Example.org:443/", "http://10.0.0.1:8080"]
-limits: { participants_per_room: 20, roster: 12, rooms: 3, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
+limits: { participants_per_room: 20, roster: 12, rooms: 3, rooms_per_address: 13, rooms_per_identity: 14,
+  seats_per_address: 15, seats_per_identity: 16, sessions_per_identity: 5, audio_slots: 2, video_slots: 5, sdp_bytes: 64KiB,
   sockets: 100, connections_per_address: 6, requests_per_second: 9, outbox_bytes: 128KiB, channels_per_socket: 7,
   channel_subscribers: 8, message_bytes: 2KiB }
 keys: { ours: "0123456789abcdef0123456789abcdef", theirs: "0123456789abcdef0123456789abcdeg" }
@@ -510,6 +528,11 @@ mix: { hear: everyone, packet: 60ms }
                 roster: 12,
                 loudest: 3,
                 rooms: 3,
+                rooms_per_address: 13,
+                rooms_per_identity: 14,
+                seats_per_address: 15,
+                seats_per_identity: 16,
+                sessions_per_identity: 5,
                 audio_slots: 2,
                 video_slots: 5,
                 sdp_bytes: 65536,
@@ -630,6 +653,37 @@ mix: { hear: everyone, packet: 60ms }
         ] {
             assert!(path(wrong).unwrap_err().contains("write a path such as /calls/"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn settings_with_a_secret_in_them_are_their_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let secret = "0123456789abcdef0123456789abcdef";
+        let load = |text: &str, mode| {
+            let path = directory.path().join("moim.yaml");
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Config::load(Some(&path)).map(drop).map_err(|problems| problems.to_string())
+        };
+        let inline =
+            [format!("keys: {{ ours: {secret} }}"), format!("admin: {{ token: {secret} }}")];
+        for text in inline {
+            for mode in [0o600, 0o400] {
+                assert_eq!(load(&text, mode), Ok(()), "{mode:o}");
+            }
+            for mode in [0o644, 0o640, 0o604] {
+                let told = load(&text, mode).unwrap_err();
+                assert!(told.contains("moim.yaml:1") && told.contains("run `chmod 600 "), "{told}");
+                assert!(!told.contains(secret), "{told}");
+            }
+        }
+        let path = directory.path().join("ours");
+        std::fs::write(&path, secret).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let files = "keys: { ours: { secret_file: ours } }\nadmin: { token_file: ours }\n";
+        assert_eq!(load(files, 0o644), Ok(()), "it tells no secret");
+        assert_eq!(load("guests: join\n", 0o644), Ok(()));
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
 //! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
-//! there the bytes of messages that are not whole yet are bounded, each socket's and all together.
+//! there the bytes of messages that are not whole yet are bounded: each socket's, those of an address and of an identity, and
+//! all together.
 
 mod shared;
 
+use crate::memory::{Holder, Holding};
 use crate::metrics::Metrics;
-use crate::places::{Full, Places};
+use crate::places::{Full, Places, network};
 use crate::proxies::Proxies;
 use crate::proxy_protocol;
 use axum::Extension;
@@ -22,15 +24,17 @@ use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
 use shared::{Count, Shared};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, timeout};
 use tower_layer::Layer;
 
 /// The first request's head must be here so long after the connection (with TLS: its handshake, too).
@@ -42,9 +46,9 @@ const EACH: Duration = Duration::from_secs(75);
 const MESSAGE: Duration = Duration::from_secs(30);
 /// So much of a message is read of anybody, with what TLS and frames add; of a socket without rights no more.
 const SHORT: u64 = 16 << 10;
-/// Unfinished messages of all sockets together. One may be as long as what is left: the more are unfinished, the
-/// shorter each may be.
-const UNFINISHED: u64 = 32 << 20;
+/// What is read at a time of a socket whose messages are not taken any more, and how long after its end.
+const DISCARD: usize = 8 << 10;
+const LINGER: Duration = Duration::from_secs(2);
 /// How long a connection of the reserve may last: it is for one question.
 const RESERVED: Duration = Duration::from_secs(2);
 /// Of a deadline: there is none.
@@ -90,6 +94,7 @@ impl Gate {
             }
         }
         let head = if full.is_some() { RESERVED } else { HEAD };
+        let holding = shared.messages.hold(network(client.ip()), Holder::of(None));
         let visit = Arc::new(Visit {
             gate: shared,
             begun,
@@ -102,11 +107,14 @@ impl Gate {
             message: AtomicU64::new(0),
             message_since_ms: AtomicU64::new(0),
             long: AtomicBool::new(false),
+            holding: Mutex::new(holding),
+            refused: OnceLock::new(),
         });
         let timer = Box::pin(tokio::time::sleep_until(begun + head));
         let known = visit.clone();
         let fresh = !proxied && client == peer;
-        Ok((Timed { stream, early, fresh, visit, timer: Some(timer), _place: place }, known))
+        let (timer, place) = (Some(timer), Some(place));
+        Ok((Timed { stream, early, fresh, visit, timer, place }, known))
     }
 }
 
@@ -150,12 +158,21 @@ pub(crate) struct Visit {
     message_since_ms: AtomicU64,
     /// Whether messages may be longer than [`SHORT`].
     long: AtomicBool,
+    /// Of a socket: what is beyond [`SHORT`] of its message.
+    holding: Mutex<Holding>,
+    /// Why nothing more is taken of it.
+    refused: OnceLock<Unfinished>,
 }
 
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.message_is_whole();
-    }
+/// Why a message that is not whole yet is not read any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// It is too long for a socket without rights.
+    WithoutRights,
+    /// Those of its address, of its identity, or of all take too much.
+    TooMany,
+    /// It was not whole in time.
+    TooSlow,
 }
 
 impl Visit {
@@ -169,16 +186,33 @@ impl Visit {
         self.long.store(true, Relaxed);
     }
 
+    /// From now on its messages are of this identity, or of nobody by name.
+    pub(crate) fn belongs_to(&self, identity: Option<&str>) {
+        self.holding().pass_to(Holder::of(identity));
+    }
+
+    /// Why nothing more is taken, if so: what comes from now on is discarded.
+    pub(crate) fn refused(&self) -> Option<Unfinished> {
+        self.refused.get().copied()
+    }
+
     /// All that came belongs to messages that are whole. A little more may have come: it is not counted.
     pub(crate) fn message_is_whole(&self) {
-        self.gate.held.fetch_sub(self.message.swap(0, Relaxed), Relaxed);
+        if self.message.swap(0, Relaxed) > SHORT {
+            self.holding().shrink(u64::MAX);
+        }
     }
 
     /// So much of what came was a ping or its answer, which may come amid a message.
     pub(crate) fn was_ping(&self, bytes: usize) {
-        let bytes = self.message.load(Relaxed).min(bytes as u64);
-        self.message.fetch_sub(bytes, Relaxed);
-        self.gate.held.fetch_sub(bytes, Relaxed);
+        let message = self.message.load(Relaxed);
+        let left = message - message.min(bytes as u64);
+        self.message.store(left, Relaxed);
+        if message > SHORT {
+            let mut holding = self.holding();
+            let beyond = holding.bytes().saturating_sub(left.saturating_sub(SHORT));
+            holding.shrink(beyond);
+        }
     }
 
     /// For whom a request is; of a trusted proxy it counts for that address, unless it only asks how the server is.
@@ -225,20 +259,40 @@ impl Visit {
     }
 
     /// More came on a socket; an error where its message takes too much or too long.
-    fn came(&self, bytes: u64) -> io::Result<()> {
+    fn came(&self, bytes: u64) -> Result<(), Unfinished> {
         let now = self.begun.elapsed().as_millis() as u64;
         let message = self.message.fetch_add(bytes, Relaxed) + bytes;
-        let held = self.gate.held.fetch_add(bytes, Relaxed) + bytes;
         if message == bytes {
             self.message_since_ms.store(now, Relaxed);
         }
-        let left = UNFINISHED.saturating_sub(held);
-        let most = if self.long.load(Relaxed) { left.max(SHORT) } else { SHORT };
         let since = now - self.message_since_ms.load(Relaxed);
-        if message > most || since > MESSAGE.as_millis() as u64 {
-            return Err(io::ErrorKind::OutOfMemory.into());
+        if since > MESSAGE.as_millis() as u64 {
+            return Err(Unfinished::TooSlow);
         }
-        Ok(())
+        if message <= SHORT {
+            return Ok(());
+        }
+        if !self.long.load(Relaxed) {
+            return Err(Unfinished::WithoutRights);
+        }
+        let mut holding = self.holding();
+        let more = (message - SHORT).saturating_sub(holding.bytes());
+        if holding.grow(more) { Ok(()) } else { Err(Unfinished::TooMany) }
+    }
+
+    /// Takes nothing more. What came is held until the socket has ended.
+    fn refuse(&self, why: Unfinished) {
+        let _ = self.refused.set(why);
+    }
+
+    /// Its requests are of this address, although a proxy sends them.
+    fn is_of(&self, client: IpAddr) {
+        let holding = self.gate.messages.hold(network(client), Holder::of(None));
+        *self.holding() = holding;
+    }
+
+    fn holding(&self) -> MutexGuard<'_, Holding> {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn goes_on(&self) {
@@ -267,6 +321,9 @@ pub(crate) async fn each_request(
     let mut response = match visit.admit(&request, asks) {
         Err(denied) => denied.into_response(),
         Ok((client, counted)) => {
+            if visit.proxied {
+                visit.is_of(client.ip());
+            }
             request.extensions_mut().insert(ConnectInfo(client));
             request.extensions_mut().insert(counted.clone());
             match visit.full {
@@ -330,7 +387,35 @@ pub(crate) struct Timed {
     visit: Arc<Visit>,
     /// None of a socket.
     timer: Option<Pin<Box<Sleep>>>,
-    _place: shared::Place,
+    /// None once it is given up.
+    place: Option<shared::Place>,
+}
+
+impl Drop for Timed {
+    /// A refused socket's memory is free at once; the rest of what it sends is read by a task without any. Where something
+    /// unread is left when a connection is closed, the system resets it, and the client may never see the close frame with
+    /// the reason.
+    fn drop(&mut self) {
+        if self.visit.refused().is_none() {
+            return;
+        }
+        let (copy, place) = (self.stream.as_fd().try_clone_to_owned(), self.place.take());
+        if let (Ok(copy), Ok(runtime)) = (copy, Handle::try_current()) {
+            runtime.spawn(async move {
+                // It fails only where the connection is gone.
+                let _ = timeout(LINGER, drain(copy)).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn drain(connection: OwnedFd) -> io::Result<()> {
+    let mut stream = TcpStream::from_std(connection.into())?;
+    stream.shutdown().await?;
+    let mut memory = [0; DISCARD];
+    while stream.read(&mut memory).await? > 0 {}
+    Ok(())
 }
 
 impl Timed {
@@ -355,6 +440,23 @@ impl Timed {
     }
 }
 
+impl Timed {
+    /// Reads what comes and forgets it, until the close frame is written.
+    fn discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut memory = [0; DISCARD];
+        let mut buffer = ReadBuf::new(&mut memory);
+        if Pin::new(&mut self.stream).poll_read(cx, &mut buffer)?.is_pending() {
+            return Poll::Pending;
+        }
+        if buffer.filled().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        // Others have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 impl AsyncRead for Timed {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -362,6 +464,9 @@ impl AsyncRead for Timed {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
+        if self.visit.refused().is_some() {
+            return self.discard(cx);
+        }
         if !self.early.is_empty() {
             let count = self.early.len().min(buffer.remaining());
             buffer.put_slice(&self.early[..count]);
@@ -377,8 +482,14 @@ impl AsyncRead for Timed {
                 return Poll::Ready(Err(visit.gate.refuse_untrusted(&self.stream, visit.client)));
             }
         }
-        if bytes > 0 && self.timer.is_none() {
-            self.visit.came(bytes).inspect_err(|_| self.visit.gate.unfinished.inc())?;
+        if bytes > 0
+            && self.timer.is_none()
+            && let Err(why) = self.visit.came(bytes)
+        {
+            self.visit.gate.unfinished.inc();
+            self.visit.refuse(why);
+            buffer.set_filled(before);
+            return self.discard(cx);
         }
         read
     }

@@ -4,8 +4,10 @@ use crate::access::{Access, Entrance, Hidden};
 use crate::api;
 use crate::assets::{self, Pages};
 use crate::auth::Guests;
-use crate::config::{Config, TlsConfig};
+use crate::body::BODIES;
+use crate::config::{Config, Limits, TlsConfig};
 use crate::gate::{Counted, Gate, Visit, each_request};
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::places::{self, Places};
 use crate::proxies::Proxies;
@@ -13,14 +15,14 @@ use crate::seldom::Seldom;
 use crate::socket::{Application, Sockets};
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, Path, RawQuery, Request, State};
-use axum::http::header::{CONTENT_TYPE, HeaderName, ORIGIN, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, HOST, HeaderName, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
-use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
+use axum_server::{Handle, Server};
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
@@ -38,6 +40,20 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 const READ_BUFFER_BYTES: usize = 2 << 10;
 /// A write is begun at the latest when this many bytes are joined.
 const WRITE_BUFFER_BYTES: usize = 32 << 10;
+
+/// Longest head of a request, in bytes: a token of 16 KiB and what browsers and proxies add.
+const HEAD_BYTES: u32 = 32 << 10;
+/// Most header lines of a request.
+const HEADERS: usize = 100;
+/// HTTP/2: requests of a connection at once, and those that may be taken back before they are looked at.
+const STREAMS: u32 = 32;
+/// HTTP/2: bytes of one request, and of a connection, that may be under way before any is read.
+const STREAM_WINDOW: u32 = 32 << 10;
+const CONNECTION_WINDOW: u32 = 64 << 10;
+/// HTTP/2: longest frame that is read, in bytes.
+const FRAME_BYTES: u32 = 16 << 10;
+/// HTTP/2: bytes of an answer that wait for a client that does not read.
+const SEND_BYTES: usize = 16 << 10;
 
 /// Why HTTP cannot be served.
 #[derive(Debug)]
@@ -160,8 +176,13 @@ impl Http {
         }
         let access = Access::new(config, &addresses);
         let most = places::shares(config.limits.sockets, config.media.shards).http;
+        let Limits { sockets, connections_per_address, .. } = config.limits;
         // Only this machine reaches a development server: one address is everybody.
-        let each = if config.development { most } else { config.limits.connections_per_address };
+        let each = if config.development {
+            most
+        } else {
+            places::each(most, connections_per_address, sockets)
+        };
         let places = Places::new(most, each);
         let tls = config.tls.clone();
         let certificate = Certificate::default();
@@ -244,14 +265,14 @@ impl Http {
                 None => {
                     let server =
                         axum_server::from_tcp(listener).acceptor(gate.clone()).handle(handle);
-                    servers.spawn(server.serve(service));
+                    servers.spawn(bounded(server).serve(service));
                 }
                 Some(tls) => {
                     let gate = gate.clone();
                     let server = axum_server::from_tcp_rustls(listener, tls)
                         .map(|acceptor| acceptor.acceptor(gate))
                         .handle(handle);
-                    servers.spawn(server.serve(service));
+                    servers.spawn(bounded(server).serve(service));
                 }
             }
         }
@@ -273,15 +294,35 @@ impl Http {
     }
 }
 
+/// What a connection may have the HTTP library hold. Its defaults are for few connections of friends: 1 MiB of what came and
+/// 200 requests at once each.
+fn bounded<A>(mut server: Server<A>) -> Server<A> {
+    let builder = server.http_builder();
+    builder.http1().max_buf_size(HEAD_BYTES as usize).max_headers(HEADERS);
+    builder
+        .http2()
+        .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(STREAMS as usize)
+        .max_local_error_reset_streams(STREAMS as usize)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES)
+        .max_header_list_size(HEAD_BYTES)
+        .max_send_buf_size(SEND_BYTES);
+    server
+}
+
 pub(crate) struct Shared<A> {
     pub(crate) sockets: Arc<Sockets<A>>,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) access: Access,
     /// The path that all others begin with.
     pub(crate) base: String,
     pages: Pages,
     /// Lines of the log that tell of too many sockets.
     full_told: Seldom,
+    /// Bodies of requests that are not answered yet.
+    pub(crate) bodies: Arc<Memory>,
 }
 
 impl<A: Application> Shared<A> {
@@ -303,7 +344,8 @@ fn router<A: Application>(
 ) -> Router {
     let pages = Pages::below(&base);
     let full_told = Seldom::default();
-    let shared = Arc::new(Shared { sockets, metrics, access, base, pages, full_told });
+    let bodies = Memory::new(BODIES);
+    let shared = Arc::new(Shared { sockets, metrics, access, base, pages, full_told, bodies });
     let inner = Router::new()
         .route("/", get(index::<A>))
         .route("/room/{name}", get(index::<A>))
@@ -320,6 +362,7 @@ fn router<A: Application>(
         // Whoever looks whether it runs knows it by any name.
         .route("/healthz", get(health::<A>));
     below(&shared, inner)
+        .layer(from_fn_with_state(shared.clone(), one_host::<A>))
         .layer(map_response(harden))
         .layer(from_fn(each_request))
         .with_state(shared)
@@ -392,6 +435,20 @@ async fn health<A: Application>(
     } else {
         "ok\n".into_response()
     }
+}
+
+/// A request with two `Host` lines is none (RFC 9112 section 3.2): a proxy in front may have looked at the other one.
+async fn one_host<A: Application>(
+    State(shared): State<Arc<Shared<A>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.headers().get_all(HOST).iter().nth(1).is_none() {
+        return next.run(request).await;
+    }
+    shared.metrics.dropped("http", "hosts");
+    let why = "the request has more than one Host: send one";
+    api::Problem::new(StatusCode::BAD_REQUEST, "hosts", why).into_response()
 }
 
 /// Nothing is answered to names that are not this server's.

@@ -1,6 +1,7 @@
 //! Structured logs on the standard error stream.
 
 use crate::config::{LogConfig, LogFormat, log_filter};
+use crate::names::is_hidden;
 use std::io::{IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -61,7 +62,7 @@ fn one_line(event: &str) -> String {
     for char in text.chars() {
         match char {
             '\t' | '\x1b' => line.push(char),
-            _ if char.is_control() || turns(char) => line.extend(char.escape_default()),
+            _ if is_hidden(char) => line.extend(char.escape_default()),
             _ => line.push(char),
         }
     }
@@ -69,11 +70,6 @@ fn one_line(event: &str) -> String {
         line.push('\n');
     }
     line
-}
-
-/// Line ends of Unicode, and what changes the direction of the text around it (Unicode Standard Annex 9).
-fn turns(char: char) -> bool {
-    matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ pub(crate) fn shares(sockets: usize, shards: usize) -> Shares {
     shares
 }
 
+/// How many of `most` places one address may have, where the settings say `per_address` of so many sockets. Where descriptors are
+/// few, it is half of them. An address that may have all sockets is a reverse proxy's: it is everybody's, and may have all places.
+pub(crate) fn each(most: usize, per_address: usize, sockets: usize) -> usize {
+    if per_address >= sockets { per_address } else { per_address.min((most / 2).max(1)) }
+}
+
 fn share_out(open: usize, sockets: usize, shards: usize) -> Shares {
     let left = open - (OWN + shards * OWN_EACH_SHARD).min(open / 2);
     let http = (left - left / 16).min(sockets + NO_SOCKETS);
@@ -144,7 +150,7 @@ impl Places {
 }
 
 /// What counts as one address: of IPv6 the /64, all of whose addresses one host can have.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         v4 => v4,
@@ -220,6 +226,18 @@ mod tests {
             places.give_back(at("192.0.2.1"));
         }
         assert_eq!(places.by_address.len(), 9, "nothing is kept of who is gone");
+    }
+
+    #[test]
+    fn where_places_are_few_an_address_has_half_unless_it_is_everybodys() {
+        assert_eq!(each(12_048, 512, 10_000), 512);
+        assert_eq!(each(120, 512, 10_000), 60);
+        assert_eq!(each(1, 512, 10_000), 1);
+        assert_eq!(each(120, 10_000, 10_000), 10_000, "a proxy");
+        let mut places = Places::new(120, each(120, 512, 10_000));
+        while places.take(at("192.0.2.1")).is_ok() {}
+        assert_eq!(places.take(at("192.0.2.1")), Err(Full::Address));
+        assert_eq!(places.take(at("192.0.2.2")), Ok(()));
     }
 
     #[test]

@@ -39,9 +39,7 @@ impl fmt::Display for Unfit {
 /// for this service (`LoadCredential=`) have a group bit that is no right of a group.
 pub fn read(path: &Path) -> Result<String, Unfit> {
     let (file, metadata) = open(path)?;
-    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
-    let of_systemd = credentials.is_some_and(|directory| path.starts_with(directory));
-    check_mode(path, &metadata, if of_systemd { OTHERS } else { OTHERS | GROUP })?;
+    check_mode(path, &metadata, of_a_secret(path))?;
     let mut text = String::new();
     let read = file.take(SECRET_BYTES + 1).read_to_string(&mut text);
     if read.is_err() || text.len() as u64 > SECRET_BYTES {
@@ -49,6 +47,22 @@ pub fn read(path: &Path) -> Result<String, Unfit> {
         return Err(Unfit { what, cure: "write the secret alone into it".into() });
     }
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Whether settings with a secret in them are kept from others, as a secret's own file is.
+///
+/// # Errors
+/// The file cannot be read, or others or its group may read it.
+pub fn check_settings(path: &Path) -> Result<(), Unfit> {
+    let (_, metadata) = open(path)?;
+    check_mode(path, &metadata, of_a_secret(path))
+}
+
+/// Who may not do anything with a file that holds a secret.
+fn of_a_secret(path: &Path) -> u32 {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let of_systemd = credentials.is_some_and(|directory| path.starts_with(directory));
+    if of_systemd { OTHERS } else { OTHERS | GROUP }
 }
 
 /// Whether a private key's file is kept from others; a group may be let in, as distributions do for certificates.

@@ -216,8 +216,9 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let count = wakers.len() as u16;
     let tcp_most = places::shares(config.limits.sockets, wakers.len()).media;
     // As over HTTP: whoever reaches a development server has one address.
+    let (each, sockets) = (config.limits.connections_per_address, config.limits.sockets);
     let tcp_each =
-        if config.development { tcp_most } else { config.limits.connections_per_address };
+        if config.development { tcp_most } else { places::each(tcp_most, each, sockets) };
     let proxies = Proxies::new(&config.http.trusted_proxies);
     let lanes = relay::lanes(&wakers);
     let backlog = config.faults.mixer_backlog.unwrap_or_default();
@@ -268,7 +269,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let rooms = Arc::new(Rooms::new(
         shards.clone(),
         config.media.keep_together,
-        config.limits,
+        config.limits.of_rooms(config.development),
         config.mix,
         auth.clone(),
         metrics.clone(),
@@ -378,6 +379,12 @@ fn announce(config: &Config, http: &Http) {
     let base = &config.http.base_path;
     for address in http.addresses() {
         tracing::info!("open {scheme}://{address}{base} in a browser");
+    }
+    if config.tls.is_none() && http.addresses().iter().any(|address| !address.ip().is_loopback()) {
+        tracing::warn!(
+            "http.bind reaches beyond this machine without tls: tokens pass in the clear, and browsers give such a page no \
+             camera: set tls, or bind 127.0.0.1 behind a proxy that has it"
+        );
     }
     let admin = http.admin_addresses();
     for address in admin {

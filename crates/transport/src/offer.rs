@@ -169,9 +169,10 @@ pub(crate) fn as_offered(offer: &str, answer: &str, agreed: &Agreed) -> String {
     changed
 }
 
-/// Whether the library knows a kind of media. It answers no others.
+/// Whether a kind of media has a use here. The library gets no others, so that it opens no data channel that nobody
+/// reads.
 fn is_known_kind(line: &str) -> bool {
-    ["m=audio ", "m=video ", "m=application "].iter().any(|kind| line.starts_with(kind))
+    ["m=audio ", "m=video "].iter().any(|kind| line.starts_with(kind))
 }
 
 /// A section of an answer that rejects what was offered (RFC 3264, section 6). Candidates that the library told there are kept.

@@ -339,6 +339,42 @@ fn a_line_without_a_common_codec_is_rejected_alone() {
     assert_eq!(mids, [offer.mids[1].as_str()]);
 }
 
+/// Nothing here uses data channels: the line for them is rejected alone, and none opens.
+#[test]
+fn a_line_for_data_channels_is_rejected_alone() {
+    let (shared, now) = (Shared::new().unwrap(), Instant::now());
+    let mut client = IceDtls::client(&shared, Some(VideoFormat::Vp8), address(1000), now).unwrap();
+    let audio = OfferLine { kind: Kind::Audio, send: true, layers: &[] };
+    let offer = client.offer(&[audio], false).unwrap();
+    let of_session = |start: &str| {
+        let found = offer.sdp.lines().find(|line| line.starts_with(start));
+        format!("{}\r\n", found.expect(start))
+    };
+    let data = format!(
+        "m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\n{}{}{}a=setup:actpass\r\n\
+         a=mid:data\r\na=sctp-port:5000\r\na=max-message-size:262144\r\n",
+        of_session("a=ice-ufrag:"),
+        of_session("a=ice-pwd:"),
+        of_session("a=fingerprint:"),
+    );
+    let grouped = offer.sdp.replace("a=group:BUNDLE", "a=group:BUNDLE data");
+    let begins = grouped.find("m=").unwrap();
+    for sdp in
+        [format!("{grouped}{data}"), format!("{}{data}{}", &grouped[..begins], &grouped[begins..])]
+    {
+        let mut server =
+            IceDtls::server(&shared, Some(VideoFormat::Vp8), &[address(2000)], now).unwrap();
+        let (answer, negotiated) = server.accept_offer(&sdp).unwrap();
+        assert_eq!(transport::rejected(&answer), ["data"], "{answer}");
+        let rejected = "m=application 0 UDP/DTLS/SCTP webrtc-datachannel\r\n";
+        assert!(answer.contains(rejected) && !answer.contains("sctp"), "{answer}");
+        let group = answer.lines().find(|line| line.starts_with("a=group:BUNDLE")).unwrap();
+        assert!(!group.contains("data"), "{answer}");
+        assert_eq!(negotiated.lines.len(), 1);
+        assert!(answer.contains("m=audio 9 ") && answer.contains("a=candidate:"), "{answer}");
+    }
+}
+
 /// A lite server learns where its clients are by their checks: what candidates they name costs it nothing, and does not pile up.
 #[test]
 fn candidates_of_offers_cost_a_server_nothing() {

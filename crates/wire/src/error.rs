@@ -39,6 +39,9 @@ pub enum ErrorCode {
     TooFast,
     /// The participant or the events asked for are no longer kept. Join anew.
     Gone,
+    /// Another session of the same identity took this participant's place. Do not come back by yourself: that would take it
+    /// away again.
+    Replaced,
     /// The server is ending and takes no new people. Connect to another or retry later.
     Draining,
     /// A fault of the server's own. Try again; the log has the reason.
@@ -65,6 +68,7 @@ impl ErrorCode {
             Self::NotJoined => "not_joined",
             Self::TooFast => "too_fast",
             Self::Gone => "gone",
+            Self::Replaced => "replaced",
             Self::Draining => "draining",
             Self::Internal => "internal",
         }

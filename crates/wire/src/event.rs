@@ -247,6 +247,8 @@ pub enum LeaveReason {
     MediaLost,
     /// A moderator put them out.
     Removed,
+    /// They came in again from another page or device, with a token of the same identity.
+    Replaced,
     /// The server ends.
     ServerShutdown,
 }

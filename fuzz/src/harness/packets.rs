@@ -222,6 +222,15 @@ fn feedback(fci: &[u8]) {
     assert_eq!(told.len(), usize::from(read.status_count));
     let arrived = told.iter().filter(|(_, arrival)| arrival.is_some()).count();
     assert!(arrived <= fci.len(), "each arrival takes a byte or two");
+    // Where somebody looks, the same is read. A long run elsewhere costs nothing.
+    let first = read.base_sequence.wrapping_add(u16::from(read.feedback_count) << 8);
+    for count in [0, 1, 256, 16_384] {
+        let within = |number: u16| usize::from(number.wrapping_sub(first)) < count;
+        let looked: Vec<_> = read.packets_within(first, count).collect();
+        assert!(looked.len() <= count + 7 * fci.len(), "{} numbers", looked.len());
+        let of_use = |told: &&(u16, Option<i64>)| told.1.is_some() || within(told.0);
+        assert!(looked.iter().filter(of_use).eq(told.iter().filter(of_use)));
+    }
 }
 
 /// RED: the blocks follow each other within the payload, the primary one last; what is repeated is read as it was.

@@ -2,7 +2,7 @@ import { explainMediaError, openCamera, openMicrophone } from "@moim/sdk";
 import { Device } from "./device.ts";
 import { el, icon } from "./dom.ts";
 import { AUDIO, type Kind, PRESETS, VIDEO, wantsVideo } from "./kinds.ts";
-import { kindOf, type PageOptions, roomName } from "./options.ts";
+import { kindOf, type PageOptions, plainName, roomName } from "./options.ts";
 
 /** What someone chose before joining. */
 export interface Choice {
@@ -171,7 +171,7 @@ export function showLobby(
     form.onsubmit = (event) => {
       event.preventDefault();
       const id = roomName(room.value);
-      const typed = name.value.trim();
+      const typed = plainName(name.value);
       room.setCustomValidity(id === null ? "Letters, digits, dashes and dots make a room name." : "");
       if (id === null || typed === "") {
         form.reportValidity();

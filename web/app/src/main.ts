@@ -2,6 +2,7 @@ import { type JoinOptions, MoimError, type QualitySample, Room, type ShownSize }
 import { BASE } from "./base.ts";
 import { CallPage } from "./call.ts";
 import { el } from "./dom.ts";
+import { keepToken, takeToken } from "./invitation.ts";
 import { type Choice, memory, openDevices, showLobby } from "./lobby.ts";
 import { explainEnd, explainRoomError, Notices } from "./notices.ts";
 import { kindOf, type PageOptions, parseOptions } from "./options.ts";
@@ -73,7 +74,12 @@ function report(message: string): void {
 }
 
 async function main(): Promise<void> {
-  const options = parseOptions(location.pathname.slice(BASE.length - 1), location.search, location.hash);
+  const token = takeToken(
+    location,
+    (path) => history.replaceState(null, "", path),
+    () => sessionStorage,
+  );
+  const options = parseOptions(location.pathname.slice(BASE.length - 1), location.search, token);
   if (options.tokenInQuery) {
     report(TOKEN_IN_QUERY);
     history.replaceState(null, "", location.pathname + withoutToken(location.search) + location.hash);
@@ -87,7 +93,10 @@ async function main(): Promise<void> {
   }
   const choice = await showLobby(app, options, report);
   const path = `${BASE}room/${encodeURIComponent(choice.room)}`;
-  if (location.pathname !== path) history.pushState(null, "", path + withKind(choice) + location.hash);
+  if (location.pathname !== path) {
+    history.pushState(null, "", path + withKind(choice) + location.hash);
+    if (token !== null) keepToken(path, token, () => sessionStorage);
+  }
   await enter(choice, options);
 }
 

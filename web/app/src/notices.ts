@@ -37,7 +37,10 @@ type Words = string | ((message: string) => string);
 
 /** What went wrong with the room and what helps, for people: a sentence or two for each code. */
 const WORDS: Record<MoimError["code"], Words> = {
-  room_full: "This room is full. Try again when someone has left, or use another room.",
+  room_full: (message) =>
+    /this address|this identity/.test(message)
+      ? "Too many seats or rooms are taken from your network, or with your invitation. Leave another room first."
+      : "This room is full. Try again when someone has left, or use another room.",
   room_locked: "This room is locked. Ask someone inside to open it, then try again.",
   kind_conflict: "This room is of another kind than was asked for. Join it as it is, or choose another name.",
   kind_unsupported: (message) => `This kind of room does not work here: ${message}. Choose another kind.`,
@@ -53,6 +56,7 @@ const WORDS: Record<MoimError["code"], Words> = {
   not_joined: "You are not in the room any more. Join again.",
   too_fast: "That was too much at once. Wait a moment, then try again.",
   gone: "You were away for too long. Join again.",
+  replaced: "You are in the room from another page or device. Join again to be here instead.",
   draining: "The server is being restarted. Try again in a minute.",
   internal: (message) => `Something went wrong: ${message}. Try again.`,
   disconnected: "The server does not answer. Check your network; then try again.",
@@ -70,5 +74,10 @@ export function explainRoomError({ code, message }: Pick<MoimError, "code" | "me
 export function explainEnd(reason: string, room: string): [headline: string, sentence: string] {
   if (reason === "left") return ["You left the room", `“${room}” goes on without you.`];
   if (reason === "removed") return ["You were put out of the room", "A moderator removed you."];
+  if (reason === "replaced" || reason.startsWith("you came in again"))
+    return [
+      "You are in the room elsewhere",
+      "You came in again from another page or device, so this one has left.",
+    ];
   return ["The call is over", `Reason: ${reason}.`];
 }

@@ -25,7 +25,7 @@ export interface PageOptions {
   microphone: boolean | null;
   camera: boolean | null;
   cameraSize: CameraOptions;
-  /** Of the fragment (`#token=`): browsers send it to nobody, so it stands in no log. */
+  /** The token of the invitation: see `takeToken`. */
   token: string | null;
   /** A token came in the query, where servers and proxies log it; it is not used. */
   tokenInQuery: boolean;
@@ -39,8 +39,8 @@ const SIZES: Record<string, CameraOptions> = {
   "1080p": { width: 1920, height: 1080 },
 };
 
-/** Reads path, query and fragment; what is unknown or wrong counts as left out. */
-export function parseOptions(path: string, query: string, fragment = ""): PageOptions {
+/** Reads path and query; what is unknown or wrong counts as left out. */
+export function parseOptions(path: string, query: string, token: string | null = null): PageOptions {
   const params = new URLSearchParams(query);
   const among = <T extends string>(key: string, ...words: T[]): T | null => {
     const value = params.get(key);
@@ -50,7 +50,7 @@ export function parseOptions(path: string, query: string, fragment = ""): PageOp
   const show = Number(params.get("show") ?? Number.NaN);
   return {
     room: roomOfPath(path),
-    name: params.get("name")?.trim() || null,
+    name: plainName(params.get("name") ?? "") || null,
     join: params.get("join") === "1",
     show: Number.isSafeInteger(show) && show >= 0 && params.get("show") !== "" ? show : null,
     codec: among("codec", "vp8", "h264", "vp9", "av1"),
@@ -63,7 +63,7 @@ export function parseOptions(path: string, query: string, fragment = ""): PageOp
     microphone: params.has("mic") ? params.get("mic") !== "0" : null,
     camera: size === null ? null : size !== "0" && size !== "off",
     cameraSize: SIZES[size ?? "360p"] ?? SIZES["360p"]!,
-    token: new URLSearchParams(fragment.replace(/^#/, "")).get("token") || null,
+    token,
     tokenInQuery: params.has("token"),
   };
 }
@@ -85,6 +85,13 @@ function roomOfPath(path: string): string | null {
   } catch {
     return null;
   }
+}
+
+/** A person's name without what nobody sees, such as marks of direction that came along when it was copied: the server takes none. */
+export function plainName(typed: string): string {
+  const hidden =
+    /[\p{Cc}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0]|(?![\u200c\u200d])\p{Cf}/gu;
+  return typed.replace(hidden, "").trim();
 }
 
 /** A room's id from what someone typed: blanks become dashes, what an id cannot hold is dropped. */

@@ -2,10 +2,11 @@ import { readFileSync } from "node:fs";
 import { type ErrorCode, preset } from "../../sdk/src/wire.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { keepToken, takeToken } from "../src/invitation.ts";
 import { bestGrid, bestStage } from "../src/layout.ts";
 import { kindTitle, PRESETS, wantsVideo } from "../src/kinds.ts";
 import { explainEnd, explainRoomError } from "../src/notices.ts";
-import { kindOf, parseOptions, roomName } from "../src/options.ts";
+import { kindOf, parseOptions, plainName, roomName } from "../src/options.ts";
 import { layerTitle, receivedTitle } from "../src/quality-panel.ts";
 import { shownSize } from "../src/sight.ts";
 
@@ -33,13 +34,17 @@ describe("parseOptions", () => {
     });
   });
 
-  it("takes a token from the fragment alone, which stands in no log", () => {
-    const read = (query: string, fragment?: string) => parseOptions("/room/garden", query, fragment);
-    expect(read("?name=Ada", "#token=a.b-c.d_e")).toMatchObject({ token: "a.b-c.d_e", tokenInQuery: false });
+  it("takes no token from the query, which stands in logs", () => {
+    const read = (query: string, token?: string) => parseOptions("/room/garden", query, token);
     expect(read("?token=a.b.c")).toMatchObject({ token: null, tokenInQuery: true });
-    expect(read("?token=a.b.c", "#token=d.e.f")).toMatchObject({ token: "d.e.f", tokenInQuery: true });
-    expect(read("", "#token=")).toMatchObject({ token: null, tokenInQuery: false });
-    expect(read("", "#chat")).toMatchObject({ token: null, tokenInQuery: false });
+    expect(read("?token=a.b.c", "d.e.f")).toMatchObject({ token: "d.e.f", tokenInQuery: true });
+  });
+
+  it("makes names of what can be seen", () => {
+    expect(plainName(" \u202eAnn\u200b\u2069 ")).toBe("Ann");
+    expect(plainName("\u3164\u00ad")).toBe("");
+    for (const name of ["김모임", "👩‍👩‍👧", "می‌خواهم", "Zoë O'Neil"]) expect(plainName(name)).toBe(name);
+    expect(parseOptions("/", "?name=%E2%80%AE").name).toBeNull();
   });
 
   it("takes what is wrong as left out", () => {
@@ -153,5 +158,54 @@ describe("the quality panel", () => {
     expect(layerTitle({ ...layer, ...figures, limitedBy: "cpu" })).toBe("camera f 1280×720, limited by cpu");
     expect(layerTitle({ ...layer, ...figures, active: false })).toBe("camera f, not sent");
     expect(layerTitle({ ...layer, ...figures, rid: "", width: null })).toBe("camera");
+  });
+});
+
+describe("takeToken", () => {
+  const tab = () => {
+    const kept = new Map<string, string>();
+    const storage = {
+      getItem: (key: string) => kept.get(key) ?? null,
+      setItem: (key: string, value: string) => void kept.set(key, value),
+      removeItem: (key: string) => void kept.delete(key),
+    };
+    const open = (path: string, source: () => typeof storage = () => storage) => {
+      const address = new URL(path, "https://call.example.org");
+      let shown = address.pathname + address.search + address.hash;
+      const token = takeToken(address, (to) => (shown = to), source);
+      return { token, shown };
+    };
+    return { open, storage };
+  };
+
+  it("takes it out of the address, and a reload finds it", () => {
+    const { open } = tab();
+    const path = "/room/garden?name=Ada";
+    expect(open(`${path}#token=a.b-c.d_e`)).toEqual({ token: "a.b-c.d_e", shown: path });
+    expect(open(path)).toEqual({ token: "a.b-c.d_e", shown: path });
+    expect(open("/room/garden#chat=1&token=x&y=2")).toEqual({ token: "x", shown: "/room/garden#chat=1&y=2" });
+    expect(tab().open(path).token, "another tab has none").toBeNull();
+  });
+
+  it("keeps it for its room alone, and a newer one instead", () => {
+    const { open, storage } = tab();
+    open("/room/garden#token=old");
+    expect(open("/room/cellar").token).toBeNull();
+    expect(open("/room/garden#token=new").token).toBe("new");
+    expect(open("/room/garden").token).toBe("new");
+    expect(open("/room/garden#token=")).toEqual({ token: null, shown: "/room/garden" });
+    expect(open("/room/garden").token, "said to be none").toBeNull();
+    open("/#token=any");
+    keepToken("/room/attic", "any", () => storage);
+    expect(open("/room/attic").token).toBe("any");
+  });
+
+  it("leaves it where it is if the browser keeps nothing", () => {
+    const refused = () => {
+      throw new DOMException("no storage", "SecurityError");
+    };
+    const path = "/room/garden#token=a.b.c";
+    expect(tab().open(path, refused)).toEqual({ token: "a.b.c", shown: path });
+    expect(tab().open("/room/garden", refused).token).toBeNull();
   });
 });

@@ -398,7 +398,10 @@ export class Room extends Emitter<RoomEvents> {
     } catch (error) {
       this.#comingBack = false;
       const code = error instanceof MoimError ? error.code : "internal";
-      if (code === "gone" || code === "not_joined" || code === "unknown_participant") await this.#rejoin();
+      // Two pages of one identity would take the seat from each other for ever.
+      if (code === "replaced") this.#end("replaced");
+      else if (code === "gone" || code === "not_joined" || code === "unknown_participant")
+        await this.#rejoin();
       else if (code !== "ended" && this.#signaling.isOpen) setTimeout(() => void this.#comeBack(), RETRY_MS);
     }
   }
@@ -524,7 +527,7 @@ export class Room extends Emitter<RoomEvents> {
     const { participant: id, reason } = event;
     const participant = this.#people.left(event);
     if (id === this.me) {
-      if (reason === "removed") this.#end("removed");
+      if (reason === "removed" || reason === "replaced") this.#end(reason);
       // Else the server gave us up although we are here.
       else if (reason !== "left") void this.#rejoin();
       return;

@@ -83,6 +83,7 @@ export const errorCode = oneOf(
   "not_joined",
   "too_fast",
   "gone",
+  "replaced",
   "draining",
   "internal",
 );
@@ -250,7 +251,14 @@ export type SlotChange = Infer<typeof slotChange>;
 export const speaker = object({ id: text, level_dbov: count, name: optional(text) });
 export type Speaker = Infer<typeof speaker>;
 
-export const leaveReason = oneOf("left", "signaling_lost", "media_lost", "removed", "server_shutdown");
+export const leaveReason = oneOf(
+  "left",
+  "signaling_lost",
+  "media_lost",
+  "removed",
+  "replaced",
+  "server_shutdown",
+);
 export type LeaveReason = Infer<typeof leaveReason>;
 
 const events = {

@@ -268,6 +268,29 @@ describe("Room", () => {
     }
   });
 
+  it("does not come back when another session of the same identity took its place", async () => {
+    const joined = await join();
+    const ended = vi.fn();
+    joined.on("ended", ended);
+    server.handlers.set("room.resume", () => {
+      throw new Refusal("replaced");
+    });
+    server.cut();
+    await until(() => expect(ended).toHaveBeenCalledExactlyOnceWith({ reason: "replaced" }));
+    expect(joined.state).toBe("ended");
+    expect(server.count("room.join")).toBe(1);
+  });
+
+  it("ends for good when it is told that another session took its place", async () => {
+    const joined = await join();
+    server.push({ epoch: 4, type: "room_ended", reason: "you came in again from another page or device" });
+    server.push({ epoch: 5, type: "participant_left", participant: joined.me, reason: "replaced", count: 1 });
+    await until(() => expect(joined.state).toBe("ended"));
+    server.cut();
+    await new Promise((done) => setTimeout(done, 300));
+    expect(server.count("room.join") + server.count("room.resume")).toBe(1);
+  });
+
   it("offers again what got no answer because the socket was lost", async () => {
     await join();
     server.handlers.set("room.resume", () => ({ epoch: 4, events: [] }));

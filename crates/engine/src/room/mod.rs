@@ -183,7 +183,7 @@ impl Room {
         if self.locked {
             return Err(Refusal::Locked);
         }
-        if self.people.all.len() >= self.setup.limits.people {
+        if self.is_full() {
             return Err(Refusal::Full);
         }
         let before = self.people.all.insert(key, Person::new(key, name, shard));
@@ -193,6 +193,11 @@ impl Room {
             false => effects.notices.push(Notice::Audience { joined: true }),
         }
         Ok(())
+    }
+
+    /// Whether nobody else may come, since as many are here as may be.
+    pub fn is_full(&self) -> bool {
+        self.people.all.len() >= self.setup.limits.people
     }
 
     /// Someone goes, with all that is theirs.

@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod floor;
 pub(crate) mod guard;
 pub(crate) mod http;
+pub(crate) mod markdown;
 pub(crate) mod prompt;
 pub(crate) mod quota;
 pub(crate) mod random;

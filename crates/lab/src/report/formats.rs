@@ -1,5 +1,6 @@
 //! The summary of a run for other programs: CSV, JUnit XML, Prometheus text, Markdown. Pure functions of it.
 
+use crate::base::markdown::inline;
 use crate::judge::summary::{Summary, Verdict};
 use crate::observe::metrics::Reduced;
 use crate::record::Meta;
@@ -151,17 +152,18 @@ fn markdown(meta: &Meta, summary: &Summary) -> String {
         Verdict::Fail => "❌",
         Verdict::Inconclusive => "⚠️",
     };
-    let (name, verdict, seconds) = (cell(&meta.name), summary.verdict.as_str(), summary.duration_s);
+    let (name, verdict, seconds) =
+        (inline(&meta.name), summary.verdict.as_str(), summary.duration_s);
     let mut text =
         format!("## {mark} {name}: {verdict}\n\n{} people, {seconds:.0} s", summary.people);
     if let Some(first) = summary.bottleneck.first.as_ref().filter(|first| *first != "none") {
         let state =
             summary.bottleneck.state.as_ref().map_or(String::new(), |state| format!(" ({state})"));
-        let _ = write!(text, "; first limit: {first}{state}");
+        let _ = write!(text, "; first limit: {}", inline(&format!("{first}{state}")));
     }
     text.push_str(".\n");
     summary.failures.iter().for_each(|failure| {
-        let _ = write!(text, "\n- {}", cell(failure));
+        let _ = write!(text, "\n- {}", inline(failure));
     });
     text.push_str("\n\n| | | |\n|---|---|---|\n");
     for (group, what, why) in cases(summary) {
@@ -169,8 +171,8 @@ fn markdown(meta: &Meta, summary: &Summary) -> String {
         let _ = writeln!(
             text,
             "| {holds} | {group} | {}{} |",
-            cell(what),
-            why.map_or(String::new(), |why| format!(": {}", cell(&why)))
+            inline(what),
+            why.map_or(String::new(), |why| format!(": {}", inline(&why)))
         );
     }
     text.push_str(
@@ -179,14 +181,9 @@ fn markdown(meta: &Meta, summary: &Summary) -> String {
     for (name, reduced) in measured(summary) {
         let shown =
             [reduced.p50, reduced.p95, reduced.user_p5, reduced.user_p95].map(crate::base::short);
-        let _ = writeln!(text, "| {name} | {} |", shown.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", inline(name), shown.join(" | "));
     }
     text
-}
-
-/// Text inside of a table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
 #[cfg(test)]
@@ -271,5 +268,16 @@ mod tests {
         assert!(text.starts_with("## ❌ a \"run\" \\| &lt;b>: fail\n"), "{text}");
         assert!(text.contains("| ✗ | threshold | loss_pct p95 &lt; 1: it was 4.5 |"), "{text}");
         assert!(text.contains("\n| rtt_ms | "), "{text}");
+        let rows = text.lines().count();
+        let (mut meta, mut summary) = made();
+        meta.name = "a\n\n# `b`\r| c".into();
+        summary.failures = vec!["x\n- y".into()];
+        summary.thresholds[0].expr = "1 | 2\n| 3 | `4` \\| 5 |".into();
+        let text = write(Format::Markdown, &meta, &summary);
+        assert_eq!(text.lines().count(), rows, "{text}");
+        assert!(
+            text.contains("| threshold | 1 \\| 2 \\| 3 \\| \\`4\\` \\\\\\| 5 \\|: it"),
+            "{text}"
+        );
     }
 }

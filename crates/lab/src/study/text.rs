@@ -1,5 +1,6 @@
 //! The tables of a study in words: for a terminal and for documents.
 
+use crate::base::markdown::inline;
 use crate::base::short;
 use crate::record::{About, Meta, Row, Table};
 use std::fmt::Write;
@@ -92,13 +93,13 @@ fn markdown_table(out: &mut String, table: &Table, rows: &[Row]) {
     let mut reasons: Vec<&str> = Vec::new();
     let mut notes = Vec::new();
     for row in rows_of(table, rows) {
-        let _ = write!(out, "| {} |", row.name);
+        let _ = write!(out, "| {} |", inline(&row.name));
         for column in &table.columns {
             let cell = row.cells.get(&column.key);
             let shown = cell.and_then(|cell| cell.shown(column.digits));
             let reason = cell.and_then(|cell| cell.reason.as_deref()).unwrap_or("not measured");
             let _ = match shown {
-                Some(shown) => write!(out, " {shown} |"),
+                Some(shown) => write!(out, " {} |", inline(&shown)),
                 None => {
                     let known = reasons.iter().position(|known| *known == reason);
                     let index = known.unwrap_or_else(|| {
@@ -122,13 +123,13 @@ fn markdown_table(out: &mut String, table: &Table, rows: &[Row]) {
             }
             out.push('\n');
         }
-        notes.extend(row.notes.iter().map(|note| format!("{}: {note}", row.name)));
+        notes.extend(row.notes.iter().map(|note| inline(&format!("{}: {note}", row.name))));
     }
     if !(reasons.is_empty() && notes.is_empty()) {
         out.push('\n');
     }
     for (index, reason) in reasons.iter().enumerate() {
-        let _ = writeln!(out, "- ({}) {reason}", mark(index));
+        let _ = writeln!(out, "- ({}) {}", mark(index), inline(reason));
     }
     for note in notes {
         let _ = writeln!(out, "- {note}");

@@ -253,6 +253,7 @@ fn runs_of_what_did_not_come_are_read_where_somebody_looks() {
         for arrivals in [false, true] {
             let bytes = fci(base, arrivals);
             let feedback = Feedback::parse(&bytes).unwrap();
+            assert_eq!(feedback.packets().count(), usize::from(feedback.status_count));
             let within = |number: u16| usize::from(number.wrapping_sub(first)) < count;
             let told: Vec<_> = feedback.packets_within(first, count).collect();
             let all = feedback.packets();

@@ -1,12 +1,12 @@
 //! Rooms by HTTP: made before anyone comes, seen, changed and ended, and moderated without being in them.
 
-use super::{Answered, Asked, Problem, Reason, Shares, allowed, body, json, query};
+use super::{Answered, Asked, Problem, Reason, Shares, allowed, json, query, read};
 use crate::access::Entrance;
 use crate::auth::Grants;
+use crate::body::{Given, ORDER};
 use crate::desk::{RoomChange, RoomDesk, Unmet};
 use crate::http::Shared;
 use crate::socket::Application;
-use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::header::{AUTHORIZATION, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -103,9 +103,9 @@ fn moderator<A: Application>(
     shared: &Shared<A>,
     headers: &HeaderMap,
     room: &str,
-) -> Result<(), Problem> {
+) -> Result<Arc<Grants>, Problem> {
     let may = |grants: &Grants| grants.can_moderate && grants.holds_in(room);
-    allowed(shared, headers, MODERATE, may).map(|_| ())
+    allowed(shared, headers, MODERATE, may)
 }
 
 fn desk<A: Application>(shared: &Shared<A>) -> Result<&dyn RoomDesk, Unmet> {
@@ -141,11 +141,12 @@ async fn quality<A: Application>(
 async fn create<A: Application>(
     State(shared): Shares<A>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
     let needs = "video.roomCreate: true";
     let grants = allowed(&shared, &headers, needs, |grants| grants.makes_rooms)?;
-    let wanted: crate::desk::NewRoom = body(&bytes)?;
+    let body = read(&shared, given, &grants, ORDER).await?;
+    let wanted: crate::desk::NewRoom = body.json()?;
     if grants.room.is_some() && grants.room != wanted.id {
         let detail = "the token is for another room: leave video.room out of it, or make that one";
         return Err(Problem::new(StatusCode::FORBIDDEN, "not_allowed", detail));
@@ -173,10 +174,11 @@ async fn change<A: Application>(
     State(shared): Shares<A>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    moderator(&shared, &headers, &id)?;
-    let change: RoomChange = body(&bytes)?;
+    let grants = moderator(&shared, &headers, &id)?;
+    let body = read(&shared, given, &grants, ORDER).await?;
+    let change: RoomChange = body.json()?;
     Ok(json(&desk(&shared)?.change(&id, change)?))
 }
 
@@ -241,15 +243,16 @@ async fn mute<A: Application>(
     State(shared): Shares<A>,
     Path((id, track)): Path<(String, String)>,
     headers: HeaderMap,
-    bytes: Bytes,
+    given: Given,
 ) -> Answered {
-    moderator(&shared, &headers, &id)?;
+    let grants = moderator(&shared, &headers, &id)?;
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Muted {
         muted: bool,
     }
-    let Muted { muted } = body(&bytes)?;
+    let body = read(&shared, given, &grants, ORDER).await?;
+    let Muted { muted } = body.json()?;
     desk(&shared)?.silence(&id, &track, muted)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

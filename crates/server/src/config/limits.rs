@@ -15,6 +15,18 @@ pub struct Limits {
     pub loudest: u8,
     /// Most rooms.
     pub rooms: u32,
+    /// Most rooms that were opened from one address (IPv6: from one /64) and are there. Rooms that the HTTP API made do not
+    /// count. As all bounds of an address, it does not count where one address may have all sockets, nor in development mode.
+    pub rooms_per_address: u32,
+    /// Most rooms that one identity (`sub` of tokens) opened and that are there.
+    pub rooms_per_identity: u32,
+    /// Most seats in all rooms that are held from one address. Default: 500, or as many as `participants_per_room` if that is
+    /// more, since a school has one address.
+    pub seats_per_address: u32,
+    /// Most seats in all rooms that one identity holds.
+    pub seats_per_identity: u32,
+    /// Most seats of one identity in one room. Another one ends the oldest of them.
+    pub sessions_per_identity: u32,
     /// Most audio slots of a participant.
     pub audio_slots: u32,
     /// Most video slots of a participant.
@@ -47,6 +59,11 @@ impl Default for Limits {
             roster: 100,
             loudest: 3,
             rooms: 1000,
+            rooms_per_address: 100,
+            rooms_per_identity: 10,
+            seats_per_address: 500,
+            seats_per_identity: 20,
+            sessions_per_identity: 1,
             audio_slots: 16,
             video_slots: 64,
             sdp_bytes: 192 << 10,
@@ -61,18 +78,50 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Whether one address may be that of everybody: in development mode, and behind a reverse proxy.
+    pub fn have_one_address(&self, development: bool) -> bool {
+        development || self.connections_per_address >= self.sockets
+    }
+
+    /// The same without bounds of an address where one address may be that of everybody.
+    #[must_use]
+    pub fn of_rooms(self, development: bool) -> Self {
+        if !self.have_one_address(development) {
+            return self;
+        }
+        Self { rooms_per_address: u32::MAX, seats_per_address: u32::MAX, ..self }
+    }
+}
+
 pub(super) fn decode_limits(limits: &mut Section<'_>) -> Limits {
     let default = Limits::default();
+    let participants_per_room =
+        limits.read("participants_per_room", number(2..=100_000)).or(default.participants_per_room);
+    let sessions_per_identity = limits
+        .read("sessions_per_identity", number(1..=1_000_000))
+        .or(default.sessions_per_identity);
     Limits {
-        participants_per_room: limits
-            .read("participants_per_room", number(2..=100_000))
-            .or(default.participants_per_room),
+        participants_per_room,
+        sessions_per_identity,
         participants_per_mesh: limits
             .read("participants_per_mesh", number(2..=32))
             .or(default.participants_per_mesh),
         roster: limits.read("roster", number(0..=10_000)).or(default.roster),
         loudest: limits.read("loudest", number(1..=8)).or(default.loudest),
         rooms: limits.read("rooms", number(1..=1_000_000)).or(default.rooms),
+        rooms_per_address: limits
+            .read("rooms_per_address", number(1..=1_000_000))
+            .or(default.rooms_per_address),
+        rooms_per_identity: limits
+            .read("rooms_per_identity", number(1..=1_000_000))
+            .or(default.rooms_per_identity),
+        seats_per_address: limits
+            .read("seats_per_address", number(1..=1_000_000))
+            .or(default.seats_per_address.max(participants_per_room)),
+        seats_per_identity: limits
+            .read("seats_per_identity", number(1..=1_000_000))
+            .or(default.seats_per_identity.max(sessions_per_identity)),
         audio_slots: limits.read("audio_slots", number(1..=64)).or(default.audio_slots),
         video_slots: limits.read("video_slots", number(0..=256)).or(default.video_slots),
         // A frame of the socket takes 256 KiB, and JSON makes the SDP's line ends longer.

@@ -1,5 +1,6 @@
 //! What all HTTP connections have in common: their places, and what is counted and told of those that find none.
 
+use crate::memory::Memory;
 use crate::metrics::{Counter, Metrics};
 use crate::places::{Full, Places, RESERVE};
 use crate::proxies::{Proxies, Unclear};
@@ -7,13 +8,15 @@ use crate::proxy_protocol::{self, Beginning};
 use crate::seldom::Seldom;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// The questions that are answered even when all places are taken.
 const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
+
+/// What is beyond the first bytes of the unfinished messages of all sockets together.
+const UNFINISHED: u64 = 32 << 20;
 
 /// Most KiB of what a refused connection sent already that are read before it is answered.
 const UNREAD: usize = 8;
@@ -39,8 +42,8 @@ pub(super) struct Shared {
     untrusted: Counter,
     bad_proxy_header: Counter,
     told: Told,
-    /// Bytes of unfinished messages of all sockets.
-    pub(super) held: AtomicU64,
+    /// Unfinished messages of all sockets.
+    pub(super) messages: Arc<Memory>,
 }
 
 /// Lines of the log, one a minute each.
@@ -74,7 +77,7 @@ impl Shared {
             untrusted: metrics.drops("http", "untrusted_proxy"),
             bad_proxy_header: metrics.drops("http", "bad_proxy_header"),
             told: Told::default(),
-            held: AtomicU64::new(0),
+            messages: Memory::new(UNFINISHED),
         }
     }
 

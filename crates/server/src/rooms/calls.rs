@@ -1,7 +1,8 @@
 //! What sockets ask for: the calls of [`wire::room`].
 
 use super::decisions::Subject;
-use super::moderation::may_moderate;
+use super::moderation::{REPLACED, may_moderate};
+use super::naming::{check_lines, check_names, check_once};
 use super::notices::{
     kind_of, media_kind, participant_id, participant_info, person_key, speakers_event, track_id,
     track_key,
@@ -17,7 +18,6 @@ use rtp::negotiated::{Direction, Negotiated};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::console::Quality;
@@ -163,27 +163,6 @@ pub(super) fn seat(socket: &Socket) -> Result<Arc<Seat>, RoomError> {
     })
 }
 
-/// Whether a room may have this id.
-pub(super) fn check_id(id: &str) -> Result<(), RoomError> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // These two have a meaning of their own in addresses.
-    if (1..=64).contains(&id.len()) && id.chars().all(fits) && id != "." && id != ".." {
-        return Ok(());
-    }
-    let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ . and not . or .. alone";
-    Err(RoomError::new(ErrorCode::BadRequest, text))
-}
-
-fn check_names(join: &Join) -> Result<(), RoomError> {
-    check_id(&join.room)?;
-    let length = join.name.trim().chars().count();
-    if !(1..=64).contains(&length) || join.name.chars().any(char::is_control) {
-        let text = "a name is 1 to 64 characters, none of them a control character";
-        return Err(RoomError::new(ErrorCode::BadRequest, text));
-    }
-    Ok(())
-}
-
 /// Whether the room is of the kind that a join asks for.
 fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
     let preset = join.preset.map(Preset::topologies);
@@ -201,29 +180,6 @@ fn check_kind(cell: &Cell, join: &Join) -> Result<(), RoomError> {
         cell.id, cell.audio, cell.video, cell.video_codec
     );
     Err(RoomError::new(ErrorCode::KindConflict, text))
-}
-
-/// Whether each of these is named once. `what` says what they are, and where they stand in the call.
-pub(super) fn check_once<'a>(
-    what: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Result<(), RoomError> {
-    let mut named = HashSet::new();
-    match names.into_iter().find(|name| !named.insert(*name)) {
-        None => Ok(()),
-        Some(name) => {
-            let text = format!("{what} {name:?} is named twice: name each once");
-            Err(RoomError::new(ErrorCode::BadRequest, text))
-        }
-    }
-}
-
-/// Whether each line, and each layer of a line, is named once.
-fn check_lines(tracks: &[OfferedTrack]) -> Result<(), RoomError> {
-    check_once("in tracks the mid", tracks.iter().map(|track| track.mid.as_str()))?;
-    tracks.iter().try_for_each(|track| {
-        check_once("in layers the rid", track.layers.iter().map(|layer| layer.rid.as_str()))
-    })
 }
 
 /// Whether a participant may send these tracks, each on a line of its own. Tracks that they send already go on when their token expires. A new
@@ -371,8 +327,12 @@ impl Rooms {
             return Err(RoomError::new(ErrorCode::BadRequest, text));
         }
         let person = PersonKey(self.key());
+        let (from, most) = (socket.remote().ip(), self.limits.sessions_per_identity);
+        let freed = |cell: Arc<Cell>| locked(&cell.state).too_many_of(&grants, most).len();
+        let freed = self.named(&join.room).map_or(0, freed);
+        let claim = self.shares.seat(from, grants.identity.as_deref(), freed)?;
         loop {
-            let cell = self.open(&join, &grants)?;
+            let cell = self.open(&join, &grants, from)?;
             check_kind(&cell, &join)?;
             let mut state = locked(&cell.state);
             if state.ended {
@@ -387,6 +347,12 @@ impl Rooms {
                 let text = "a moderator removed you from this room: ask one to let you in again";
                 return Err(RoomError::new(ErrorCode::NotAllowed, text));
             }
+            let older = state.too_many_of(&grants, most);
+            if !older.is_empty() && state.room.is_full() && !state.room.locked() {
+                drop(state);
+                self.replace(&cell, &older);
+                continue; // Their seat is free now.
+            }
             let mut effects = Effects::default();
             let (name, shard) = (join.name.trim().to_owned(), self.place(&state.room));
             if let Err(refusal) = state.room.join(person, name, shard, &mut effects) {
@@ -399,6 +365,9 @@ impl Rooms {
                 can_moderate: grants.can_moderate,
             };
             cell.apply(&mut state, effects, LeaveReason::Left);
+            if join.token.is_some() {
+                socket.joined_with_token(grants.identity.as_deref());
+            }
             let member = Member {
                 grants,
                 shard,
@@ -407,6 +376,8 @@ impl Rooms {
                 socket_lost: None,
                 media_lost: None,
                 last_sample: None,
+                had_media: false,
+                _claim: claim,
             };
             state.members.insert(person, member);
             state.reserved_until = None;
@@ -427,6 +398,7 @@ impl Rooms {
                 ice_servers: Vec::new(),
             };
             drop(state);
+            self.replace(&cell, &older);
             let (room, participant) = (&cell.id, &joined.participant);
             tracing::info!(room, participant, name = join.name.trim(), "participant joined");
             return answer(&joined);
@@ -565,6 +537,10 @@ impl Rooms {
             // Nobody would hold the seat that it has.
             let text = "this socket is in a room already: call room.leave first";
             return Err(RoomError::new(ErrorCode::BadRequest, text));
+        }
+        let was_replaced = |cell: Arc<Cell>| locked(&cell.state).decisions.was_replaced(person);
+        if self.named(&resume.room).is_some_and(was_replaced) {
+            return Err(RoomError::new(ErrorCode::Replaced, REPLACED));
         }
         let cell = self.cell_of(person).filter(|cell| cell.id == resume.room);
         let cell = cell.ok_or_else(gone)?;

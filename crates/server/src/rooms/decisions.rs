@@ -38,6 +38,8 @@ pub(super) struct Decisions {
     silenced: VecDeque<(Subject, Kind)>,
     /// Who may not come in again, and the participants that they were.
     removed: VecDeque<(Subject, Vec<PersonKey>)>,
+    /// Participants that another session of the same identity took the place of.
+    replaced: VecDeque<PersonKey>,
 }
 
 impl Decisions {
@@ -61,6 +63,16 @@ impl Decisions {
     /// A moderator puts somebody out who has these seats. Says whether an older decision was forgotten.
     pub(super) fn remove(&mut self, subject: Option<Subject>, seats: &[PersonKey]) -> bool {
         subject.is_some_and(|subject| push(&mut self.removed, (subject, seats.to_vec())))
+    }
+
+    /// Another session took this one's place.
+    pub(super) fn replace(&mut self, person: PersonKey) {
+        push(&mut self.replaced, person);
+    }
+
+    /// Whether another session took this one's place.
+    pub(super) fn was_replaced(&self, person: PersonKey) -> bool {
+        self.replaced.contains(&person)
     }
 
     /// A moderator lets somebody in again, named by a participant that they were. Says whether they were out.

@@ -1,6 +1,7 @@
 //! What an application's own server does with rooms: [`RoomDesk`].
 
-use super::calls::{check_id, refused};
+use super::calls::refused;
+use super::naming::check_id;
 use super::notices::track_key;
 use super::{Cell, Kind, Rooms, State, locked};
 use crate::desk::{METADATA_BYTES, NewRoom, RoomChange, RoomDesk, RoomDetails, RoomRow, Unmet};
@@ -40,8 +41,8 @@ impl Cell {
 }
 
 impl Rooms {
-    fn named(&self, room: &str) -> Result<Arc<Cell>, Unmet> {
-        locked(&self.table).by_id.get(room).cloned().ok_or(Unmet::UnknownRoom)
+    fn known(&self, room: &str) -> Result<Arc<Cell>, Unmet> {
+        self.named(room).ok_or(Unmet::UnknownRoom)
     }
 
     /// Ends a room that nobody came to.
@@ -72,7 +73,7 @@ impl RoomDesk for Rooms {
         if table.by_id.contains_key(&id) {
             return Err(Unmet::RoomExists);
         }
-        let cell = self.make(&mut table, &id, &kind)?;
+        let cell = self.make(&mut table, &id, &kind, None)?;
         // Under the table's lock: nobody has found the room yet.
         let mut state = locked(&cell.state);
         (state.metadata, state.reserved_until) = (metadata, Some(Instant::now() + UNUSED));
@@ -80,7 +81,7 @@ impl RoomDesk for Rooms {
     }
 
     fn room(&self, room: &str) -> Result<RoomDetails, Unmet> {
-        let cell = self.named(room)?;
+        let cell = self.known(room)?;
         let state = locked(&cell.state);
         Ok(cell.details(&state))
     }
@@ -88,7 +89,7 @@ impl RoomDesk for Rooms {
     fn change(&self, room: &str, change: RoomChange) -> Result<RoomDetails, Unmet> {
         let RoomChange { locked: lock, limits, metadata } = change;
         check_metadata(metadata.as_deref())?;
-        let cell = self.named(room)?;
+        let cell = self.known(room)?;
         let most = limits.max_participants;
         let most = most.map(|most| self.check_limit(cell.audio, cell.video, most)).transpose()?;
         let mut state = locked(&cell.state);
@@ -107,29 +108,29 @@ impl RoomDesk for Rooms {
     }
 
     fn end(&self, room: &str, reason: &str) -> Result<(), Unmet> {
-        match self.end_room(&self.named(room)?, reason, LeaveReason::Removed) {
+        match self.end_room(&self.known(room)?, reason, LeaveReason::Removed) {
             true => Ok(()),
             false => Err(Unmet::UnknownRoom),
         }
     }
 
     fn people(&self, room: &str, page: &People) -> Result<PeoplePage, Unmet> {
-        Ok(self.named(room)?.page(page)?)
+        Ok(self.known(room)?.page(page)?)
     }
 
     fn remove(&self, room: &str, participant: &str, reason: &str) -> Result<(), Unmet> {
-        let cell = self.named(room)?;
+        let cell = self.known(room)?;
         Ok(self.put_one_out(&cell, locked(&cell.state), participant, reason)?)
     }
 
     fn readmit(&self, room: &str, participant: &str) -> Result<(), Unmet> {
-        let cell = self.named(room)?;
+        let cell = self.known(room)?;
         Ok(cell.readmit(&mut locked(&cell.state), participant)?)
     }
 
     fn silence(&self, room: &str, track: &str, on: bool) -> Result<(), Unmet> {
         self.check_behind()?;
-        let cell = self.named(room)?;
+        let cell = self.known(room)?;
         let track = track_key(track).ok_or(Refusal::UnknownTrack).map_err(refused)?;
         let mut state = locked(&cell.state);
         let mut effects = Effects::default();

@@ -1,7 +1,7 @@
 //! What media and control threads report: one task takes it to the rooms. It also takes participants out whose socket
 //! or media was lost for too long.
 
-use super::{Happened, RoomInput, Rooms, locked};
+use super::{Happened, RoomInput, Rooms, State, locked};
 use engine::room::Effects;
 use engine::{PersonKey, Report};
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use wire::event::LeaveReason;
 
 /// A participant outlives their socket, or their media, by this much.
 const LINGER: Duration = Duration::from_secs(60);
+/// One who neither had media nor sends any outlives their socket by this much: nobody would miss them.
+const LINGER_WITHOUT_MEDIA: Duration = Duration::from_secs(15);
 /// How often rooms are searched for participants who are lost.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How often the people of a room are told how many are in its audience, if that changes.
@@ -36,7 +38,7 @@ impl Rooms {
         }
     }
 
-    fn input(&self, input: RoomInput) {
+    pub(super) fn input(&self, input: RoomInput) {
         let (person, what) = match input {
             RoomInput::Report(report) => return self.report(report),
             RoomInput::Transport(person, what) => (person, what),
@@ -49,6 +51,9 @@ impl Rooms {
         match what {
             Happened::Connected(remote) => {
                 tracing::info!(room, participant, %remote, "media connected");
+                if let Some(member) = member {
+                    member.had_media = true;
+                }
             }
             Happened::Moved(remote) => {
                 tracing::info!(room, participant, %remote, "media moved");
@@ -121,8 +126,8 @@ impl Rooms {
     pub(super) fn sweep(&self, now: Instant) {
         let cells: Vec<_> = locked(&self.table).by_id.values().cloned().collect();
         for cell in cells {
-            let over = |since: Option<Instant>| {
-                since.is_some_and(|at| now.saturating_duration_since(at) >= LINGER)
+            let over = |since: Option<Instant>, most| {
+                since.is_some_and(|at| now.saturating_duration_since(at) >= most)
             };
             let mut state = locked(&cell.state);
             if state.reserved_until.is_some_and(|until| now >= until) {
@@ -130,8 +135,8 @@ impl Rooms {
                 self.end_unused(&cell);
                 continue;
             }
-            let lost: Vec<(PersonKey, LeaveReason)> = state
-                .members
+            let State { room, members, .. } = &mut *state;
+            let lost: Vec<(PersonKey, LeaveReason)> = members
                 .iter_mut()
                 .filter_map(|(person, member)| {
                     if !member.is_held(*person) {
@@ -140,9 +145,13 @@ impl Rooms {
                         tracing::error!(room = cell.id, ?person, "nobody holds this seat");
                         (member.socket, member.socket_lost) = (None, Some(now));
                     }
-                    if over(member.socket_lost) {
+                    // Members of a mesh have media that the server does not see.
+                    let sends = || room.person(*person).is_some_and(|one| !one.tracks.is_empty());
+                    let stays = member.had_media || sends();
+                    let linger = if stays { LINGER } else { LINGER_WITHOUT_MEDIA };
+                    if over(member.socket_lost, linger) {
                         Some((*person, LeaveReason::SignalingLost))
-                    } else if over(member.media_lost) {
+                    } else if over(member.media_lost, LINGER) {
                         Some((*person, LeaveReason::MediaLost))
                     } else {
                         None

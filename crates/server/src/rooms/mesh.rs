@@ -1,7 +1,8 @@
 //! A mesh: members say what they send, and their descriptions and candidates are passed on. No
 //! media comes through the server.
 
-use super::calls::{Answered, answer, check_once, check_tracks, refused, seat};
+use super::calls::{Answered, answer, check_tracks, refused, seat};
+use super::naming::check_once;
 use super::notices::{kind_of, participant_id, person_key, track_id};
 use super::{Rooms, locked};
 use crate::socket::Socket;

@@ -8,10 +8,11 @@
 //! lost for too long), and `notices` how changes become events. `offers` bounds how much SDP a socket may have
 //! negotiated, `audience` counts the participants whose names the others are not told, `mesh` passes descriptions on between
 //! members, `moderation` is what some may do to others, `decisions` what holds of that after the seat is gone, `desk` what
-//! an application's own server does with rooms, and `quality` how good the media is for everybody.
+//! an application's own server does with rooms, and `quality` how good the media is for everybody. `naming` says what ids and names may be, `claims` bounds seats and rooms by address and identity.
 
 mod audience;
 mod calls;
+mod claims;
 mod decisions;
 mod desk;
 mod inbox;
@@ -19,6 +20,7 @@ mod inbox;
 mod matrix;
 mod mesh;
 mod moderation;
+mod naming;
 mod notices;
 mod offers;
 mod quality;
@@ -34,6 +36,7 @@ use crate::media::MediaHandle;
 use crate::metrics::{Histogram, Metrics};
 use crate::mix::MixHandle;
 use crate::socket::Socket;
+use claims::{Claim, Shares};
 use decisions::Subject;
 use engine::mix::Hear;
 use engine::room::{Effects, Room, RoomLimits, RoomSetup, Topology};
@@ -42,6 +45,7 @@ use notices::Log;
 use rtp::TransportAddress;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -124,6 +128,7 @@ pub(crate) struct Rooms {
     metrics: Arc<Metrics>,
     budgets: offers::Budgets,
     passing: offers::Passing,
+    shares: Shares,
     next_key: AtomicU64,
     draining: AtomicBool,
 }
@@ -147,6 +152,8 @@ struct Cell {
     shards: Arc<[ShardHandle]>,
     /// MOS-LQ of samples in all rooms of this kind.
     mos_lq: Histogram,
+    /// Of the shares of whoever opened it; none of a room that the HTTP API made.
+    _opened: Option<Claim>,
     state: Mutex<State>,
 }
 
@@ -178,6 +185,10 @@ struct Member {
     socket_lost: Option<Instant>,
     media_lost: Option<Instant>,
     last_sample: Option<quality::Sample>,
+    /// Whether their media connection was up at some time.
+    had_media: bool,
+    /// Of the shares of their address and identity.
+    _claim: Claim,
 }
 
 impl Member {
@@ -220,6 +231,18 @@ impl State {
         seats
     }
 
+    /// The oldest seats of this identity that are one too many with another.
+    fn too_many_of(&self, grants: &Grants, most: u32) -> Vec<PersonKey> {
+        let is_theirs = |member: &Member| {
+            grants.identity.is_some() && member.grants.identity == grants.identity
+        };
+        let seats = self.members.iter().filter(|(_, member)| is_theirs(member));
+        let mut seats: Vec<PersonKey> = seats.map(|(person, _)| *person).collect();
+        seats.sort_unstable();
+        seats.truncate((seats.len() + 1).saturating_sub(most as usize));
+        seats
+    }
+
     /// How many people are here.
     fn count(&self) -> u32 {
         self.room.people().len() as u32
@@ -255,6 +278,7 @@ impl Rooms {
             auth,
             limits,
             mix,
+            shares: Shares::new(limits, metrics.clone()),
             metrics,
             budgets: offers::Budgets::default(),
             passing: offers::Passing::default(),
@@ -303,7 +327,7 @@ impl Rooms {
     }
 
     /// The room of this id. If there is none, it is made, of the kind that this join asks for.
-    fn open(&self, wanted: &Join, grants: &Grants) -> Result<Arc<Cell>, RoomError> {
+    fn open(&self, wanted: &Join, grants: &Grants, from: IpAddr) -> Result<Arc<Cell>, RoomError> {
         let mut table = locked(&self.table);
         if let Some(cell) = table.by_id.get(&wanted.room) {
             return Ok(cell.clone());
@@ -312,11 +336,23 @@ impl Rooms {
             let text = format!("there is no room {}, and the token may open none", wanted.room);
             return Err(RoomError::new(ErrorCode::NotAllowed, text));
         }
-        self.make(&mut table, &wanted.room, &Kind::of(wanted))
+        let opened = self.shares.room(from, grants.identity.as_deref())?;
+        self.make(&mut table, &wanted.room, &Kind::of(wanted), Some(opened))
+    }
+
+    /// The room of this id, if there is one.
+    fn named(&self, id: &str) -> Option<Arc<Cell>> {
+        locked(&self.table).by_id.get(id).cloned()
     }
 
     /// Makes a room; its id is free.
-    fn make(&self, table: &mut Table, id: &str, kind: &Kind) -> Result<Arc<Cell>, RoomError> {
+    fn make(
+        &self,
+        table: &mut Table,
+        id: &str,
+        kind: &Kind,
+        opened: Option<Claim>,
+    ) -> Result<Arc<Cell>, RoomError> {
         if self.draining.load(Ordering::Relaxed) {
             let text = "the server is ending: connect to another, or again later";
             return Err(RoomError::new(ErrorCode::Draining, text));
@@ -340,6 +376,7 @@ impl Rooms {
             channel: wire::frame::room_channel(id),
             shards: self.shards.clone(),
             mos_lq: self.metrics.mos_lq(audio, video),
+            _opened: opened,
             state: Mutex::new(State {
                 room: Room::new(key, setup),
                 log: Log::default(),

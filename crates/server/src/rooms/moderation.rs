@@ -1,4 +1,5 @@
-//! What moderators may do: put someone out, lock the room, change its limit, silence others.
+//! What moderators may do: put someone out, lock the room, change its limit, silence others. A further session of the same identity
+//! puts an older one out, too.
 
 use super::calls::{Answered, refused, seat};
 use super::decisions::Subject;
@@ -6,13 +7,16 @@ use super::notices::person_key;
 use super::{Cell, Rooms, Seat, State, locked};
 use crate::auth::Grants;
 use crate::socket::{REVOKED, Socket};
-use engine::TrackKey;
 use engine::room::{Effects, Refusal};
+use engine::{PersonKey, TrackKey};
 use std::sync::{Arc, MutexGuard};
 use wire::event::LeaveReason;
 use wire::frame::close;
 use wire::room::{AudioTopology, Limit, Lock, Remove, VideoTopology};
 use wire::{ErrorCode, Event, RoomError};
+
+/// What an older session is told.
+pub(super) const REPLACED: &str = "you came in again from another page or device";
 
 /// Whether this participant may moderate now: their token says so, and its time is not over.
 pub(super) fn may_moderate(seat: &Seat, state: &mut State) -> Result<(), RoomError> {
@@ -69,6 +73,17 @@ impl Rooms {
         drop(state);
         seats.into_iter().for_each(|seat| self.leave(cell, seat, LeaveReason::Removed));
         Ok(())
+    }
+
+    /// Ends older sessions of somebody who came in again: their pages are told, and do not come back by themselves.
+    pub(super) fn replace(&self, cell: &Arc<Cell>, older: &[PersonKey]) {
+        for person in older {
+            let mut state = locked(&cell.state);
+            state.decisions.replace(*person);
+            cell.tell_one(&state, *person, Event::RoomEnded { reason: REPLACED.to_owned() });
+            drop(state);
+            self.leave(cell, *person, LeaveReason::Replaced);
+        }
     }
 
     /// Puts everybody whose token is revoked out of all rooms. Returns how many they were.

@@ -29,10 +29,15 @@ struct Seated {
 }
 
 impl Scene {
+    /// An identity may have several seats.
     fn new(preset: &'static str) -> Self {
+        Self::with(preset, Limits { sessions_per_identity: 8, ..Limits::default() })
+    }
+
+    fn with(preset: &'static str, limits: Limits) -> Self {
         let secret = Secret::new(SECRET).unwrap();
         let auth = Arc::new(Auth::new([("ours", &secret)], Guests::Join));
-        let (limits, metrics) = (Limits::default(), Arc::new(Metrics::new()));
+        let metrics = Arc::new(Metrics::new());
         let mix = MixConfig::default();
         let rooms = Rooms::new(vec![idle()], 56, limits, mix, auth.clone(), metrics.clone());
         let rooms = Arc::new(rooms);
@@ -366,4 +371,87 @@ fn revoked_tokens_of_an_identity_end_all_its_seats() {
     scene.auth.revoke(Target::Identity("ada".into()), None, None).unwrap();
     assert_eq!(scene.rooms.end_revoked(&|grants| scene.auth.is_revoked(grants)), 2);
     assert!(seats.iter().all(|seat| !scene.is_in(seat)) && scene.is_in(&other));
+}
+
+#[test]
+fn a_further_session_of_an_identity_ends_the_oldest_for_good() {
+    // The last seat, too.
+    for people in [2, 500] {
+        let limits = Limits { participants_per_room: people, ..Limits::default() };
+        let scene = Scene::with("small_call", limits);
+        let mut ann = scene.join(Some("ann"), Some("page")).unwrap();
+        let bob = scene.join(None, Some("bob")).unwrap();
+        let again = scene.join(Some("ann"), Some("phone")).unwrap();
+        assert!(!scene.is_in(&ann) && scene.is_in(&again) && scene.is_in(&bob));
+        let ended = |event: &Event| matches!(event, Event::RoomEnded { reason } if reason == moderation::REPLACED);
+        assert!(told(&ann).iter().any(ended), "it is told why");
+        let left = |event: &Event| {
+            matches!(event, Event::ParticipantLeft { participant, reason: LeaveReason::Replaced, .. }
+                if *participant == ann.id)
+        };
+        assert!(told(&bob).iter().any(left));
+        // Its page was away just then: it does not take the seat back.
+        ann.socket = scene.connect();
+        let resume =
+            json!({ "room": "garden", "participant": ann.id, "session": "page", "seen": 0 });
+        assert_eq!(scene.call(&ann, "room.resume", resume), Err(ErrorCode::Replaced));
+        // Guests are nobody by name.
+        let other = scene.join(None, Some("bob"));
+        assert_eq!(other.map(drop), if people == 2 { Err(ErrorCode::RoomFull) } else { Ok(()) });
+        assert!(scene.is_in(&bob));
+    }
+}
+
+#[test]
+fn seats_and_rooms_are_bounded_by_address_and_identity() {
+    let one = Limits { sessions_per_identity: 8, seats_per_identity: 3, ..Limits::default() };
+    let scene = Scene::with("small_call", Limits { seats_per_address: 5, ..one });
+    let anns: Vec<Seated> = (0..3).map(|_| scene.join(Some("ann"), Some("a")).unwrap()).collect();
+    assert_eq!(scene.join(Some("ann"), Some("a")).map(drop), Err(ErrorCode::RoomFull));
+    let guests: Vec<Seated> = (0..2).map(|_| scene.join(None, None).unwrap()).collect();
+    assert_eq!(scene.join(Some("bob"), None).map(drop), Err(ErrorCode::RoomFull), "the address");
+    scene.call(&anns[0], "room.leave", json!({})).unwrap();
+    scene.join(Some("ann"), Some("a")).unwrap();
+    drop(guests);
+    let scene = Scene::with("small_call", Limits { rooms_per_address: 2, ..one });
+    let open = |room: &str| {
+        let socket = scene.connect();
+        let join = json!({ "room": room, "name": "x" });
+        let joined = outcome(&scene.rooms, &socket, "room.join", join).unwrap();
+        joined.map(|_| socket).map_err(|error| error.to_string())
+    };
+    let first = open("a").unwrap();
+    open("b").unwrap();
+    open("a").expect("it is open already");
+    let told = open("c").unwrap_err();
+    assert!(told.contains("limits.rooms_per_address"), "{told}");
+    // Its other guest leaves as well, and the room ends.
+    let seat = calls::seat(&first).unwrap();
+    scene.rooms.end_room(&seat.cell, "over", LeaveReason::Removed);
+    drop((seat, first));
+    open("c").unwrap();
+    let unbound = Limits { connections_per_address: 10_000, ..Limits::default() }.of_rooms(false);
+    assert_eq!(unbound.seats_per_address, u32::MAX, "everybody has a proxy's address");
+    assert_eq!(Limits::default().of_rooms(true).rooms_per_address, u32::MAX);
+}
+
+#[test]
+fn a_seat_that_never_had_media_ends_soon_without_its_socket() {
+    let scene = Scene::new("mesh");
+    let people: Vec<Seated> = (0..3).map(|_| scene.join(None, None).unwrap()).collect();
+    let person = |who: &Seated| calls::seat(&who.socket).unwrap().person;
+    let persons: Vec<PersonKey> = people.iter().map(person).collect();
+    scene.announce(&people[1]);
+    let address = SocketAddr::from(([127, 0, 0, 1], 9)).into();
+    scene.rooms.input(RoomInput::Transport(persons[2], Happened::Connected(address)));
+    let begin = Instant::now();
+    people.iter().for_each(|who| scene.rooms.closed(&who.socket));
+    let stay = |seconds| {
+        scene.rooms.sweep(begin + std::time::Duration::from_secs(seconds));
+        persons.iter().map(|person| scene.rooms.cell_of(*person).is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(stay(14), [true, true, true]);
+    assert_eq!(stay(16), [false, true, true], "nobody misses who had no media");
+    assert_eq!(stay(58), [false, true, true]);
+    assert_eq!(stay(62), [false, false, false]);
 }

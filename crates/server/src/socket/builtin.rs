@@ -5,6 +5,7 @@ use super::hub::Full;
 use super::session::{Session, shorten};
 use super::{Application, PLACE, Socket};
 use crate::auth::{Grants, TokenError};
+use crate::names;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::{Arc, PoisonError};
@@ -25,8 +26,8 @@ type Answered = Result<Option<Box<RawValue>>, RoomError>;
 pub(crate) fn check_channel_name(channel: &str) -> Result<(), RoomError> {
     let fault = if channel.is_empty() || channel.len() > CHANNEL_NAME_BYTES {
         format!("a channel's name has 1 to {CHANNEL_NAME_BYTES} bytes, this has {}", channel.len())
-    } else if channel.chars().any(char::is_control) {
-        "a channel's name has no control characters".to_owned()
+    } else if let Err(why) = names::check("the channel's name", channel) {
+        why
     } else if channel.starts_with(ROOM) {
         "channels that begin with room: are those of rooms: use the room's calls".to_owned()
     } else {
@@ -214,6 +215,7 @@ impl Socket {
     /// Sets what the socket may do. Subscriptions that are no longer allowed end.
     fn set_grants(&self, grants: Option<Grants>) {
         *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants.map(Arc::new);
+        self.rights.changed();
         let allowed = self.allowed();
         for channel in self.channel_names() {
             if !allowed.sockets.may_subscribe(&channel) {

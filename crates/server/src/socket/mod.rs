@@ -12,6 +12,7 @@ mod calls;
 pub mod frame;
 mod hub;
 mod outbox;
+mod rights;
 mod session;
 
 pub(crate) use builtin::check_channel_name;
@@ -28,6 +29,7 @@ use calls::Calls;
 use frame::reason;
 use hub::Hub;
 use outbox::{Outbox, Pushed};
+use rights::Rights;
 use serde_json::value::RawValue;
 use std::any::Any;
 use std::borrow::Cow;
@@ -53,6 +55,11 @@ pub const CLOSE_NOT_UTF8: u16 = 1007;
 
 /// Close code for a client that went on sending faster than it may: wait, and send less.
 pub const CLOSE_TOO_FAST: u16 = 4103;
+
+/// Close code of RFC 6455's registry for what would be taken at another time: too many messages are under way.
+pub const CLOSE_TRY_LATER: u16 = 1013;
+/// Close code for a client whose message was not whole in time.
+pub const CLOSE_TOO_SLOW: u16 = 4105;
 
 /// Where what sockets discard is counted: `moim_dropped_total{where="signaling"}`.
 const PLACE: &str = "signaling";
@@ -324,6 +331,7 @@ impl<A: Application> Sockets<A> {
             shared: self.shared.clone(),
             state: Mutex::new(None),
             grants: Mutex::new(None),
+            rights: Rights::default(),
             channels: Mutex::default(),
             calls: Mutex::default(),
         })
@@ -364,6 +372,7 @@ pub struct Socket {
     state: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// Of the token that the socket was authenticated with.
     grants: Mutex<Option<Arc<Grants>>>,
+    rights: Rights,
     /// Channels of applications that it is subscribed to; only the hub changes this.
     channels: Mutex<BTreeSet<Arc<str>>>,
     calls: Mutex<Calls>,
@@ -428,6 +437,11 @@ impl Socket {
     /// Takes the state away.
     pub fn clear_state(&self) {
         self.state().take();
+    }
+
+    /// A join with a token of its own was taken: from now on messages may be as long as such a client's.
+    pub(crate) fn joined_with_token(&self, identity: Option<&str>) {
+        self.rights.joined(identity);
     }
 
     /// The grants of the token that the socket was authenticated with, if it was.

@@ -4,21 +4,23 @@ use super::bucket::Budget;
 use super::frame::{self, Bad, Incoming, Packet, reason};
 use super::outbox::{Batch, Close};
 use super::{
-    Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, CLOSE_TOO_FAST, PLACE, Socket,
-    Sockets,
+    Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, CLOSE_TOO_FAST, CLOSE_TOO_SLOW,
+    CLOSE_TRY_LATER, PLACE, Socket, Sockets,
 };
 use crate::auth::{Guests, TokenError};
-use crate::gate::Visit;
+use crate::gate::{Unfinished, Visit};
 use crate::metrics::Metrics;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::value::RawValue;
 use std::error::Error;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use wire::frame::{Handshake, HandshakeAnswer, close};
@@ -63,6 +65,7 @@ pub(super) async fn run<A: Application>(
         budget: Budget::new(sockets.options.requests_per_second, Instant::now()),
         visit,
         long: false,
+        rights: 0,
         pings: PINGS.with(Arc::clone),
         refused: false,
         expiry: None,
@@ -102,7 +105,8 @@ pub(super) async fn run<A: Application>(
     socket.close(close::NO_PONG, "the socket is gone");
     sockets.shared.closed.add(socket.outbox.abandon());
     drop(session.greeted.take());
-    if closed_by_us {
+    // What a refused socket goes on sending is read where it holds no memory.
+    if closed_by_us && session.visit.refused().is_none() {
         let rest = async { while let Some(Ok(_)) = session.stream.next().await {} };
         let _ = timeout(grace, rest).await;
     }
@@ -140,6 +144,8 @@ pub(super) struct Session<A: Application> {
     visit: Arc<Visit>,
     /// Its messages may be long.
     long: bool,
+    /// How often [`Socket::rights`] had changed when they were looked at last.
+    rights: u64,
     pings: Arc<AtomicU64>,
     /// A refusal of this socket is in the log already.
     refused: bool,
@@ -160,6 +166,10 @@ impl<A: Application> Session<A> {
             let next = tokio::select! {
                 biased;
                 next = self.stream.next() => next,
+                // Only reading finds it out, which was just now.
+                why = poll_fn(|_| self.visit.refused().map_or(Poll::Pending, Poll::Ready)) => {
+                    return unfinished(why);
+                }
                 () = &mut timer => {
                     let now = tokio::time::Instant::now();
                     if self.expiry.is_some_and(|at| at <= now) {
@@ -217,10 +227,7 @@ impl<A: Application> Session<A> {
 
     /// Reads nothing for a while if the client sends too much. A client that does not stop is closed.
     async fn pause(&mut self, bytes: usize) -> Option<End> {
-        if !self.long && self.may_be_long() {
-            self.long = true;
-            self.visit.may_be_long();
-        }
+        self.note_rights();
         let pause = self.budget.pause(bytes, Instant::now())?;
         if self.budget.is_flood(Instant::now()) {
             let why = "the client sends too much: see the refusals with too_fast";
@@ -230,10 +237,24 @@ impl<A: Application> Session<A> {
         None
     }
 
-    /// Whether the client shook hands and has rights: a token's, or a guest's.
-    fn may_be_long(&self) -> bool {
-        let guests = self.sockets.shared.auth.guests();
-        self.greeted.is_some() && (guests != Guests::None || self.socket.grants().is_some())
+    /// Its messages may be long once the client shook hands and has rights: a token's, or a guest's. They count as those of
+    /// the token's identity.
+    fn note_rights(&mut self) {
+        let changes = self.socket.rights.changes();
+        if changes != self.rights {
+            self.rights = changes;
+            let grants = self.socket.grants();
+            let shown = grants.as_ref().and_then(|grants| grants.identity.clone());
+            self.visit.belongs_to(shown.or(self.socket.rights.joined_as()).as_deref());
+        }
+        if self.long || self.greeted.is_none() {
+            return;
+        }
+        let has_token = || self.socket.grants().is_some() || self.socket.rights.has_joined();
+        if self.sockets.shared.auth.guests() != Guests::None || has_token() {
+            self.long = true;
+            self.visit.may_be_long();
+        }
     }
 
     async fn text(&mut self, text: &str) -> Option<End> {
@@ -494,6 +515,22 @@ async fn write_all(
         sink.feed(Message::Close(Some(CloseFrame { code, reason }))).await?;
     }
     sink.flush().await
+}
+
+fn unfinished(why: Unfinished) -> End {
+    match why {
+        Unfinished::WithoutRights => {
+            let why = "without a token a message has at most 16 KiB: show one in #handshake or room.join first";
+            End::Close(CLOSE_TOO_BIG, why)
+        }
+        Unfinished::TooMany => {
+            let why = "too many unfinished messages of this address or identity: come back, and send fewer at once";
+            End::Close(CLOSE_TRY_LATER, why)
+        }
+        Unfinished::TooSlow => {
+            End::Close(CLOSE_TOO_SLOW, "a message must be whole 30 s after its first byte")
+        }
+    }
 }
 
 fn before_handshake() -> End {
