@@ -75,7 +75,8 @@ fn each_call_and_each_rtcp_packet_has_a_row() {
     for variant in variants {
         let known = RTCP.iter().find(|(name, _)| *name == variant);
         let (_, word) = known.unwrap_or_else(|| panic!("name {variant} here, and give it a row"));
-        let words = |cell: &String| cell.split(|c: char| !c.is_alphanumeric()).any(|it| it == *word);
+        let words =
+            |cell: &String| cell.split(|c: char| !c.is_alphanumeric()).any(|it| it == *word);
         assert!(what.iter().any(words), "docs/limits.md has no row for {word}");
     }
 }

@@ -1,11 +1,11 @@
-// Random clicks, slow devices, devices that go, lost sockets: what is announced is what is sent, what is shown is what is so, and after each
+// Random clicks, slow devices, devices that go, lost sockets. What is announced is what is sent, and what is shown is what is so. After each
 // way out no device is open. MOIM_SEQUENCES plays so many of them, MOIM_SEED others.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ADMIN, browser, enter, serve, until } from "./world.mjs";
 
-const SEQUENCES = Number(process.env.MOIM_SEQUENCES ?? 4);
+const SEQUENCES = Number(process.env.MOIM_SEQUENCES ?? 3);
 const FIRST_SEED = Number(process.env.MOIM_SEED ?? 1);
 /** So many people click at a time: more are slow on two cores. */
 const AT_ONCE = 4;

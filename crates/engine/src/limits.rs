@@ -20,7 +20,7 @@ pub const PICTURE_BYTES_A_SECOND: u32 = 5_000_000;
 pub const UNKNOWN_A_SECOND: u32 = 200;
 /// Control packets that one participant may send a second.
 pub const CONTROL_A_SECOND: u32 = 1000;
-/// What may come in this time may come at once: a path that stood still brings all that waited.
+/// As much as in this time may come at once, since a path that stood still brings all that waited.
 pub const INTAKE_AT_ONCE: Duration = Duration::from_secs(2);
 /// Longest plaintext packet kept, in bytes.
 pub const MAX_PACKET: usize = 1460;

@@ -270,7 +270,7 @@ impl<'a> Feedback<'a> {
     }
 
     /// The same without those that did not arrive and lie outside of the `count` numbers from `first` on. A run of such numbers
-    /// costs nothing, however long it claims to be: what is left is bounded by the bytes of the packet and by `count`.
+    /// costs nothing, however long it claims to be. The bytes of the packet and `count` bound what is left.
     pub fn packets_within(
         &self,
         first: u16,

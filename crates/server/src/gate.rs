@@ -1,7 +1,7 @@
 //! What every HTTP connection passes, sockets included, before TLS: a place of its address, and deadlines.
 //!
-//! A connection of a trusted proxy has a place of no address: what it says of its client counts instead, in a PROXY
-//! header for the whole connection, in a request's headers for that request, and for the socket that it opens.
+//! A connection of a trusted proxy has a place of no address. What it says of its client counts instead: in a PROXY header for the
+//! whole connection, in a request's headers for that request and the socket that it opens.
 //!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
 //! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
@@ -392,9 +392,8 @@ pub(crate) struct Timed {
 }
 
 impl Drop for Timed {
-    /// A refused socket's memory is free at once; the rest of what it sends is read by a task without any. Where something
-    /// unread is left when a connection is closed, the system resets it, and the client may never see the close frame with
-    /// the reason.
+    /// A refused socket's memory is free at once; the rest of what it sends is read by a task without any. If something unread
+    /// is left when a connection is closed, the system resets it. Then the client may never see the close frame.
     fn drop(&mut self) {
         if self.visit.refused().is_none() {
             return;

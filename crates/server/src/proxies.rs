@@ -131,8 +131,8 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Who asks, where `peer` hands a request over with these headers: with port 0 where no port is told, and a
-    /// trusted proxy's own address where none tells more.
+    /// Who asks, where `peer` hands a request over with these headers. The port is 0 if none is told. It is a trusted proxy's own
+    /// address if none tells more.
     pub(crate) fn client(
         &self,
         peer: SocketAddr,

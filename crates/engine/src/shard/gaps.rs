@@ -62,7 +62,7 @@ impl Gaps {
     }
 }
 
-/// What a slot has filled: the keyframe of a stream up to which nothing is missing in it.
+/// The keyframe of a stream up to which nothing is missing in a slot.
 pub(super) type Filled = Option<(StreamKey, u64)>;
 
 #[cfg(test)]
