@@ -18,7 +18,12 @@ import * as wire from "./wire.ts";
 const RETRY_MS = 1_000;
 
 /** What the server answers to an offer of somebody whom it gave up, although they are here. */
-const GIVEN_UP: ReadonlySet<string> = new Set(["offer_conflict", "gone", "not_joined", "unknown_participant"]);
+const GIVEN_UP: ReadonlySet<string> = new Set([
+  "offer_conflict",
+  "gone",
+  "not_joined",
+  "unknown_participant",
+]);
 
 /** A room that one has joined. */
 export class Room extends Emitter<RoomEvents> {

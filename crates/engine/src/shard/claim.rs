@@ -57,14 +57,13 @@ impl Default for Place {
 }
 
 impl Sampler {
-    /// An Opus packet of a voice came, with this level.
+    /// An Opus packet of a voice came, with this level. `short`: few of many are heard, so that silence is to be true.
     pub(crate) fn hear(
         &mut self,
         at: Instant,
         track: StreamKey,
-        voice: &mut Voice,
-        claimed: u8,
-        opus: &[u8],
+        (voice, short): (&mut Voice, bool),
+        (claimed, opus): (u8, &[u8]),
     ) {
         if let Some(Sample { claimed, measured, .. }) =
             self.loud.hear(at, track, (claimed, opus), || voice.begin_sample(at, Doubt::Loud))
@@ -74,7 +73,7 @@ impl Sampler {
                 voice.doubt(excess, at + CLAIM_DOUBTED);
             }
         }
-        let begins = || may_be_speech(opus) && voice.begin_sample(at, Doubt::Silent);
+        let begins = || short && may_be_speech(opus) && voice.begin_sample(at, Doubt::Silent);
         if let Some(Sample { claimed, measured_later, .. }) =
             self.silent.hear(at, track, (claimed, opus), begins)
             && claimed.saturating_sub(measured_later) > CLAIM_TOLERANCE_DB

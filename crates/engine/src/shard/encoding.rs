@@ -38,6 +38,15 @@ pub(super) struct Arrival {
     pub at: Instant,
 }
 
+/// What becomes of a track's packets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fate {
+    /// A moderator muted it.
+    pub silenced: bool,
+    /// It goes to the mixer.
+    pub mixed: bool,
+}
+
 /// What a packet brought.
 pub(super) enum Arrived {
     /// Media, and whether speech began with it.
@@ -116,7 +125,7 @@ impl Encoding {
         self.is_video() || self.line.nack
     }
 
-    /// A packet arrived, with these bytes: media, a retransmission or padding. If the track is `silenced`, `lately` does not keep it.
+    /// A packet arrived, with these bytes: media, a retransmission or padding. If its track is silenced, `lately` does not keep it.
     ///
     /// # Errors
     /// [`InDrop::Duplicate`]: a retransmission of what had come already.
@@ -124,7 +133,7 @@ impl Encoding {
         &mut self,
         arrival: Arrival,
         plain: &[u8],
-        silenced: bool,
+        fate: Fate,
         now: Now,
         sampler: &mut Sampler,
     ) -> Result<Arrived, InDrop> {
@@ -163,7 +172,7 @@ impl Encoding {
         let mut began = false;
         if !repaired {
             self.newest = Some((header.timestamp, now.unix));
-            began = self.hear(&mut opened, at, plain, silenced, sampler);
+            began = self.hear(&mut opened, at, plain, fate, sampler);
         }
         if self.keeps_history() {
             self.history.keep(number, &plain[..opened.payload.end], at);
@@ -274,22 +283,25 @@ impl Encoding {
         opened: &mut Opened,
         arrival: Instant,
         plain: &[u8],
-        silenced: bool,
+        fate: Fate,
         sampler: &mut Sampler,
     ) -> bool {
         if !opened.audio {
             return false;
         }
         let Counters { index, timestamp, .. } = opened.counters;
-        if let Some(lately) = self.lately.as_mut().filter(|_| !silenced) {
+        if let Some(lately) = self.lately.as_mut().filter(|_| !fate.silenced) {
             lately.keep(index, arrival, &plain[..opened.payload.end]);
         }
         let claimed = opened.passed.level_dbov();
         let level = match claimed.filter(|dbov| self.voice.tells(*dbov, arrival)) {
             Some(claimed) => {
                 self.meter = None;
+                // Who claims silence is heard all the same where slots are enough.
+                let short = self.lately.is_some() || fate.mixed;
                 if !self.opaque {
-                    sampler.hear(arrival, self.key, &mut self.voice, claimed, opened.opus(plain));
+                    let heard = (claimed, opened.opus(plain));
+                    sampler.hear(arrival, self.key, (&mut self.voice, short), heard);
                 }
                 self.voice.believed(claimed, arrival)
             }

@@ -86,7 +86,7 @@ pub(super) fn handle_rtp<S: Sink>(
     let (number, repaired) = (arrival.number, arrival.repaired);
     let missing =
         |track: &Track| track.encoding.reception.as_ref().is_some_and(|it| it.missing.is_pending());
-    let arrived = track.encoding.arrive(arrival, plain, track.silenced, turn.now, sampler)?;
+    let arrived = track.encoding.arrive(arrival, plain, track.fate(), turn.now, sampler)?;
     let hurry = repaired || missing(track);
     let key = track.key;
     if track.mixed && (track.encoding.is_measured() || sampler.doubts_silence(key)) {

@@ -2,7 +2,7 @@
 //! track in a slot. What comes over goes on as if it had been opened here: same history, same slots.
 
 use super::claim::Sampler;
-use super::encoding::{Arrival, Arrived, Encoding};
+use super::encoding::{Arrival, Arrived, Encoding, Fate};
 use super::forward::flush;
 use super::lately::Past;
 use super::mixing::hand_to_mixer;
@@ -210,7 +210,7 @@ pub(super) fn take_relayed<S: Sink>(
         at: turn.now.at,
     };
     if let Arrived::Media(opened, _) =
-        track.encoding.arrive(arrival, plain, false, turn.now, sampler)?
+        track.encoding.arrive(arrival, plain, Fate::default(), turn.now, sampler)?
     {
         queue.push(index, opened);
     }

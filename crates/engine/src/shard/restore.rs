@@ -67,7 +67,7 @@ pub(super) fn restore<S: Sink>(
             repaired: true,
             at: carrier.at,
         };
-        let arrived = track.encoding.arrive(restored, plain, track.silenced, turn.now, sampler);
+        let arrived = track.encoding.arrive(restored, plain, track.fate(), turn.now, sampler);
         let Ok(Arrived::Media(opened, _)) = arrived else { continue };
         turn.stats.restored += 1;
         if pass_on(track, turn, &opened, plain, carrier.at).is_ok() && !track.mixed {

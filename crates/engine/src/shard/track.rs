@@ -2,7 +2,7 @@
 //! these, and [`super::layers`] knows what they have in common.
 
 use super::bar::Glances;
-use super::encoding::Encoding;
+use super::encoding::{Encoding, Fate};
 use super::index::{PersonIndex, Subscription};
 use super::intake::Sound;
 use crate::clock::Now;
@@ -108,6 +108,12 @@ impl Track {
             known_bps: 0,
             told: Told::default(),
         }
+    }
+
+    /// What becomes of its packets.
+    #[inline]
+    pub(super) fn fate(&self) -> Fate {
+        Fate { silenced: self.silenced, mixed: self.mixed }
     }
 
     /// Whether its track has layers.
