@@ -30,8 +30,8 @@ fn read(path: &str) -> String {
 fn rows() -> Vec<Vec<String>> {
     let text = read("docs/limits.md");
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what"));
-    let cells = |line: &str| line.trim_matches('|').split('|').map(|it| it.trim().to_owned());
-    lines.map(|line| cells(line).collect()).collect()
+    let cell = |text: &str| text.trim().to_owned();
+    lines.map(|line| line.trim_matches('|').split('|').map(cell).collect()).collect()
 }
 
 /// What stands between backticks.

@@ -128,7 +128,7 @@ impl Call {
         let streams = self.honest.streams.iter().filter(|(ssrc, _)| of_others(ssrc));
         let lost: u64 = streams.map(|(_, stream)| stream.gaps()).sum();
         assert_eq!(lost, 0, "{name}: an honest receiver loses");
-        assert!(honest > 100_000, "{name}: something flows: {honest}");
+        assert!(honest > 50_000, "{name}: something flows: {honest}");
     }
 }
 

@@ -39,7 +39,7 @@ fn one_address_opens_not_all_rooms() {
 #[test]
 fn one_address_takes_a_full_room_and_not_the_server() {
     let server = Server::start("{ participants_per_room: 20, seats_per_address: 20 }");
-    let mut take = |from, room: &str| {
+    let take = |from, room: &str| {
         let mut socket = Socket::connect_from(from, &server);
         join(&mut socket, room, None).map(|_| socket)
     };
