@@ -1,7 +1,7 @@
 //! What every HTTP connection passes, sockets included, before TLS: a place of its address, and deadlines.
 //!
-//! A connection of a trusted proxy has a place of no address. What it says of its client counts instead: in a PROXY header for the
-//! whole connection, in a request's headers for that request and the socket that it opens.
+//! A connection of a trusted proxy has a place of no address. What it says of its client counts instead. A PROXY header says it for
+//! the whole connection. A request's headers say it for that request, and for the socket that it opens.
 //!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
 //! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
@@ -46,7 +46,7 @@ const EACH: Duration = Duration::from_secs(75);
 const MESSAGE: Duration = Duration::from_secs(30);
 /// So much of a message is read of anybody, with what TLS and frames add; of a socket without rights no more.
 const SHORT: u64 = 16 << 10;
-/// What is read at a time of a socket whose messages are not taken any more, and how long after its end.
+/// So much is read at a time of a socket whose messages are not taken any more, and for so long after its end.
 const DISCARD: usize = 8 << 10;
 const LINGER: Duration = Duration::from_secs(2);
 /// How long a connection of the reserve may last: it is for one question.

@@ -1,7 +1,7 @@
 //! Bytes that strangers have the server hold: one bound for all of them, and shares of it.
 //!
-//! An address may hold a quarter of what all other addresses leave, and a holder at that address a quarter of what its
-//! others leave there. So many holders never take all of it: the next one still finds a quarter of the rest. A fixed share would be
+//! An address may hold a quarter of what all other addresses leave. A holder at that address may hold a quarter of what the others
+//! there leave. So many holders never take all of it: the next one still finds a quarter of the rest. A fixed share would be
 //! too small for a lone school, or gone with as many addresses as it has parts.
 
 use std::collections::HashMap;

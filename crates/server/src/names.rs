@@ -3,8 +3,8 @@
 /// Joins two characters, or keeps them apart: emoji and several scripts need these within a word.
 const JOINERS: [char; 2] = ['\u{200c}', '\u{200d}'];
 
-/// Whether nobody sees a character, or it changes how the text around it looks. Such are controls, ends of lines, and what has no width
-/// or no ink. What turns the direction of text is another kind (Unicode Standard Annex 9).
+/// Whether nobody sees a character, or it changes how the text around it looks. Such are controls, ends of lines, and characters without
+/// width or ink. Others turn the direction of text (Unicode Standard Annex 9).
 pub(crate) fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(

@@ -11,9 +11,9 @@ interface Address {
 const KEY = "moim.token";
 
 /**
- * The token that the page was opened with. It leaves the address bar once it is read: who shares the address, or the screen, must
- * not hand on their own right to the room. A reload finds it in the tab's own storage. Where the browser has none for this page the
- * token stays in the address, else a reload would lose it.
+ * The token that the page was opened with. It leaves the address bar once it is read. Whoever shares the address, or the screen,
+ * must not hand on their own right to the room. A reload finds it in the tab's own storage. If the browser has none for this page, the
+ * token stays in the address. Else a reload would lose it.
  */
 export function takeToken(
   address: Address,

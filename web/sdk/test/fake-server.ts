@@ -45,6 +45,11 @@ export class FakeServer {
     return this.calls.filter((call) => call.event === event).at(-1)?.data as T;
   }
 
+  /** How many sockets are open. */
+  get open(): number {
+    return this.#server.clients.size;
+  }
+
   /** Tells everyone an event of the room. */
   push(event: RoomEvent, channel = "room:garden"): void {
     for (const socket of this.#server.clients)

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// The questions that are answered even when all places are taken.
 const ANSWERED: [&str; 2] = ["/healthz", "/metrics"];
 
-/// What is beyond the first bytes of the unfinished messages of all sockets together.
+/// Bytes of the unfinished messages of all sockets together, without the first ones of each.
 const UNFINISHED: u64 = 32 << 20;
 
 /// Most KiB of what a refused connection sent already that are read before it is answered.
@@ -261,7 +261,7 @@ impl Drop for Place {
     }
 }
 
-/// What counts for an address without a connection of its own; dropping it ends that.
+/// One that counts for an address without a connection of its own. Dropping it ends that.
 #[derive(Debug)]
 pub(super) struct Count {
     places: Arc<Mutex<Places>>,
