@@ -4,7 +4,7 @@
 BIN := target/release/moim
 
 .PHONY: help demo test build dist web serve shots media format lint deps evidence-joins evidence-sockets \
-	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-compare evidence-capacity evidence-situations evidence-reports evidence-beside evidence-ends evidence-shards evidence-tcp evidence-nat evidence-devices evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
+	evidence-mcu evidence-rooms evidence-truth evidence-bottleneck evidence-verdicts evidence-canaries evidence-timecode evidence-downlinks evidence-networks evidence-senders evidence-thousand evidence-crowd evidence-compare evidence-capacity evidence-situations evidence-reports evidence-beside evidence-ends evidence-shards evidence-tcp evidence-nat evidence-devices evidence-attacks evidence-fuzz bench-bots bench-join bench-sfu bench-mcu \
 	studies study-sfu study-sockets study-mesh-vs-sfu study-audio-room
 
 help: ## what there is
@@ -118,6 +118,9 @@ evidence-nat: build ## a NAT gives everybody another port each 20 s: browsers, P
 
 evidence-devices: build ## 30 random sequences of clicks, slow devices and lost sockets in Chromium (5 min)
 	@scripts/evidence-devices.sh
+
+evidence-attacks: build ## attacks one by one and all at once, over one media thread and two (10 min)
+	@scripts/evidence-attacks.sh
 
 evidence-fuzz: ## whatever reads bytes of strangers, fuzzed on a nightly toolchain (20 min, goes on where it stopped)
 	@scripts/evidence-fuzz.sh

@@ -17,7 +17,7 @@ import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidenc
 import { INSTALL, atJanus, version } from "./janus.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
-const SECONDS = 9;
+const SECONDS = Number(process.env.SECONDS ?? 9);
 const JOINS_PER_SECOND = 50;
 const PORT = 7990;
 /** Of a datagram to a subscriber more than its payload: RTP header and the cipher's tag. */

@@ -210,6 +210,11 @@ impl Raw {
         self.keys.as_ref().expect("it is connected").remote
     }
 
+    /// Where it is.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
     /// A NAT gives it another port from now on. The old one is nobody's.
     pub fn change_port(&mut self) {
         self.socket = UdpSocket::bind(SocketAddr::from((self.local.ip(), 0))).unwrap();

@@ -51,6 +51,11 @@ pub fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStrea
     Ok(stream)
 }
 
+/// The CPU that servers have for themselves, as `make evidence-attacks` gives them one.
+pub fn own_cpu() -> Option<String> {
+    std::env::var("MOIM_SERVER_CPU").ok()
+}
+
 /// What a client reads and writes, with TLS or without.
 pub trait Wire: Read + Write + Send {}
 
@@ -178,6 +183,10 @@ impl Server {
         // The same tests hold over several shards.
         let shards = std::env::var("MOIM_SHARDS").unwrap_or_else(|_| "1".into());
         let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
+        if let Some(cpu) = own_cpu() {
+            command = Command::new("taskset");
+            command.args(["-c", &cpu, env!("CARGO_BIN_EXE_moim")]);
+        }
         command
             .args(["serve", "--shards", &shards, "--keep-together", "1", "--config"])
             .arg(&config);

@@ -27,7 +27,7 @@ fn admin(identity: &str) -> String {
 }
 
 /// HTTP/2 without TLS, below any library (RFC 9113).
-struct Http2 {
+pub(super) struct Http2 {
     stream: TcpStream,
     came: Vec<u8>,
     next: u32,
@@ -38,7 +38,7 @@ struct Http2 {
     /// What the server allows: streams at once, and bytes of each at first.
     streams: u32,
     initial: i64,
-    ended: bool,
+    pub(super) ended: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Request {
 }
 
 impl Http2 {
-    fn connect(server: &Server, from: [u8; 4]) -> Self {
+    pub(super) fn connect(server: &Server, from: [u8; 4]) -> Self {
         let mut stream = connect_from(from, server.http).unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
@@ -77,7 +77,7 @@ impl Http2 {
     }
 
     /// Begins a request whose body has more bytes than are ever sent.
-    fn begin(&mut self, path: &str, token: Option<&str>) {
+    pub(super) fn begin(&mut self, path: &str, token: Option<&str>) {
         // POST and http of HPACK's table, then names of it with values as they are (RFC 7541).
         let mut head = vec![0x83, 0x86];
         literal(&mut head, &[0x04], path);
@@ -92,7 +92,7 @@ impl Http2 {
     }
 
     /// Sends what may be sent; false where nothing may.
-    fn send(&mut self) -> bool {
+    pub(super) fn send(&mut self) -> bool {
         let ready = |request: &Request| request.left > 0 && request.window > 0;
         let found = self.open.iter().find(|(_, request)| ready(request)).map(|(id, _)| *id);
         let Some(stream) = found.filter(|_| self.window > 0) else { return false };
@@ -107,7 +107,7 @@ impl Http2 {
     }
 
     /// Reads what came; false if that is nothing.
-    fn read(&mut self) -> bool {
+    pub(super) fn read(&mut self) -> bool {
         let mut memory = [0; 1 << 16];
         match self.stream.read(&mut memory) {
             Ok(0) => self.ended = true,

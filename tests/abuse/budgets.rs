@@ -23,7 +23,7 @@ const LISTENERS: usize = 10;
 /// What the hostile one sends as its how many-th packet.
 type Flood = fn(usize) -> Value;
 
-fn joins(nth: usize) -> Value {
+pub(super) fn joins(nth: usize) -> Value {
     let join = json!({ "room": format!("r{}", nth / 2), "name": "Mal", "session": "s" });
     match nth % 2 {
         0 => json!({ "event": "room.join", "data": join, "cid": nth + 2 }),
@@ -31,7 +31,7 @@ fn joins(nth: usize) -> Value {
     }
 }
 
-fn publications(nth: usize) -> Value {
+pub(super) fn publications(nth: usize) -> Value {
     let data = json!({ "channel": "news", "data": "x".repeat(200) });
     json!({ "event": "#publish", "data": data, "cid": nth + 2 })
 }

@@ -24,25 +24,36 @@ impl Raw {
 
     /// From an address of this machine, with a token.
     pub(super) fn connect_as(server: &Server, from: [u8; 4], token: Option<&str>) -> Self {
-        let mut stream = connect_from(from, server.http).unwrap();
+        Self::try_connect_as(server, from, token).expect("a WebSocket")
+    }
+
+    /// The same, where the server may refuse it.
+    pub(super) fn try_connect_as(
+        server: &Server,
+        from: [u8; 4],
+        token: Option<&str>,
+    ) -> std::io::Result<Self> {
+        let mut stream = connect_from(from, server.http)?;
         let head = format!(
             "GET {SOCKET_PATH} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
             server.http
         );
-        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(head.as_bytes())?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
+            stream.read_exact(&mut byte)?;
             answer.push(byte[0]);
         }
-        assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+        if !answer.starts_with(b"HTTP/1.1 101") {
+            return Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()));
+        }
         let mut raw = Self(stream);
         let data = json!({ "authToken": token });
         let handshake = json!({ "event": "#handshake", "data": data, "cid": 1 });
-        raw.write(&frame(1, handshake.to_string().as_bytes())).unwrap();
-        raw
+        raw.write(&frame(1, handshake.to_string().as_bytes()))?;
+        Ok(raw)
     }
 
     pub(super) fn write(&mut self, data: &[u8]) -> std::io::Result<()> {
@@ -71,7 +82,7 @@ impl Raw {
     }
 
     /// Reads what the server said, and tells whether it has closed the connection.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         let mut memory = [0; 4096];
         let closed = loop {
@@ -93,7 +104,7 @@ pub(super) fn frame(opcode: u8, data: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn head(opcode: u8, length: usize) -> Vec<u8> {
+pub(super) fn head(opcode: u8, length: usize) -> Vec<u8> {
     let mut head = vec![0x80 | opcode];
     match length {
         0..126 => head.push(0x80 | length as u8),

@@ -12,6 +12,7 @@ mod formats;
 mod glances;
 mod hand;
 mod keyframes;
+mod lies;
 mod mcu;
 mod moving;
 mod order;

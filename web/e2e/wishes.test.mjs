@@ -5,15 +5,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ADMIN, browser, enter, serve, until } from "./world.mjs";
 
-const SEQUENCES = Number(process.env.MOIM_SEQUENCES ?? 3);
+const SEQUENCES = Number(process.env.MOIM_SEQUENCES ?? 5);
 const FIRST_SEED = Number(process.env.MOIM_SEED ?? 1);
 /** So many people click at a time: more are slow on two cores. */
-const AT_ONCE = 4;
+const AT_ONCE = 5;
 const STEPS = 9;
 /** A device opens within this time. */
 const OPENS_MS = 2_000;
 const KINDS = ["audio", "video"];
-const WAYS_OUT = ["leave", "removed", "ended"];
+const WAYS_OUT = ["leave", "removed", "ended", "navigation", "error"];
 
 /** Numbers below a bound from a seed (Mulberry32). */
 function random(seed) {
@@ -143,13 +143,53 @@ async function play(t, launched, url, room, watcher, seed) {
   await page.waitForTimeout(below(300));
   if (out === "leave") await page.click("text=Leave");
   else if (out === "removed") {
-    const id = await page.evaluate(() => window.moim.room.me);
-    await watcher.page.evaluate((id) => window.moim.room.remove(id), id);
+    await remove(page, watcher);
+  } else if (out === "error") {
+    // Their socket is lost meanwhile: they hear of it when they come back, and joining anew is refused.
+    await page.evaluate(() => window.cutSockets(1_000));
+    await remove(page, watcher);
+  } else if (out === "navigation") {
+    await page.goto("about:blank");
+    await until(`seed ${seed}: others see that they left`, () => isGone(person, watcher));
+    await page.goBack();
+    await nothingLeft(page, seed);
+    return { person, out };
   } else {
     return { person, out };
   }
   await nothingOpen(page, seed, out);
   return { person, out };
+}
+
+/** A moderator removes somebody. */
+async function remove(page, watcher) {
+  const id = await page.evaluate(() => window.moim.room.me);
+  await watcher.page.evaluate((id) => window.moim.room.remove(id), id);
+}
+
+/** Whether somebody is not in the room any more, as others see it. */
+function isGone({ name }, watcher) {
+  return watcher.page.evaluate(
+    (name) => !window.moim.state().participants.some((person) => person.name === name),
+    name,
+  );
+}
+
+/** Back again, the page is a new one that joins once more: what it opened is what it sends, and a camera at most once. */
+async function nothingLeft(page, seed) {
+  let last;
+  const joined = async () => {
+    last = await page.evaluate(() => ({
+      state: window.moim?.state().state,
+      opening: window.opening,
+      open: (window.opened ?? []).filter((track) => track.readyState === "live").map(({ kind }) => kind),
+    }));
+    const once = new Set(last.open).size === last.open.length;
+    return last.state === "connected" && last.opening === 0 && once;
+  };
+  await until(`seed ${seed}: back again`, joined, 20).catch((error) => {
+    throw new Error(`${error.message}: ${JSON.stringify(last)}`);
+  });
 }
 
 async function nothingOpen(page, seed, out) {

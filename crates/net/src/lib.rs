@@ -26,6 +26,7 @@
 #![deny(unsafe_code)]
 
 pub mod framing;
+pub mod memory;
 mod poll;
 mod recv;
 mod send;

@@ -540,3 +540,12 @@ pub(crate) fn set_timer_slack(slack: Duration) -> io::Result<()> {
     // SAFETY: this operation takes one integer and no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
+
+/// Blocks of so many bytes and more are mappings of their own (mallopt(3)), which freeing gives back.
+pub(crate) fn set_mmap_threshold(bytes: i32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers, and glibc locks what it changes.
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) };
+    #[cfg(not(target_env = "gnu"))]
+    let _ = bytes;
+}

@@ -34,6 +34,8 @@ use tokio::sync::mpsc;
 const REPORTS: usize = 65_536;
 /// Commands carried out in a row: when everybody leaves at once, packets still come through.
 const COMMANDS_IN_A_ROW: usize = 16;
+/// Connections are read for so long before packets have their turn: whoever closes hundreds at once delays nobody.
+const TCP_TURN: Duration = Duration::from_millis(1);
 /// Kernel messages read at once, and rounds of reading before other work gets its turn.
 const READ_MESSAGES: usize = 32;
 const READ_ROUNDS: usize = 4;
@@ -239,14 +241,14 @@ impl Running {
         let _ = net::thread::set_timer_slack(Duration::from_nanos(1));
         let mut reading = RecvBatch::new(READ_MESSAGES);
         let mut count_due = Instant::now();
-        let mut commands_wait = false;
+        let mut work_waits = false;
         while !self.stop.load(Ordering::Acquire) {
             let rest = self.rests.after(&self.round, Instant::now(), self.shard.next_deadline());
-            if let Some(rest) = rest.filter(|_| !commands_wait) {
+            if let Some(rest) = rest.filter(|_| !work_waits) {
                 // Commands and mixed packets end it. An error ends it, too: the wait that follows tells it.
                 let _ = net::wait(&mut [PollFd::readable(&*self.waker)], Some(rest));
             }
-            let tcp_ready = self.wait(commands_wait);
+            let tcp_ready = self.wait(work_waits);
             let now = clock();
             self.round = Round::new(now.at);
             beat.round(now.at);
@@ -262,14 +264,15 @@ impl Running {
                 }
                 carried_out += 1;
             }
-            commands_wait = carried_out == COMMANDS_IN_A_ROW;
-            commands_wait |= self.take_from_beside(now);
+            work_waits = carried_out == COMMANDS_IN_A_ROW;
+            work_waits |= self.take_from_beside(now);
             for socket in 0..self.ports.sockets.len() {
                 self.read(socket, &mut reading);
             }
             if tcp_ready || self.ports.tcp.is_due(now.at) {
                 self.round.busy();
                 self.read_tcp();
+                work_waits |= self.ports.tcp.waits();
             }
             let now = clock();
             self.shard.handle_timeout(now, &mut self.ports);
@@ -308,11 +311,11 @@ impl Running {
         more
     }
 
-    /// Waits for packets, commands or the next deadline; not at all where commands wait already. Says whether
+    /// Waits for packets, commands or the next deadline; not at all where work waits already. Says whether
     /// there is something to do for connections.
-    fn wait(&self, commands_wait: bool) -> bool {
+    fn wait(&self, work_waits: bool) -> bool {
         let timeout = match self.shard.next_deadline() {
-            _ if commands_wait => Duration::ZERO,
+            _ if work_waits => Duration::ZERO,
             Some(at) => at.saturating_duration_since(Instant::now()),
             None => COUNT_INTERVAL,
         };
@@ -387,7 +390,9 @@ impl Running {
     fn read_tcp(&mut self) {
         let begin = Instant::now();
         self.ports.tcp.serve(begin);
-        while let Some((index, peer, mut reader)) = self.ports.tcp.lend_reader(begin) {
+        while begin.elapsed() < TCP_TURN
+            && let Some((index, peer, mut reader)) = self.ports.tcp.lend_reader(begin)
+        {
             let now = clock();
             let come = self.take_frames(&mut reader, TransportAddress::tcp(peer), now);
             self.shard.flush(now, &mut self.ports);

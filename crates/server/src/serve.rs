@@ -86,6 +86,7 @@ pub fn run(config: &Config) -> Result<(), ServeError> {
     if !config.faults.is_empty() {
         tracing::warn!(faults = ?config.faults, "faults are made on purpose: this server must host nobody");
     }
+    net::memory::give_back_large_blocks();
     // Bound before anything runs: a port in use is said at once.
     let http = Http::bind(config).map_err(ServeError::Http)?;
     let ports = bind_media(config)?;

@@ -38,6 +38,8 @@ const UNPROVEN: Duration = Duration::from_secs(15);
 const IDLE: Duration = Duration::from_secs(30);
 /// How often such are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// Such connections closed in a row before packets have their turn.
+const CLOSES: usize = 32;
 /// With so many bytes of pictures waiting a connection is behind…
 const BEHIND_BYTES: usize = 128 << 10;
 /// …until no more than so many are left.
@@ -164,20 +166,28 @@ impl TcpPort {
         &self.poller
     }
 
-    /// Whether it is time to look for connections that nobody uses.
+    /// Whether it is time to look for connections that nobody uses, or some wait to be read.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        now >= self.sweep_due
+        self.waits() || now >= self.sweep_due
     }
 
-    /// Accepts who comes, writes where there is room again, and notes who has something to read.
+    /// Whether connections wait to be read.
+    pub(crate) fn waits(&self) -> bool {
+        !self.readable.is_empty()
+    }
+
+    /// Accepts who comes, writes where there is room again, and notes who has something to read; once all who had are
+    /// read.
     pub(crate) fn serve(&mut self, now: Instant) {
-        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
-        if self.poller.wait(&mut events, Some(Duration::ZERO)).is_ok() {
-            for event in events.iter() {
-                self.event(event, now);
+        if !self.waits() {
+            let mut events = std::mem::replace(&mut self.events, Events::with_capacity(1));
+            if self.poller.wait(&mut events, Some(Duration::ZERO)).is_ok() {
+                for event in events.iter() {
+                    self.event(event, now);
+                }
             }
+            self.events = events;
         }
-        self.events = events;
         if now >= self.sweep_due {
             self.sweep_due = now + SWEEP;
             self.sweep(now);
@@ -448,11 +458,16 @@ impl TcpPort {
                 self.resting.push(listener);
             }
         }
-        for index in 0..self.connections.len() {
-            if self.connections[index].as_ref().is_some_and(|c| c.until <= now) {
-                self.counts.silent.inc();
-                self.close(index);
-            }
+        let over = |place: &Option<Connection>| place.as_ref().is_some_and(|c| c.until <= now);
+        let connections = self.connections.iter().enumerate();
+        let silent = connections.filter(|(_, place)| over(place)).map(|(index, _)| index);
+        let silent: Vec<usize> = silent.take(CLOSES).collect();
+        if silent.len() == CLOSES {
+            self.sweep_due = now;
+        }
+        for index in silent {
+            self.counts.silent.inc();
+            self.close(index);
         }
         let waiting = self.connections.iter().flatten().map(Connection::waiting);
         self.counts.waiting.set(waiting.sum::<usize>() as i64);

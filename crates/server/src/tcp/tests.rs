@@ -389,3 +389,23 @@ fn headers_that_cannot_be_taken_end_a_connection_with_the_reason() {
         assert!(world.port.by_peer.is_empty());
     }
 }
+
+#[test]
+fn many_silent_connections_are_closed_a_few_at_a_time() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let places = Places::new(256, 256);
+    let terms = (places, Proxies::default());
+    let mut port = TcpPort::new(vec![listener], terms, "media-0", &Metrics::new()).unwrap();
+    let clients: Vec<_> = (0..CLOSES + 8).map(|_| TcpStream::connect(address).unwrap()).collect();
+    while port.by_peer.len() < clients.len() {
+        port.serve(Instant::now());
+    }
+    let over = Instant::now() + UNPROVEN + SWEEP;
+    port.serve(over);
+    assert_eq!(port.by_peer.len(), 8, "packets have their turn");
+    assert!(port.is_due(over), "the others do not wait for the next sweep");
+    port.serve(over);
+    assert_eq!(port.by_peer.len(), 0);
+    assert!(!port.is_due(over));
+}
