@@ -1,7 +1,7 @@
 //! All attacks at once, for a minute where nothing else runs: a call beside them goes on, others get in, and memory comes
 //! back.
 
-use super::amplification::{ATTACKS, Attack, TURN, noise};
+use super::amplification::{ATTACKS, Attack, FLOOD, TURN, noise};
 use super::bodies::Http2;
 use super::budgets::{joins, publications};
 use super::connections::{self, RESIDENCE_S, residence};
@@ -73,8 +73,8 @@ impl Attacked {
                     self.hostile.iter_mut().zip(ATTACKS)
                 {
                     match now.load(Relaxed) {
-                        NOISE if flood => noise(raw, turn),
-                        ATTACK => attack(raw, turn),
+                        NOISE if flood => noise(raw, turn, FLOOD),
+                        ATTACK => attack(raw, turn, FLOOD),
                         _ => {}
                     }
                 }

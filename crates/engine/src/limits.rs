@@ -13,7 +13,7 @@ pub const SOUND_BYTES_A_SECOND: u32 = 250_000;
 /// Packets of sound that one participant may send a second.
 pub const SOUND_IN_ALL: u32 = 2000;
 /// Packets of pictures that one participant may send a second, retransmissions too…
-pub const PICTURES_A_SECOND: u32 = 8000;
+pub const PICTURES_A_SECOND: u32 = 4000;
 /// …and bytes: 40 Mbit/s.
 pub const PICTURE_BYTES_A_SECOND: u32 = 5_000_000;
 /// Packets of unknown SSRCs that one participant may send a second.
