@@ -16,8 +16,12 @@ mod offers;
 mod passing;
 mod reflection;
 mod revocation;
+mod revocation_races;
+mod rooms_load;
 mod seats;
 mod silence;
+mod slow_reader;
+mod told_rates;
 
 use crate::target::Server;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
