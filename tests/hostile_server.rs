@@ -27,16 +27,18 @@ struct Case {
     act: Act,
     /// Connections that only ping, in place of bots.
     sockets: bool,
+    /// Health and metrics have no end.
+    endless_pages: bool,
     code: i32,
     says: &'static str,
 }
 
 const fn case(name: &'static str, act: Act, code: i32, says: &'static str) -> Case {
-    Case { name, act, sockets: false, code, says }
+    Case { name, act, sockets: false, endless_pages: false, code, says }
 }
 
 /// Serves until the test ends.
-fn serve(act: Act) -> SocketAddr {
+fn serve(act: Act, endless_pages: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     spawn(move || {
@@ -57,8 +59,12 @@ fn serve(act: Act) -> SocketAddr {
                     return act(stream, &head);
                 }
                 // Health and metrics.
-                let _ = (&stream).read(&mut [0; 4096]);
-                let _ = (&stream).write_all(b"HTTP/1.1 200 OK\r\n\r\nok\n");
+                let mut stream = stream;
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nok\n");
+                if endless_pages {
+                    for_ever(&mut stream, b"moim_dropped_total{where=\"in\",reason=\"x\"} 1\n");
+                }
             });
         }
     });
@@ -240,7 +246,7 @@ fn peak_bytes(child: &Child) -> Option<u64> {
 /// Runs a scenario against a server of the case; what it said, and what it took.
 fn suffer(case: &Case) {
     let name = case.name;
-    let url = format!("http://{}", serve(case.act));
+    let url = format!("http://{}", serve(case.act, case.endless_pages));
     let directory = tempfile::tempdir().unwrap();
     let scenario = directory.path().join("hostile.yaml");
     let load = match case.sockets {
@@ -312,7 +318,9 @@ fn a_server_that_lets_nobody_in_ends_a_run_before_it_begins() {
 
 #[test]
 fn a_server_that_lies_in_the_middle_fails_a_run_with_the_cause() {
+    let endless_pages = |case: Case| Case { endless_pages: true, ..case };
     suffer_all(&[
+        endless_pages(case("pages without end", never_an_answer, 99, "nobody")),
         case("broken JSON", broken_json, 99, "not JSON"),
         case("an SDP of garbage", garbage_sdp, 99, "the answer was refused"),
         case("never an answer", never_an_answer, 99, "nobody"),

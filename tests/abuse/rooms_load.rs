@@ -9,7 +9,7 @@ use std::thread::scope;
 /// Ids that all of them use.
 const ROOMS: usize = 10;
 /// Rounds of each who makes rooms, and how many they are.
-const ROUNDS: usize = 60;
+const ROUNDS: usize = 150;
 const MAKERS: usize = 2;
 /// Who come and go.
 const GUESTS: usize = 3;
