@@ -11,10 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::scope;
 
 /// Tokens that are revoked one after the other.
-const ROUNDS: usize = 30;
+const ROUNDS: usize = 16;
 /// Where the attack comes from.
 const HOSTILE: [u8; 4] = [127, 0, 0, 66];
 const HONEST: [u8; 4] = [127, 0, 0, 2];
+/// Revocations beside joins that are all under way, and how many these are.
+const MOMENTS: usize = 60;
+const AT_ONCE: usize = 16;
 /// Attackers of each kind do so much after the answer.
 const AFTER: usize = 3;
 
@@ -224,6 +227,63 @@ fn after_the_answer_to_a_revocation_nothing_of_the_token_is_left_or_comes() {
     });
     eventually("no room is left", || (server.metric("moim_rooms") == 0.0).then_some(()));
     assert_eq!(server.metric("moim_participants"), 0.0);
+}
+
+/// Many join at the moment of the revocation, each a room of their own.
+#[test]
+fn joins_at_the_moment_of_a_revocation_leave_no_seat_and_no_room() {
+    let server = server();
+    let (mut before, mut refused) = (0, 0);
+    for round in 0..MOMENTS {
+        let mal = token("mal", &format!("t-{round}"));
+        let mut sockets: Vec<Socket> =
+            (0..AT_ONCE).map(|_| Socket::connect_from(HOSTILE, &server)).collect();
+        // The request lacks its last byte.
+        let body = json!({ "jti": format!("t-{round}") }).to_string();
+        let (root, length) = (token("root", "of root"), body.len());
+        let mut request = connect_from(HONEST, server.http).unwrap();
+        write!(
+            request,
+            "POST /v1/revocations HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {root}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{}",
+            server.http,
+            &body[..length - 1]
+        )
+        .unwrap();
+        let sent = AtomicUsize::new(0);
+        scope(|both| {
+            both.spawn(|| {
+                for (nth, socket) in sockets.iter_mut().enumerate() {
+                    let room = format!("m-{round}-{nth}");
+                    let join = json!({ "room": room, "name": "x", "session": "s", "token": mal });
+                    let call = json!({ "event": "room.join", "data": join, "cid": 9 });
+                    socket.try_send(&call.to_string());
+                    sent.fetch_add(1, SeqCst);
+                }
+            });
+            // After the first of them, after the second, and so on.
+            while sent.load(SeqCst) <= round % AT_ONCE {
+                std::hint::spin_loop();
+            }
+            request.write_all(&body.as_bytes()[length - 1..]).unwrap();
+        });
+        let mut answer = String::new();
+        request.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 200 OK"), "{answer}");
+        for socket in &mut sockets {
+            let answer = std::iter::repeat_with(|| socket.any_packet())
+                .find(|packet| packet.as_ref().map_or(true, |packet| packet["rid"] == 9));
+            match answer {
+                Some(Ok(answer)) if answer["error"]["code"] == "bad_token" => refused += 1,
+                _ => before += 1,
+            }
+        }
+        let rooms = done(&server, "GET", "/v1/rooms", &Value::Null);
+        assert_eq!(rooms["rooms"], json!([]), "round {round}");
+        assert_eq!(server.metric("moim_participants"), 0.0, "round {round}");
+    }
+    eprintln!("{before} joined before, {refused} were refused");
+    assert!(before > 0 && refused > 0, "it was at the same moment");
 }
 
 /// A client that reads nothing keeps the writer of its socket busy, so that the socket closes late.
