@@ -16,7 +16,7 @@ const ROUNDS: usize = 16;
 const HOSTILE: [u8; 4] = [127, 0, 0, 66];
 const HONEST: [u8; 4] = [127, 0, 0, 2];
 /// Revocations beside joins that are all under way, and how many these are.
-const MOMENTS: usize = 60;
+const MOMENTS: usize = 120;
 const AT_ONCE: usize = 16;
 /// Attackers of each kind do so much after the answer.
 const AFTER: usize = 3;
