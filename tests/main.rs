@@ -7,6 +7,7 @@ mod base_path;
 mod cli;
 mod deploy;
 mod fuzz;
+mod hostile_server;
 mod house;
 mod limits;
 mod networks;

@@ -35,6 +35,15 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Does something when it is dropped: also where a test fails, so that its threads end.
+pub struct AtEnd<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// Connects from an address of this machine, such as 127.0.0.66.
 ///
 /// # Errors
@@ -494,6 +503,41 @@ impl Socket {
             }
             let event = packet["data"]["data"].take();
             self.events.push_back(serde_json::from_value(event).unwrap());
+        }
+    }
+
+    /// Sends a frame as it is to a server that may have closed the socket.
+    pub fn try_send(&mut self, text: &str) {
+        let _ = self.web.send(Message::text(text));
+    }
+
+    /// The next packet as it is, a publication too; the close code where the socket ended, however it did.
+    pub fn any_packet(&mut self) -> Result<Value, u16> {
+        loop {
+            match self.web.read() {
+                Ok(Message::Text(text)) if text.is_empty() => {
+                    drop(self.web.send(Message::text("")))
+                }
+                Ok(Message::Text(text)) => return Ok(serde_json::from_str(&text).unwrap()),
+                Ok(Message::Close(frame)) => return Err(frame.map_or(0, |frame| frame.code.into())),
+                Ok(_) => {}
+                Err(_) => return Err(0),
+            }
+        }
+    }
+
+    /// Calls a procedure of a socket that may be closed meanwhile: then the close code. Publications are read over.
+    pub fn try_call(&mut self, event: &str, data: &Value) -> Result<Result<Value, Value>, u16> {
+        self.cid += 1;
+        let packet = json!({ "event": event, "data": data, "cid": self.cid });
+        // Where that fails, what the server said before it closed can still be read.
+        let _ = self.web.send(Message::text(packet.to_string()));
+        loop {
+            let mut answer = self.any_packet()?;
+            if answer["rid"] == self.cid {
+                let error = answer.get_mut("error").map(Value::take);
+                return Ok(error.map_or_else(|| Ok(answer["data"].take()), Err));
+            }
         }
     }
 

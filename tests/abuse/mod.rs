@@ -16,9 +16,13 @@ mod offers;
 mod passing;
 mod reflection;
 mod revocation;
+mod revocation_races;
+mod rooms_load;
 mod seats;
 mod silence;
+mod slow_reader;
 mod together;
+mod told_rates;
 
 use crate::target::Server;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};

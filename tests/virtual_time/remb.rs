@@ -90,6 +90,81 @@ fn pictures_come_back_although_an_estimate_only_tells_of_what_flows() {
     few.world.assert_invariants(9);
 }
 
+/// What somebody says of their path as their how many-th word, in bits a second.
+type Word = fn(u64) -> u64;
+
+/// What came in 20 s to a liar, to an honest receiver beside, and to one who gives feedback on packets, in bytes; and how
+/// many keyframes were asked for.
+struct Came {
+    liar: u64,
+    honest: u64,
+    other: u64,
+    keyframes: u64,
+}
+
+/// A liar says so much of their path so often a second, whose downlink carries what `path_kbps` says.
+fn lie(word: Word, a_second: u32, path_kbps: u32) -> Came {
+    let mut few = Few::new(11, 2);
+    let liar = few.world.join_listening();
+    let mut control = Control::new(&mut few.world, liar);
+    few.world.feedback = true;
+    let other = few.world.join_listening();
+    few.world.set_downlink(liar, slow(path_kbps));
+    few.world.run(5 * S);
+    let [liar_before, honest_before, other_before] =
+        [liar, few.receiver, other].map(|key| few.world.downlink(key));
+    let (mut told, asked) = (0, few.world.stats().keyframes_asked);
+    for _ in 0..20 {
+        let mut compound = Vec::new();
+        rtcp::remb(&mut compound, SENDER, 5_000_000, &[]);
+        few.control.send(&mut few.world, &compound);
+        for _ in 0..a_second {
+            let mut compound = Vec::new();
+            rtcp::remb(&mut compound, SENDER, word(told), &[]);
+            control.send(&mut few.world, &compound);
+            few.world.run(S / a_second);
+            told += 1;
+        }
+    }
+    let keyframes = few.world.stats().keyframes_asked - asked;
+    few.world.assert_invariants(11);
+    let mut since = |key, before| few.world.downlink(key).since(&before).bytes;
+    Came {
+        liar: since(liar, liar_before),
+        honest: since(few.receiver, honest_before),
+        other: since(other, other_before),
+        keyframes,
+    }
+}
+
+#[test]
+fn who_lies_about_their_path_gets_no_more_and_takes_nothing_from_others() {
+    let calm = lie(|_| 5_000_000, 1, 20_000);
+    let all: [(&str, Word, u32, u32); 7] = [
+        ("nothing", |_| 0, 1, 20_000),
+        ("a bit", |_| 1, 1, 20_000),
+        ("10 Gbit/s", |_| 10_000_000_000, 1, 20_000),
+        ("10 Gbit/s on a slow path", |_| 10_000_000_000, 1, 500),
+        ("by turns", |nth| [0, 10_000_000_000][(nth % 2) as usize], 250, 20_000),
+        ("by turns, slowly", |nth| [0, 10_000_000_000][(nth % 2) as usize], 2, 20_000),
+        ("anything", |nth| nth.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (nth % 64), 250, 20_000),
+    ];
+    for (name, word, a_second, path_kbps) in all {
+        let came = lie(word, a_second, path_kbps);
+        let Came { liar, honest, other, keyframes } = came;
+        eprintln!(
+            "{name}: {liar} bytes to the liar, {honest} and {other} to others, {keyframes} keyframes"
+        );
+        assert!(liar <= 2 * honest, "{name}: {liar} bytes to the liar, {honest} to the honest one");
+        assert!(honest >= calm.honest / 100 * 95, "{name}: {honest} of {}", calm.honest);
+        assert!(other >= calm.other / 100 * 95, "{name}: {other} of {}", calm.other);
+        // Each makes a picture larger for all who get it: two a second for each of two slots at most.
+        assert!(keyframes <= calm.keyframes + 4 * 20, "{name}: {keyframes} keyframes");
+        // Sound flows whatever is said.
+        assert!(liar > 20 * 2 * 2000, "{name}: {liar} bytes");
+    }
+}
+
 #[test]
 fn where_feedback_on_packets_was_agreed_on_nobody_else_estimates() {
     let mut world = World::new(10, LAN);

@@ -16,7 +16,7 @@ pub use options::LoadOptions;
 pub(crate) use options::NoRun;
 pub(crate) use serve::{OwnServer, Ready, free_port};
 
-use crate::base::{Url, busy::keep_busy};
+use crate::base::{Url, busy::keep_busy, words};
 use crate::clients::bot::driver;
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::link::networks::Networks;
@@ -118,7 +118,7 @@ pub(crate) async fn run_scenario<D: BotDriver>(
 async fn reach(server: &Server, audio: AudioTopology) -> Result<(), NoRun> {
     let error = match timeout(REACH_TIMEOUT, clients::reach(server, audio)).await {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => words(&error.to_string()),
         Err(_) => "no answer in time".to_owned(),
     };
     let cure = match server.adapter {

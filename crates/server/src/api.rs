@@ -5,7 +5,7 @@
 
 mod rooms;
 
-use crate::auth::{self, Grants, Refused, Target};
+use crate::auth::{self, Grants, Refused, Target, TokenError};
 use crate::body::{Given, MESSAGE, ORDER, Unread, Whole};
 use crate::http::Shared;
 use crate::socket::{Application, InvokeError, Socket, check_channel_name};
@@ -189,17 +189,24 @@ fn allowed<A: Application>(
     })
 }
 
-/// The body of a request whose sender has the right to it: nothing of it is read before.
+/// The body of a request whose sender has the right to it: nothing of it is read before. The right may end while it comes.
 async fn read<A: Application>(
     shared: &Shared<A>,
     given: Given,
     grants: &Grants,
     most: usize,
 ) -> Result<Whole, Problem> {
-    given.read(&shared.bodies, grants.identity.as_deref(), most).await.map_err(|unread| {
+    let whole = given.read(&shared.bodies, grants.identity.as_deref(), most).await;
+    let whole = whole.map_err(|unread| {
         shared.metrics.dropped("http", unread.reason());
-        unread.into()
-    })
+        Problem::from(unread)
+    })?;
+    let ended = match () {
+        () if shared.sockets.auth().is_revoked(grants) => TokenError::Revoked,
+        () if grants.is_expired() => TokenError::Expired,
+        () => return Ok(whole),
+    };
+    Err(Problem::new(StatusCode::UNAUTHORIZED, "bad_token", ended.to_string()))
 }
 
 fn find<A: Application>(shared: &Shared<A>, id: &str) -> Result<Arc<Socket>, Problem> {

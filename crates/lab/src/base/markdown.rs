@@ -23,7 +23,8 @@ pub(crate) fn inline(text: &str) -> String {
     out
 }
 
-fn is_hidden(char: char) -> bool {
+/// Whether nobody sees this character.
+pub(crate) fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(
             char,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
-use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes, protocol::WebSocketConfig};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use wire::frame::{Handshake, HandshakeAnswer, PING_TIMEOUT_MS, Request};
 use wire::room::{
@@ -27,6 +27,10 @@ const MAX_EVENTS: usize = 4096;
 const MAX_COMMANDS: usize = 64;
 /// Longest message that is taken.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// So many bytes of events a second in the long run: far more than any room tells one person…
+const EVENT_BYTES_PER_S: f64 = (1 << 20) as f64;
+/// …and so many at once. Otherwise events that wait could take all memory.
+const EVENT_BYTES_AT_ONCE: f64 = (32 << 20) as f64;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// What an answer holds; None: nothing.
@@ -105,9 +109,9 @@ impl Signaling {
             .map_err(|error| connect(&error))?;
         let (commands, from_commands) = mpsc::channel(MAX_COMMANDS);
         let (incoming, to_user) = mpsc::channel(MAX_EVENTS);
-        tokio::spawn(
-            Connection { socket, pending: HashMap::new(), cid: 0, incoming }.run(from_commands),
-        );
+        let events = Allowance { bytes: EVENT_BYTES_AT_ONCE, at: Instant::now() };
+        let connection = Connection { socket, pending: HashMap::new(), cid: 0, incoming, events };
+        tokio::spawn(connection.run(from_commands));
         let signaling = Self { commands };
         let _: HandshakeAnswer = signaling.call("#handshake", &Handshake::default()).await?;
         Ok((signaling, to_user))
@@ -251,12 +255,30 @@ fn closed() -> SignalingError {
     SignalingError::Closed("it is gone".into())
 }
 
+/// What events may take now.
+struct Allowance {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    /// Whether an event of so many bytes may come now.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let now = Instant::now();
+        let more = now.saturating_duration_since(self.at).as_secs_f64() * EVENT_BYTES_PER_S;
+        self.bytes = (self.bytes + more).min(EVENT_BYTES_AT_ONCE) - bytes as f64;
+        self.at = now;
+        self.bytes >= 0.0
+    }
+}
+
 /// The task that owns the socket.
 struct Connection {
     socket: Socket,
     pending: HashMap<u64, Pending>,
     cid: u64,
     incoming: mpsc::Sender<Incoming>,
+    events: Allowance,
 }
 
 impl Connection {
@@ -311,14 +333,18 @@ impl Connection {
         let data = (data.get() != "null").then_some(data);
         let text =
             serde_json::to_string(&Request { event, data, cid }).map_err(|e| e.to_string())?;
-        self.socket.send(Message::text(text)).await.map_err(|error| error.to_string())
+        self.put(text).await
+    }
+
+    /// Sends a text. A server that does not read must not hold this up for ever.
+    async fn put(&mut self, text: impl Into<Utf8Bytes>) -> Result<(), String> {
+        let sent = timeout(CALL_TIMEOUT, self.socket.send(Message::text(text))).await;
+        sent.map_err(|_| "the server reads nothing".to_owned())?.map_err(|error| error.to_string())
     }
 
     async fn take(&mut self, message: Message) -> Result<(), String> {
         match message {
-            Message::Text(text) if text.is_empty() => {
-                self.socket.send(Message::text("")).await.map_err(|error| error.to_string())
-            }
+            Message::Text(text) if text.is_empty() => self.put("").await,
             Message::Text(text) if text.starts_with('[') => {
                 let packets: Vec<Packet<'_>> = serde_json::from_str(&text).map_err(bad_frame)?;
                 packets.into_iter().try_for_each(|packet| self.packet(packet))
@@ -359,6 +385,9 @@ impl Connection {
         let typed: Result<Typed<'_>, _> = serde_json::from_str(event);
         if typed.is_ok_and(|Typed { kind }| UNREAD.contains(&&*kind)) {
             return Ok(());
+        }
+        if !self.events.takes(event.len()) {
+            return Err("the server tells far more than happens in a room".into());
         }
         let event: EventEnvelope = serde_json::from_str(event)
             .map_err(|error| format!("an event that the contract does not know: {error}"))?;

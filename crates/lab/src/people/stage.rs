@@ -1,5 +1,6 @@
 //! What everyone in a run shares: the record, the roster, faults and the end.
 
+use crate::base::words;
 use crate::clients::Server;
 use crate::clients::bot::spec::BotCommand;
 use crate::clients::link::networks::{Change, Network, Networks};
@@ -183,7 +184,8 @@ impl Stage {
 
     /// Records that something happened.
     pub fn event(&self, level: Level, person: Option<&str>, text: impl Into<String>) {
-        let (t_ms, text) = (self.now_ms(), text.into());
+        let (t_ms, text): (u64, String) = (self.now_ms(), text.into());
+        let text = words(&text);
         if level != Level::Info {
             let who = person.map(|name| format!("{name}: ")).unwrap_or_default();
             self.kept().notes.push(format!("{:.1} s  {who}{text}", t_ms as f64 / 1000.0));
@@ -197,7 +199,8 @@ impl Stage {
         if self.finished() {
             return;
         }
-        let text = text.into();
+        let text: String = text.into();
+        let text = words(&text);
         if person.is_some() && self.kept().server_ended_ms.is_some() {
             return self.event(Level::Warn, person, text);
         }

@@ -3,7 +3,7 @@
 use super::options::NoRun;
 use super::plan::Planned;
 use crate::base::http::Answer;
-use crate::base::{Url, http};
+use crate::base::{Url, http, words};
 use crate::judge::summary::exit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ pub(super) async fn make_rooms(url: &Url, plan: &[Planned]) -> Result<(), NoRun>
             }
             Err(error) => error.to_string(),
         };
+        let refused = words(&refused);
         let text = format!(
             "the server makes no room {room} by POST /v1/rooms ({refused}); with `create: api` it \
              must let guests do that (`guests: all`, or development mode): else leave `create` out"

@@ -340,6 +340,8 @@ impl Rooms {
             }
             if self.auth.is_revoked(&grants) {
                 // Checked again under the room's lock: a revocation that came meanwhile found no seat of theirs.
+                drop(state);
+                self.end_if_empty(&cell);
                 return Err(TokenError::Revoked.into());
             }
             let subject = Subject::new(grants.identity.as_deref(), join.session.as_deref());
@@ -545,6 +547,7 @@ impl Rooms {
         let cell = self.cell_of(person).filter(|cell| cell.id == resume.room);
         let cell = cell.ok_or_else(gone)?;
         let mut state = locked(&cell.state);
+        self.check_stays(&state, person)?;
         let events = state.log.after(resume.seen).ok_or_else(gone)?;
         let epoch = state.log.epoch();
         let member = state.members.get_mut(&person).ok_or_else(gone)?;

@@ -471,6 +471,17 @@ impl Rooms {
         }
     }
 
+    /// Ends a room that somebody opened who then did not come in, unless somebody else has.
+    fn end_if_empty(&self, cell: &Cell) {
+        let mut state = locked(&cell.state);
+        if !state.members.is_empty() || state.reserved_until.is_some() || state.ended {
+            return;
+        }
+        state.ended = true;
+        drop(state);
+        self.forget(&mut locked(&self.table), cell);
+    }
+
     /// Takes a room that has ended out of the table. Another of its id may stand there by now.
     fn forget(&self, table: &mut Table, cell: &Cell) {
         if table.by_id.get(&cell.id).is_some_and(|known| known.key == cell.key) {

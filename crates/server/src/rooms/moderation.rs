@@ -5,7 +5,7 @@ use super::calls::{Answered, refused, seat};
 use super::decisions::Subject;
 use super::notices::person_key;
 use super::{Cell, Rooms, Seat, State, locked};
-use crate::auth::Grants;
+use crate::auth::{Grants, TokenError};
 use crate::socket::{REVOKED, Socket};
 use engine::room::{Effects, Refusal};
 use engine::{PersonKey, TrackKey};
@@ -84,6 +84,21 @@ impl Rooms {
             drop(state);
             self.leave(cell, *person, LeaveReason::Replaced);
         }
+    }
+
+    /// Whether a seat may be taken up again. Who was put out keeps theirs for a moment after that was decided.
+    pub(super) fn check_stays(&self, state: &State, person: PersonKey) -> Result<(), RoomError> {
+        if state.decisions.was_replaced(person) {
+            return Err(RoomError::new(ErrorCode::Replaced, REPLACED));
+        }
+        let Some(member) = state.members.get(&person) else { return Ok(()) };
+        if self.auth.is_revoked(&member.grants) {
+            return Err(TokenError::Revoked.into());
+        }
+        if state.ended || state.decisions.is_removed(Subject::of(member).as_ref()) {
+            return Err(refused(Refusal::UnknownPerson));
+        }
+        Ok(())
     }
 
     /// Puts everybody whose token is revoked out of all rooms. Returns how many they were.

@@ -115,11 +115,15 @@ impl<A: Application> Session<A> {
             };
         }
         check_channel_name(&channel)?;
-        if !self.socket.allowed().sockets.may_subscribe(&channel) {
+        let subscribed = self.socket.with_rights(|grants| {
+            let may = grants.sockets.may_subscribe(&channel);
+            may.then(|| self.sockets.shared.hub.subscribe(&self.socket, &channel))
+        });
+        let Some(subscribed) = subscribed else {
             return refused("the token's sockets.subscribe must name it");
-        }
+        };
         let options = &self.sockets.options;
-        match self.sockets.shared.hub.subscribe(&self.socket, &channel) {
+        match subscribed {
             Ok(()) => Ok(None),
             Err(Full::Socket) => {
                 let most = options.channels_per_socket;
@@ -160,20 +164,21 @@ impl<A: Application> Session<A> {
         if let Err(error) = check_channel_name(&channel) {
             return refuse(error.code, error.message);
         }
-        if !self.socket.allowed().sockets.may_publish(&channel) {
+        let may = |grants: &Grants| grants.sockets.may_publish(&channel);
+        let data = data.map_or("null", RawValue::get);
+        let most = self.sockets.options.message_bytes;
+        if data.len() > most && self.socket.with_rights(may) {
+            let message = format!("the message has {} of at most {most} bytes", data.len());
+            return refuse(ErrorCode::BadRequest, message);
+        }
+        // The publisher's own copy, if it is subscribed, is queued before the answer.
+        let publish = || self.sockets.shared.publish(&channel, data);
+        if self.socket.with_rights(|grants| may(grants).then(publish)).is_none() {
             let name = shorten(&channel);
             let message =
                 format!("not allowed on channel {name}: the token's sockets.publish must name it");
             return refuse(ErrorCode::NotAllowed, message);
         }
-        let data = data.map_or("null", RawValue::get);
-        let most = self.sockets.options.message_bytes;
-        if data.len() > most {
-            let message = format!("the message has {} of at most {most} bytes", data.len());
-            return refuse(ErrorCode::BadRequest, message);
-        }
-        // The publisher's own copy, if it is subscribed, is queued before the answer.
-        self.sockets.shared.publish(&channel, data);
         Ok(None)
     }
 }
@@ -182,6 +187,21 @@ impl Socket {
     /// What the socket may do: by its token, otherwise as a guest.
     pub(super) fn allowed(&self) -> Arc<Grants> {
         self.grants().unwrap_or_else(|| self.shared.auth.guest())
+    }
+
+    /// Does something that needs rights of the socket. They are not taken away meanwhile: who takes them waits.
+    fn with_rights<T>(&self, act: impl FnOnce(&Grants) -> T) -> T {
+        let own = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*own {
+            Some(grants) => act(grants),
+            None => act(&self.shared.auth.guest()),
+        }
+    }
+
+    /// The token was revoked: the socket has no rights any more, not even a guest's.
+    pub(super) fn disown(&self) {
+        let nothing = Some(Arc::new(Grants::default()));
+        *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = nothing;
     }
 
     /// Takes a token as the socket's own.

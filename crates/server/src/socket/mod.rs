@@ -254,6 +254,11 @@ impl<A: Application> Sockets<A> {
         let with_token =
             |socket: &&Arc<Socket>| socket.grants().is_some_and(|own| is_revoked(&own));
         let sockets: Vec<&Arc<Socket>> = all.iter().filter(with_token).collect();
+        for socket in &sockets {
+            // Their writers may take a while to close them.
+            socket.disown();
+            self.shared.hub.leave(socket);
+        }
         // Seats first: their people are told why before their sockets close.
         let seats = self.application.end_revoked(&is_revoked);
         for socket in &sockets {

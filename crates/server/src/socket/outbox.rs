@@ -3,6 +3,7 @@
 use axum::extract::ws::Utf8Bytes;
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 use wire::frame::close;
 
@@ -103,6 +104,7 @@ impl Outbox {
         }
         drop(state);
         self.wake.notify_one();
+        self.abort.notify_one();
     }
 
     /// Takes all that is queued; waits until there is something. Dropping the future loses nothing.
@@ -131,11 +133,28 @@ impl Outbox {
         std::mem::take(&mut self.lock().queue).len() as u64
     }
 
-    /// Waits until the bound is reached, if ever.
-    pub async fn overflowed(&self) {
-        while !self.lock().overflowed {
-            self.abort.notified().await;
+    /// Waits until a write that is under way must stop: at once where the bound is reached, and a `grace` after any
+    /// other close. Says whether the bound was reached.
+    pub async fn given_up(&self, grace: Duration) -> bool {
+        loop {
+            let (closes, overflowed) = {
+                let state = self.lock();
+                (state.close.is_some(), state.overflowed)
+            };
+            match (closes, overflowed) {
+                (_, true) => return true,
+                (true, false) => {
+                    tokio::time::sleep(grace).await;
+                    return false;
+                }
+                (false, false) => self.abort.notified().await,
+            }
         }
+    }
+
+    /// Whether it closes, or has closed.
+    pub fn is_closing(&self) -> bool {
+        self.lock().close.is_some()
     }
 
     pub fn closing(&self) -> Option<Close> {
@@ -167,7 +186,7 @@ mod tests {
         assert_eq!(outbox.push(frame(36)), Pushed::Queued);
         assert_eq!(outbox.push(frame(36)), Pushed::Queued);
         assert_eq!(outbox.push(frame(1)), Pushed::Overflow { discarded: 4 });
-        outbox.overflowed().await;
+        assert!(outbox.given_up(Duration::from_secs(100)).await, "at once");
         assert_eq!(outbox.push(frame(1)), Pushed::Closed);
         let batch = outbox.take().await;
         assert!(batch.frames.is_empty());
@@ -195,6 +214,7 @@ mod tests {
         outbox.push(frame(1));
         outbox.close(4102, "ends");
         outbox.close(4001, "too late");
+        assert!(!outbox.given_up(Duration::ZERO).await);
         assert_eq!(outbox.push(frame(1)), Pushed::Closed);
         let batch = outbox.take().await;
         assert_eq!(batch.frames.len(), 1);

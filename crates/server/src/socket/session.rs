@@ -272,6 +272,11 @@ impl<A: Application> Session<A> {
             Err(bad) => return self.bad_packet(&bad),
         };
         for packet in packets {
+            if self.socket.outbox.is_closing() {
+                // Its answer would go nowhere, and its rights may be over.
+                self.sockets.shared.closed.inc();
+                continue;
+            }
             self.sockets.metrics.socket_packets_in.inc();
             let end = match packet {
                 Ok(Packet::Request(request)) if self.greeted.is_none() => self.greet(&request),
@@ -468,9 +473,11 @@ async fn write<A: Application>(
                 biased;
                 result = write_all(sink, &mut frames, None, &sockets.metrics) => result.ok(),
                 // A client that does not read would block the write for ever.
-                () = socket.outbox.overflowed() => {
-                    sockets.shared.slow_consumer.add(frames.len() as u64);
-                    Some(())
+                overflowed = socket.outbox.given_up(options.close_grace) => {
+                    if overflowed {
+                        sockets.shared.slow_consumer.add(frames.len() as u64);
+                    }
+                    overflowed.then_some(())
                 }
             },
             Some(close) => {

@@ -59,7 +59,8 @@ pub fn table(summary: &Summary, meta: &Meta) -> String {
     }
     for group in &summary.sockets {
         let lost: u64 = group.closed.values().chain(group.failed.values()).sum();
-        let text = format!("{} of {} live, {lost} lost", group.live, group.connections);
+        let why = group.failed.keys().next().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!("{} of {} live, {lost} lost{why}", group.live, group.connections);
         rows.push(("sockets".into(), text));
     }
     for network in &summary.networks {

@@ -1,14 +1,21 @@
 //! One client connection: upgrade, handshake, then frames. Once the TCP connection is up it never blocks.
 
 use super::frame::{self, Frame, Packet};
+use crate::base::words;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Most bytes that may wait for a server that does not read: further pings are not made.
 const MAX_OUT: usize = 256 << 10;
-/// Bytes of an answer to the upgrade, or of one frame.
+/// Bytes that wait for a server that does not read, although it asks for more than pings.
+const MAX_ASKED: usize = 2 * MAX_OUT;
+/// Bytes of one frame.
 const MAX_IN: usize = 2 << 20;
+/// Bytes of an answer to the upgrade.
+const MAX_HEAD: usize = 64 << 10;
+/// Reads in a row: other connections, and the end of the load, have their turn.
+const READS: usize = 16;
 /// How long a TCP connection may take; the load's thread waits for it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message: an event with an object, as in the study.
@@ -145,7 +152,7 @@ impl Connection {
     /// # Errors
     /// The connection ended.
     pub fn read(&mut self, buffer: &mut [u8], mut tell: impl FnMut(Told)) -> Result<(), Ended> {
-        loop {
+        for _ in 0..READS {
             let n = match self.stream.read(buffer) {
                 Ok(0) => return Err(Ended::Lost("closed without a code".into())),
                 Ok(n) => n,
@@ -165,13 +172,27 @@ impl Connection {
                     self.rest = rest;
                 }
             }
-            if self.rest.len() > MAX_IN {
-                return Err(Ended::Lost("a frame without end".into()));
+            let (most, what) = match self.state {
+                State::Upgrading => (MAX_HEAD, "an answer to the upgrade without end"),
+                _ => (MAX_IN, "a frame without end"),
+            };
+            if self.rest.len() > most {
+                return Err(Ended::Lost(what.into()));
+            }
+            if self.out.len() - self.written > MAX_OUT
+                && self.flush()?
+                && self.out.len() - self.written > MAX_ASKED
+            {
+                return Err(Ended::Lost(
+                    "the server asks for answers that it does not read".into(),
+                ));
             }
             if n < buffer.len() {
                 return Ok(());
             }
         }
+        // The poller tells again of what is left.
+        Ok(())
     }
 
     /// Takes all that is whole in `bytes`. Returns how many bytes that was.
@@ -183,7 +204,7 @@ impl Connection {
             };
             if !bytes.starts_with(b"HTTP/1.1 101") {
                 let status = String::from_utf8_lossy(&bytes[..end]);
-                let line = status.lines().next().unwrap_or_default().to_owned();
+                let line = words(status.lines().next().unwrap_or_default());
                 return Err(Ended::Lost(format!("no upgrade: {line}")));
             }
             used = end + 4;
