@@ -405,6 +405,8 @@ export class Room extends Emitter<RoomEvents> {
       const code = error instanceof MoimError ? error.code : "internal";
       // Two pages of one identity would take the seat from each other for ever.
       if (code === "replaced") this.#end("replaced");
+      // A moderator decided while the socket was away.
+      else if (code === "not_allowed") this.#end("removed");
       else if (code === "gone" || code === "not_joined" || code === "unknown_participant")
         await this.#rejoin();
       else if (code !== "ended" && this.#signaling.isOpen) setTimeout(() => void this.#comeBack(), RETRY_MS);

@@ -281,6 +281,19 @@ describe("Room", () => {
     expect(server.count("room.join")).toBe(1);
   });
 
+  it("does not come back when a moderator removed it while its socket was lost", async () => {
+    const joined = await join();
+    const ended = vi.fn();
+    joined.on("ended", ended);
+    server.handlers.set("room.resume", () => {
+      throw new Refusal("not_allowed");
+    });
+    server.cut();
+    await until(() => expect(ended).toHaveBeenCalledExactlyOnceWith({ reason: "removed" }));
+    expect(joined.state).toBe("ended");
+    expect(server.count("room.join")).toBe(1);
+  });
+
   it("ends for good when it is told that another session took its place", async () => {
     const joined = await join();
     server.push({ epoch: 4, type: "room_ended", reason: "you came in again from another page or device" });

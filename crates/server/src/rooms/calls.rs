@@ -1,7 +1,7 @@
 //! What sockets ask for: the calls of [`wire::room`].
 
 use super::decisions::Subject;
-use super::moderation::{REPLACED, may_moderate};
+use super::moderation::{REMOVED, check_decisions, may_moderate};
 use super::naming::{check_lines, check_names, check_once};
 use super::notices::{
     kind_of, media_kind, participant_id, participant_info, person_key, speakers_event, track_id,
@@ -346,8 +346,7 @@ impl Rooms {
             }
             let subject = Subject::new(grants.identity.as_deref(), join.session.as_deref());
             if state.decisions.is_removed(subject.as_ref()) {
-                let text = "a moderator removed you from this room: ask one to let you in again";
-                return Err(RoomError::new(ErrorCode::NotAllowed, text));
+                return Err(RoomError::new(ErrorCode::NotAllowed, REMOVED));
             }
             let older = state.too_many_of(&grants, most);
             if !older.is_empty() && state.room.is_full() && !state.room.locked() {
@@ -540,9 +539,8 @@ impl Rooms {
             let text = "this socket is in a room already: call room.leave first";
             return Err(RoomError::new(ErrorCode::BadRequest, text));
         }
-        let was_replaced = |cell: Arc<Cell>| locked(&cell.state).decisions.was_replaced(person);
-        if self.named(&resume.room).is_some_and(was_replaced) {
-            return Err(RoomError::new(ErrorCode::Replaced, REPLACED));
+        if let Some(cell) = self.named(&resume.room) {
+            check_decisions(&locked(&cell.state), person)?;
         }
         let cell = self.cell_of(person).filter(|cell| cell.id == resume.room);
         let cell = cell.ok_or_else(gone)?;

@@ -75,6 +75,11 @@ impl Decisions {
         self.replaced.contains(&person)
     }
 
+    /// Whether a moderator put this participant out, and lets nobody in who is the same.
+    pub(super) fn was_removed(&self, person: PersonKey) -> bool {
+        self.removed.iter().any(|(_, seats)| seats.contains(&person))
+    }
+
     /// A moderator lets somebody in again, named by a participant that they were. Says whether they were out.
     pub(super) fn readmit(&mut self, person: PersonKey) -> bool {
         let found = self.removed.iter().find(|(_, seats)| seats.contains(&person));

@@ -18,6 +18,21 @@ use wire::{ErrorCode, Event, RoomError};
 /// What an older session is told.
 pub(super) const REPLACED: &str = "you came in again from another page or device";
 
+/// What who was removed is told when they come back.
+pub(super) const REMOVED: &str =
+    "a moderator removed you from this room: ask one to let you in again";
+
+/// Whether it was decided that this participant does not come back: their page must not do so by itself.
+pub(super) fn check_decisions(state: &State, person: PersonKey) -> Result<(), RoomError> {
+    if state.decisions.was_replaced(person) {
+        return Err(RoomError::new(ErrorCode::Replaced, REPLACED));
+    }
+    if state.decisions.was_removed(person) {
+        return Err(RoomError::new(ErrorCode::NotAllowed, REMOVED));
+    }
+    Ok(())
+}
+
 /// Whether this participant may moderate now: their token says so, and its time is not over.
 pub(super) fn may_moderate(seat: &Seat, state: &mut State) -> Result<(), RoomError> {
     let member = state.members.get_mut(&seat.person);
@@ -88,14 +103,15 @@ impl Rooms {
 
     /// Whether a seat may be taken up again. Who was put out keeps theirs for a moment after that was decided.
     pub(super) fn check_stays(&self, state: &State, person: PersonKey) -> Result<(), RoomError> {
-        if state.decisions.was_replaced(person) {
-            return Err(RoomError::new(ErrorCode::Replaced, REPLACED));
-        }
+        check_decisions(state, person)?;
         let Some(member) = state.members.get(&person) else { return Ok(()) };
         if self.auth.is_revoked(&member.grants) {
             return Err(TokenError::Revoked.into());
         }
-        if state.ended || state.decisions.is_removed(Subject::of(member).as_ref()) {
+        if state.decisions.is_removed(Subject::of(member).as_ref()) {
+            return Err(RoomError::new(ErrorCode::NotAllowed, REMOVED));
+        }
+        if state.ended {
             return Err(refused(Refusal::UnknownPerson));
         }
         Ok(())

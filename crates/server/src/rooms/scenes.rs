@@ -374,6 +374,23 @@ fn revoked_tokens_of_an_identity_end_all_its_seats() {
 }
 
 #[test]
+fn whoever_is_removed_while_their_socket_is_away_is_told_so_when_they_come_back() {
+    let scene = Scene::new("small_call");
+    let moderator = scene.join(Some("root"), None).unwrap();
+    for identity in [Some("ann"), None] {
+        let mut ann = scene.join(identity, Some("page")).unwrap();
+        ann.socket = scene.connect();
+        scene.call(&moderator, "room.remove", json!({ "participant": ann.id })).unwrap();
+        let resume =
+            json!({ "room": "garden", "participant": ann.id, "session": "page", "seen": 0 });
+        assert_eq!(scene.call(&ann, "room.resume", resume.clone()), Err(ErrorCode::NotAllowed));
+        let lift = json!({ "participant": ann.id, "lift": true });
+        scene.call(&moderator, "room.remove", lift).unwrap();
+        assert_eq!(scene.call(&ann, "room.resume", resume), Err(ErrorCode::Gone));
+    }
+}
+
+#[test]
 fn a_further_session_of_an_identity_ends_the_oldest_for_good() {
     // The last seat, too.
     for people in [2, 500] {
