@@ -10,15 +10,15 @@ use tokio_tungstenite::tungstenite::{Message, WebSocket, accept};
 
 /// How long a run is by its scenario.
 const LENGTH: &str = "4s";
-/// A run ends so long after its begin, whatever the server does: its length, the time to connect, to join and to leave, and
-/// as much again for a busy machine.
+/// A run ends so long after its begin, whatever the server does. That is its length, the time to connect, to join and to
+/// leave, and as much again for a busy machine.
 const BOUND: Duration = Duration::from_secs(60);
 /// Memory that it may take at most, in bytes.
 const MEMORY: u64 = 400 << 20;
 /// The key by which connections of the load of sockets are told from those of bots.
 const KEY_OF_LOAD: &str = "bW9pbSBsYWIgc29ja2V0cw==";
 
-/// What a server does with a connection of which it has seen the head of a request, and not read it.
+/// How a server treats a connection. It has seen the head of a request, and not read it.
 type Act = fn(TcpStream, &str);
 
 /// A server, what is run against it, and what the run must say.

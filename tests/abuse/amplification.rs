@@ -22,8 +22,8 @@ const WINDOW: Duration = Duration::from_millis(700);
 pub(super) const FLOOD: u16 = 160;
 /// Bytes of a compound.
 const COMPOUND: usize = 1140;
-/// The share of a core that an attack may cost, and how many rounds tell so. Beside other programs the cost of a wake
-/// differs by more than what most attacks cost: there, the lowest of two must be below a bound that a bomb is far above.
+/// The share of a core that an attack may cost, and how many rounds tell so. Beside other programs a wake costs more at
+/// times than most attacks do. There, the lower of two must be below a bound that a bomb is far above.
 const QUIET: Bound = Bound { share: 0.03, rounds: 9, probes: 0 };
 const BUSY: Bound = Bound { share: 0.10, rounds: 2, probes: 128 << 10 };
 /// What a packet that is too much may cost beyond receiving it, in µs.
@@ -31,7 +31,7 @@ const EACH_US: f64 = 0.3;
 /// The SSRC that the hostile one's control packets come from.
 const SENDER: u32 = 0xBAD;
 
-/// What a hostile one sends in their how many-th turn; a flood sends so many datagrams.
+/// Sends what belongs to a turn, given its number. A flood sends so many datagrams.
 pub(super) type Turn = fn(&mut Raw, u16, u16);
 
 /// See [`QUIET`].
@@ -171,7 +171,7 @@ impl Call {
     }
 }
 
-/// Datagrams that the kernel had no place for in the socket of an address (proc(5), `/proc/net/udp`).
+/// Datagrams that the kernel had no place for in the socket of an address, by `/proc/net/udp`.
 fn overflows(of: SocketAddr) -> u64 {
     let port = format!(":{:04X}", of.port());
     let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();

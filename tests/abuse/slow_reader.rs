@@ -18,7 +18,7 @@ use transport::{Event, IceDtls, OfferLine, Output, Shared, VideoFormat};
 
 /// Receivers who do not read.
 const READERS: usize = 4;
-/// What may wait for one of them in the server: sound and pictures, and what is handed to the kernel next.
+/// So many bytes may wait for one of them in the server: sound and pictures, and what is handed to the kernel next.
 const WAITS: f64 = ((64 + 256 + 128) << 10) as f64;
 /// Memory that all of them may cost.
 const MORE: u64 = 16 << 20;

@@ -275,7 +275,7 @@ fn late(from: (f64, f64), to: (f64, f64)) -> f64 {
 fn suffer(server: &Server, time: Duration) -> Figures {
     let now = AtomicU8::new(NOTHING);
     let attacked = Attacked::begin(server);
-    // What is held for good once such people were there is not what the attack holds.
+    // Some memory is held for good once such people were there. The attack does not hold that.
     newcomers(server, Duration::from_millis(500));
     let before = server.resident_bytes();
     let call = connections::Call::begin(server);

@@ -1,5 +1,5 @@
-//! A receiver floods what it says of its path (REMB), with values that change: that costs little, gives it no more, and takes
-//! nothing from others.
+//! A receiver floods what it says of its path (REMB), with values that change. That costs little, gives it no more, and
+//! takes nothing from others.
 
 use crate::peer::{Peer, run, run_for};
 use crate::raw::{Raw, connect};

@@ -20,7 +20,7 @@ type Lie = fn(u32, Instant, u64) -> Option<Instant>;
 
 /// By chance within a second, and a third of them not at all.
 fn by_chance(_: u32, at: Instant, chance: u64) -> Option<Instant> {
-    (chance % 3 > 0).then(|| at + Duration::from_micros(chance % 1_000_000))
+    (!chance.is_multiple_of(3)).then(|| at + Duration::from_micros(chance % 1_000_000))
 }
 
 /// All of a turn came at once: such a path carries everything.

@@ -93,8 +93,8 @@ fn pictures_come_back_although_an_estimate_only_tells_of_what_flows() {
 /// What somebody says of their path as their how many-th word, in bits a second.
 type Word = fn(u64) -> u64;
 
-/// What came in 20 s to a liar, to an honest receiver beside, and to one who gives feedback on packets, in bytes; and how
-/// many keyframes were asked for.
+/// Bytes that came in 20 s to a liar, to an honest receiver, and to one who gives feedback on packets. Keyframes that were
+/// asked for.
 struct Came {
     liar: u64,
     honest: u64,

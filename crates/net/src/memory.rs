@@ -7,8 +7,8 @@ const LARGE_BYTES: i32 = 64 << 10;
 
 /// From now on large blocks of this process go back to the system as soon as they are freed.
 ///
-/// glibc's allocator else keeps such blocks in its heaps once a few came and went (`M_MMAP_THRESHOLD` of mallopt(3) grows by
-/// itself): what a burst of long messages took stays taken. With another C library nothing happens.
+/// By itself, glibc's allocator keeps such blocks in its heaps once a few came and went: its `M_MMAP_THRESHOLD` grows. What a
+/// burst of long messages took then stays taken. With another C library nothing happens. Source: mallopt(3).
 pub fn give_back_large_blocks() {
     sys::set_mmap_threshold(LARGE_BYTES);
 }

@@ -541,7 +541,7 @@ pub(crate) fn set_timer_slack(slack: Duration) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
-/// Blocks of so many bytes and more are mappings of their own (mallopt(3)), which freeing gives back.
+/// Blocks of so many bytes and more are mappings of their own, which freeing gives back: see mallopt(3).
 pub(crate) fn set_mmap_threshold(bytes: i32) {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes no pointers, and glibc locks what it changes.

@@ -101,7 +101,7 @@ impl Rooms {
         }
     }
 
-    /// Whether a seat may be taken up again. Who was put out keeps theirs for a moment after that was decided.
+    /// Whether a seat may be taken up again. Somebody who was put out keeps theirs for a moment after the decision.
     pub(super) fn check_stays(&self, state: &State, person: PersonKey) -> Result<(), RoomError> {
         check_decisions(state, person)?;
         let Some(member) = state.members.get(&person) else { return Ok(()) };
