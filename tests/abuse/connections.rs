@@ -74,6 +74,11 @@ pub(super) fn residence(server: &Server, most_s: f64) -> (f64, f64) {
     (bucket, sum("moim_audio_residence_seconds_count", ""))
 }
 
+/// Which share of the sound was too long in the server from one reading of [`residence`] to another.
+pub(super) fn late(from: (f64, f64), to: (f64, f64)) -> f64 {
+    1.0 - (to.0 - from.0) / (to.1 - from.1)
+}
+
 /// A call of two who send sound and hear each other, each from an address of their own.
 pub(super) struct Call {
     stop: Arc<AtomicBool>,
@@ -124,7 +129,7 @@ impl Call {
         let (soon, all) = residence(server, RESIDENCE_S);
         self.stop.store(true, Relaxed);
         let (came, lost) = self.thread.join().unwrap();
-        let late = 1.0 - (soon - before.0) / (all - before.1);
+        let late = late(before, (soon, all));
         eprintln!("{came} packets of sound came, {lost} were lost, {:.3} % late", 100.0 * late);
         (late, came, lost)
     }

@@ -32,8 +32,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The secret of the key `ours` of [`server_with_keys`].
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// Whether nothing else runs on this machine, and the server has a CPU for itself: figures are held to what was promised
-/// then, and not to what a busy machine leaves of that.
+/// Whether nothing else runs on this machine, and the server has a CPU for itself. Then figures are held to what was
+/// promised; else to what a busy machine leaves of that.
 fn is_quiet() -> bool {
     crate::target::own_cpu().is_some()
 }

@@ -129,16 +129,20 @@ fn a_victims_offer_beside_twenty_hostile_sockets_takes_at_most_twice_as_long() {
     assert!(beside <= 2 * alone + FLOOR, "alone {alone:?}, beside hostile sockets {beside:?}");
 }
 
-/// Sends junk that looks like STUN or DTLS until `stop`, at most 80 000 datagrams a second.
-fn junk(from: &[UdpSocket], server: &Server, stop: &AtomicBool) {
+/// Junk that looks like STUN, and junk that looks like DTLS.
+pub(super) fn junk_of_strangers() -> [Vec<u8>; 2] {
     let stun = [
         &[0, 1, 0, 24, 0x21, 0x12, 0xA4, 0x42][..],
         &[7; 12],
         &[0, 6, 0, 20],
         b"nobodynobodynobo:you",
-    ]
-    .concat();
-    let dtls = [&[22, 254, 253][..], &[0; 60]].concat();
+    ];
+    [stun.concat(), [&[22, 254, 253][..], &[0; 60]].concat()]
+}
+
+/// Sends junk that looks like STUN or DTLS until `stop`, at most 80 000 datagrams a second.
+fn junk(from: &[UdpSocket], server: &Server, stop: &AtomicBool) {
+    let [stun, dtls] = junk_of_strangers();
     while !stop.load(Relaxed) {
         for nth in 0..80 {
             let junk = if nth % 4 == 0 { &stun } else { &dtls };

@@ -1,5 +1,5 @@
-//! Receivers of media by TCP who read slowly, or not at all: what waits for them is bounded and what is dropped is counted,
-//! others lose nothing, and who reads again is served again.
+//! Receivers of media by TCP who read slowly, or not at all. What waits for them is bounded, and what is dropped is counted.
+//! Others lose nothing, and who reads again is served again.
 
 use crate::peer::{Peer, run};
 use crate::raw::Raw;

@@ -4,10 +4,10 @@
 use super::amplification::{ATTACKS, Attack, FLOOD, TURN, noise};
 use super::bodies::Http2;
 use super::budgets::{joins, publications};
-use super::connections::{self, RESIDENCE_S, residence};
+use super::connections::{self, RESIDENCE_S, late, residence};
 use super::is_quiet;
 use super::memory::{Raw as Frames, frame, head};
-use super::offers::sdp;
+use super::offers::{junk_of_strangers, sdp};
 use crate::peer::{Peer, Seat, run, run_for};
 use crate::raw::{Raw, connect};
 use crate::target::{PATIENCE, Server, Socket, connect_from, eventually};
@@ -140,7 +140,7 @@ fn offers(sdp: &str, nth: usize) -> Vec<u8> {
     out
 }
 
-/// Begins all that comes by signaling and HTTP; returns what each address does.
+/// Begins all that comes by signaling and HTTP, each from an address of its own.
 fn by_signaling<'scope>(
     scope: &'scope Scope<'scope, '_>,
     server: &'scope Server,
@@ -212,13 +212,7 @@ fn by_signaling<'scope>(
 /// Datagrams of strangers that look like STUN and DTLS; noise instead where that is to be sent.
 fn by_strangers(server: &Server, now: &AtomicU8) {
     let socket = UdpSocket::bind("127.0.0.70:0").unwrap();
-    let stun = [
-        &[0, 1, 0, 24, 0x21, 0x12, 0xA4, 0x42][..],
-        &[7; 12],
-        &[0, 6, 0, 20],
-        b"nobodynobodynobo:you",
-    ];
-    let (stun, dtls) = (stun.concat(), [&[22, 254, 253][..], &[0; 60]].concat());
+    let [stun, dtls] = junk_of_strangers();
     loop {
         for nth in 0..JUNK / 500 {
             let junk = match (now.load(Relaxed), nth % 4) {
@@ -265,11 +259,6 @@ struct Figures {
     late: f64,
     lost: u64,
     grown: u64,
-}
-
-/// Which share of the sound was longer in the server than [`RESIDENCE_S`], from one [`residence`] to another.
-fn late(from: (f64, f64), to: (f64, f64)) -> f64 {
-    1.0 - (to.0 - from.0) / (to.1 - from.1)
 }
 
 fn suffer(server: &Server, time: Duration) -> Figures {
