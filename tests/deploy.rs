@@ -1,6 +1,6 @@
 //! What `deploy/` says, as far as a machine without an init system and a container engine can tell.
 
-use crate::target::{FREE_PORTS, Server, Socket};
+use crate::target::{FREE_PORTS, Server, Socket, use_tls};
 use serde_json::json;
 use server::config::Config;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -151,20 +151,39 @@ fn the_image_has_all_that_the_server_needs_and_no_root() {
 }
 
 #[test]
-fn the_settings_to_start_from_are_taken() {
+fn the_settings_to_start_from_start_as_they_stand_for_ipv4_and_ipv6() {
     let directory = tempfile::tempdir().unwrap();
-    for (name, text) in [
-        ("app.key", "0123456789abcdef0123456789abcdef\n"),
-        ("fullchain.pem", ""),
-        ("privkey.pem", ""),
-    ] {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    }
-    let config = Config::parse(include_str!("../deploy/moim.yaml"), "moim.yaml", directory.path());
+    drop(use_tls(&directory));
+    std::fs::rename(directory.path().join("cert.pem"), directory.path().join("fullchain.pem"))
+        .unwrap();
+    std::fs::rename(directory.path().join("key.pem"), directory.path().join("privkey.pem"))
+        .unwrap();
+    let secret = directory.path().join("app.key");
+    std::fs::write(&secret, "0123456789abcdef0123456789abcdef\n").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = include_str!("../deploy/moim.yaml");
+    let config = Config::parse(text, "moim.yaml", directory.path());
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(
         config.tls.is_some() && config.keys.len() == 1 && config.admin.bind[0].ip().is_loopback()
     );
+    // Its ports are those of everybody: in a network of its own.
+    let mut command = Command::new("unshare");
+    command.args(if root() { ["-n"].as_slice() } else { ["-r", "-n"].as_slice() });
+    let started = "ip link set lo up && exec \"$0\" serve --config \"$1\"";
+    let path = directory.path().join("moim.yaml");
+    std::fs::write(&path, text).unwrap();
+    command.args(["sh", "-c", started, env!("CARGO_BIN_EXE_moim")]).arg(&path);
+    let mut server = Server::launch(command, directory);
+    let listening = |family: &str, address: &str| {
+        let table =
+            std::fs::read_to_string(format!("/proc/{}/net/{family}", server.pid())).unwrap();
+        // 0A: it listens (include/net/tcp_states.h).
+        table.lines().any(|line| line.contains(&format!("{address} ")) && line.contains(" 0A "))
+    };
+    assert!(listening("tcp", "00000000:1EC8"), "0.0.0.0:7880");
+    assert!(listening("tcp6", "00000000000000000000000000000000:1EC8"), "[::]:7880");
+    assert!(listening("tcp", "0100007F:238C"), "127.0.0.1:9100");
+    server.terminate();
+    assert!(server.wait().success());
 }

@@ -129,6 +129,7 @@ const PACKETS: &[&str] =
     &["stun", "rtp", "srtp", "rtcp", "red", "vp8", "vp9", "dependency", "h264"];
 const STREAMS: &[&str] = &["framing", "sequences"];
 const TRANSPORTS: &[&str] = &["datagrams", "handshake", "sdp", "answer"];
+const WEB: &[&str] = &["http2"];
 const TEXTS: &[&str] = &["socket", "websocket", "settings", "scenario"];
 
 #[test]
@@ -147,13 +148,18 @@ fn no_datagram_and_no_sdp_breaks_a_transport() {
 }
 
 #[test]
+fn no_request_breaks_a_server() {
+    run(WEB);
+}
+
+#[test]
 fn no_text_breaks_a_reader() {
     run(TEXTS);
 }
 
 #[test]
 fn every_target_is_played_and_the_corpus_stays_small() {
-    let mut played = [PACKETS, STREAMS, TRANSPORTS, TEXTS].concat();
+    let mut played = [PACKETS, STREAMS, TRANSPORTS, WEB, TEXTS].concat();
     let mut known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     played.sort_unstable();
     known.sort_unstable();

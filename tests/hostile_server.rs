@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::{scope, sleep, spawn};
 use std::time::{Duration, Instant};
-use tokio_tungstenite::tungstenite::{Message, WebSocket, accept};
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::{Message, WebSocket, accept_hdr};
 
 /// How long a run is by its scenario.
 const LENGTH: &str = "4s";
@@ -25,6 +26,8 @@ type Act = fn(TcpStream, &str);
 struct Case {
     name: &'static str,
     act: Act,
+    /// The scenario's words for whom it takes the server for, and the scheme of its URL.
+    adapter: (&'static str, &'static str),
     /// Connections that only ping, in place of bots.
     sockets: bool,
     /// Health and metrics have no end.
@@ -34,7 +37,8 @@ struct Case {
 }
 
 const fn case(name: &'static str, act: Act, code: i32, says: &'static str) -> Case {
-    Case { name, act, sockets: false, endless_pages: false, code, says }
+    let adapter = ("moim", "http");
+    Case { name, act, adapter, sockets: false, endless_pages: false, code, says }
 }
 
 /// Serves until the test ends.
@@ -55,7 +59,7 @@ fn serve(act: Act, endless_pages: bool) -> SocketAddr {
                     }
                 };
                 let head = String::from_utf8_lossy(&head[..seen]).into_owned();
-                if head.starts_with("GET /socketcluster/") {
+                if head.starts_with("POST") || head.to_lowercase().contains("upgrade: websocket") {
                     return act(stream, &head);
                 }
                 // Health and metrics.
@@ -108,7 +112,15 @@ struct Socket(WebSocket<TcpStream>);
 
 impl Socket {
     fn upgrade(stream: TcpStream) -> Option<Self> {
-        accept(stream).ok().map(Self)
+        // The protocol that was asked for is spoken.
+        let agree = |request: &Request, mut response: Response| {
+            let name = "Sec-WebSocket-Protocol";
+            if let Some(protocol) = request.headers().get(name) {
+                response.headers_mut().insert(name, protocol.clone());
+            }
+            Ok(response)
+        };
+        accept_hdr(stream, agree).ok().map(Self)
     }
 
     fn say(&mut self, packet: &Value) -> Option<()> {
@@ -219,6 +231,64 @@ fn events_by_the_million(stream: TcpStream, _: &str) {
     }
 }
 
+/// Frames that are nothing in any of the languages.
+fn no_language(stream: TcpStream, _: &str) {
+    let Some(mut socket) = Socket::upgrade(stream) else { return };
+    let _ = socket.0.send(Message::text("\u{1b}[2J{{{{".repeat(9000)));
+    let _ = socket.0.send(Message::binary(vec![0xFF; 9000]));
+    hold(socket.0.get_ref().try_clone().unwrap());
+}
+
+/// Janus' error to the first request.
+fn steering_words_of_janus(stream: TcpStream, _: &str) {
+    let Some(mut socket) = Socket::upgrade(stream) else { return };
+    let _ = socket.0.read();
+    let reason = format!("\u{1b}[2Jno\r\n{}", "more ".repeat(100_000));
+    let error = json!({ "code": 4, "reason": reason });
+    let _ = socket.say(&json!({ "janus": "error", "transaction": "1", "error": error }));
+    hold(socket.0.get_ref().try_clone().unwrap());
+}
+
+/// Of Janus: ids for whatever is asked for, and then events that nobody asked for.
+fn events_of_janus(stream: TcpStream, _: &str) {
+    let Some(mut socket) = Socket::upgrade(stream) else { return };
+    for _ in 0..2 {
+        let Ok(Message::Text(text)) = socket.0.read() else { return };
+        let Ok(request) = serde_json::from_str::<Value>(&text) else { return };
+        let answer = json!({ "janus": "success", "transaction": request["transaction"], "data": { "id": 7 } });
+        let _ = socket.say(&answer);
+    }
+    let publishers = vec![json!({ "id": 1, "display": "x".repeat(9000) }); 10];
+    let data = json!({ "videoroom": "event", "room": 1, "publishers": publishers });
+    let event = json!({ "janus": "event", "sender": 7, "plugindata": { "data": data } });
+    while socket.say(&event).is_some() {}
+}
+
+fn answer_of_http(mut stream: TcpStream, head: &str, body: &str) {
+    let _ = stream.read(&mut [0; 4096]);
+    let _ = write!(stream, "HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    hold(stream);
+}
+
+fn steering_words_of_http(stream: TcpStream, _: &str) {
+    let body = format!("\u{1b}[2Jno\r\n{}", "more ".repeat(100_000));
+    answer_of_http(stream, "403 Forbidden", &body);
+}
+
+fn garbage_sdp_of_http(stream: TcpStream, _: &str) {
+    answer_of_http(
+        stream,
+        "201 Created\r\nLocation: \u{1b}[2J",
+        "v=0\r\n\u{0}m=audio \u{1b}[2J\r\n",
+    );
+}
+
+fn endless_body(mut stream: TcpStream, _: &str) {
+    let _ = stream.read(&mut [0; 4096]);
+    let _ = stream.write_all(b"HTTP/1.1 201 Created\r\nLocation: /x\r\n\r\n");
+    for_ever(&mut stream, b"a=candidate:1 1 udp 1 x 9\r\n");
+}
+
 /// Asks for answers without end, and reads none. Bots are served, so that a run begins.
 fn asks_and_reads_nothing(stream: TcpStream, head: &str) {
     let Some(mut socket) = Socket::upgrade(stream) else { return };
@@ -246,7 +316,8 @@ fn peak_bytes(child: &Child) -> Option<u64> {
 /// Runs a scenario against a server of the case; what it said, and what it took.
 fn suffer(case: &Case) {
     let name = case.name;
-    let url = format!("http://{}", serve(case.act, case.endless_pages));
+    let (adapter, scheme) = case.adapter;
+    let url = format!("{scheme}://{}", serve(case.act, case.endless_pages));
     let directory = tempfile::tempdir().unwrap();
     let scenario = directory.path().join("hostile.yaml");
     let load = match case.sockets {
@@ -254,7 +325,7 @@ fn suffer(case: &Case) {
         false => "rooms: [{ count: 1, audio: sfu, video: sfu, people: { bot: 2 } }]",
     };
     let text = format!(
-        "name: hostile\ntarget: {{ url: \"{url}\" }}\nduration: {LENGTH}\n{load}\nthresholds: default\n"
+        "name: hostile\ntarget: {{ adapter: {adapter}, url: \"{url}\" }}\nduration: {LENGTH}\n{load}\nthresholds: default\n"
     );
     std::fs::write(&scenario, text).unwrap();
     let said = directory.path().join("said");
@@ -336,4 +407,39 @@ fn a_server_that_floods_a_load_of_sockets_fails_it_with_the_cause() {
         of_sockets(case("asks and reads nothing", asks_and_reads_nothing, 99, "does not read")),
         of_sockets(case("heads without end", endless_head_for_loads, 99, "upgrade without end")),
     ]);
+}
+
+#[test]
+fn a_server_of_another_kind_that_lets_nobody_in_ends_a_run_before_it_begins() {
+    let mut all = Vec::new();
+    for adapter in [("janus", "ws"), ("livekit", "ws"), ("whip", "http")] {
+        let of = |case: Case| Case { adapter, ..case };
+        all.extend([
+            of(case("silence", silent, 111, "no answer in time")),
+            of(case("an endless head", endless_head, 111, "no connection")),
+            of(case("another place", redirect, 111, "302")),
+            of(case("half a head", half_a_head, 111, "no connection")),
+        ]);
+        all.extend(match adapter.0 {
+            "whip" => vec![
+                of(case("words that steer", steering_words_of_http, 111, "403")),
+                of(case("an SDP of garbage", garbage_sdp_of_http, 111, "the answer was refused")),
+                of(case("an endless body", endless_body, 111, "no connection")),
+            ],
+            "janus" => vec![
+                of(case("words that steer", steering_words_of_janus, 111, "refused")),
+                of(case("events without end", events_of_janus, 111, "events of Janus")),
+                of(case("no language", no_language, 111, "not JSON")),
+                of(case("a huge frame", huge_frame, 111, "closed")),
+                of(case("endless fragments", endless_fragments, 111, "closed")),
+            ],
+            _ => vec![
+                of(case("words that steer", steering_words_of_http, 111, "403")),
+                of(case("no language", no_language, 111, "SignalResponse")),
+                of(case("a huge frame", huge_frame, 111, "closed")),
+                of(case("endless fragments", endless_fragments, 111, "closed")),
+            ],
+        });
+    }
+    suffer_all(&all);
 }

@@ -4,6 +4,7 @@ mod abuse;
 mod audience;
 mod bad_input;
 mod base_path;
+mod by_tcp;
 mod cli;
 mod deploy;
 mod fuzz;

@@ -80,12 +80,23 @@ impl Raw {
     /// The same without what it lacks.
     pub fn join_lacking(
         server: &Server,
+        place: ([u8; 4], &str),
+        sends: &[Kind],
+        slots: (usize, usize),
+        lacks: Lacks,
+    ) -> (Self, Socket) {
+        let mut signaling = Socket::connect_from(place.0, server);
+        (Self::enter(&mut signaling, place, sends, slots, lacks), signaling)
+    }
+
+    /// The same over a socket that is there.
+    pub fn enter(
+        signaling: &mut Socket,
         (source, room): ([u8; 4], &str),
         sends: &[Kind],
         (audio, video): (usize, usize),
         lacks: Lacks,
-    ) -> (Self, Socket) {
-        let mut signaling = Socket::connect_from(source, server);
+    ) -> Self {
         signaling.ask("room.join", json!({ "room": room, "name": "raw" }));
         let socket = UdpSocket::bind(SocketAddr::from((source, 0))).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -119,7 +130,7 @@ impl Raw {
         let words: Vec<&str> = candidate.expect("a candidate").split(' ').collect();
         let server = format!("{}:{}", words[4], words[5]).parse().expect("an address");
         let ufrags = [&answer.sdp, &offer.sdp].map(|sdp| of(sdp, "a=ice-ufrag:"));
-        let raw = Self {
+        Self {
             socket,
             local,
             transport,
@@ -130,8 +141,7 @@ impl Raw {
             password: of(&answer.sdp, "a=ice-pwd:"),
             server,
             streams: BTreeMap::new(),
-        };
-        (raw, signaling)
+        }
     }
 
     /// Takes what came, and does what ICE and DTLS want.

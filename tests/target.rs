@@ -66,9 +66,22 @@ pub fn own_cpu() -> Option<String> {
 }
 
 /// What a client reads and writes, with TLS or without.
-pub trait Wire: Read + Write + Send {}
+pub trait Wire: Read + Write + Send {
+    /// The connection below.
+    fn tcp(&self) -> &TcpStream;
+}
 
-impl<T: Read + Write + Send> Wire for T {}
+impl Wire for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref()
+    }
+}
 
 /// The name that certificates of tests are for.
 pub const HOST: &str = "call.example.org";
@@ -112,6 +125,20 @@ pub fn over_tls(client: &Arc<rustls::ClientConfig>, stream: TcpStream) -> Box<dy
     Box::new(rustls::StreamOwned::new(client, stream))
 }
 
+/// All that comes until the connection ends.
+///
+/// # Errors
+/// What the system says, such as that the connection was closed.
+pub fn read_all(wire: &mut dyn Wire) -> std::io::Result<String> {
+    let mut answer = String::new();
+    match wire.read_to_string(&mut answer) {
+        // Of TLS, some servers leave the closing alert out.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+        read => drop(read?),
+    }
+    Ok(answer)
+}
+
 /// Makes a certificate: the settings that name it, and a client that trusts it.
 pub fn use_tls(directory: &tempfile::TempDir) -> (String, Arc<rustls::ClientConfig>) {
     let (certificate, key, client) = certificate();
@@ -146,9 +173,14 @@ impl Server {
         Self::without_metrics(&format!("{OWN_METRICS}{settings}"))
     }
 
-    /// Starts one whose metrics nobody may see, unless the settings say so.
+    /// Starts one whose metrics nobody may see, unless the settings say so; over TLS if `MOIM_TLS` is set.
     pub fn without_metrics(settings: &str) -> Self {
-        Self::begin(settings, tempfile::tempdir().unwrap(), None)
+        let directory = tempfile::tempdir().unwrap();
+        if std::env::var_os("MOIM_TLS").is_none() {
+            return Self::begin(settings, directory, None);
+        }
+        let (tls, client) = use_tls(&directory);
+        Self::begin(&format!("{tls}{settings}"), directory, Some(client))
     }
 
     /// The same as [`with`](Self::with), with more under `http` than the address.
@@ -291,8 +323,15 @@ impl Server {
     pub fn wire_after(&self, source: [u8; 4], first: &[u8]) -> std::io::Result<Box<dyn Wire>> {
         let mut stream = connect_from(source, self.http)?;
         stream.write_all(first)?;
-        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
-        Ok(over_tls(tls, stream))
+        Ok(self.secure(stream))
+    }
+
+    /// With TLS, if this server speaks it.
+    pub fn secure(&self, stream: TcpStream) -> Box<dyn Wire> {
+        match &self.tls {
+            None => Box::new(stream),
+            Some(tls) => over_tls(tls, stream),
+        }
     }
 
     /// The answer to a request for a path from an address of this machine, its head included.
@@ -317,13 +356,7 @@ impl Server {
         let host = if headers.contains("Host:") { "" } else { &own };
         write!(wire, "GET {path} HTTP/1.0\r\n{host}{headers}\r\n")?;
         wire.flush()?;
-        let mut answer = String::new();
-        match wire.read_to_string(&mut answer) {
-            // Of TLS, some servers leave the closing alert out.
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-            read => drop(read?),
-        }
-        Ok(answer)
+        read_all(&mut *wire)
     }
 
     /// The text of `/metrics`.
@@ -348,18 +381,18 @@ impl Server {
         headers: &str,
         body: &str,
     ) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(to).unwrap();
+        let stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut wire = self.secure(stream);
         let own = format!("Host: {to}\r\n");
         let host = if headers.contains("Host:") { "" } else { &own };
         let length = body.len();
         write!(
-            stream,
+            wire,
             "{method} {path} HTTP/1.0\r\n{host}{headers}Content-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = read_all(&mut *wire).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         (status.unwrap_or_else(|| panic!("{head}")), head.to_owned(), body.to_owned())

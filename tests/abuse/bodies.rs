@@ -1,12 +1,11 @@
 //! Bodies of requests: nobody without rights has any of theirs read, and those with rights hold a bounded amount.
 
 use super::{SECRET, server_with_keys, unix_s};
-use crate::target::{Server, connect_from, eventually};
+use crate::target::{Server, Wire, eventually};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Connections of an attack, and requests that each begins in all.
@@ -28,7 +27,7 @@ fn admin(identity: &str) -> String {
 
 /// HTTP/2 without TLS, below any library (RFC 9113).
 pub(super) struct Http2 {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     came: Vec<u8>,
     next: u32,
     /// What may still be sent: of all streams, and of each that is open.
@@ -49,9 +48,9 @@ struct Request {
 
 impl Http2 {
     pub(super) fn connect(server: &Server, from: [u8; 4]) -> Self {
-        let mut stream = connect_from(from, server.http).unwrap();
+        let mut stream = server.wire_from(from).unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        stream.tcp().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let (open, answered) = (BTreeMap::new(), BTreeSet::new());
         let mut client = Self {
             stream,
@@ -244,7 +243,7 @@ fn bodies_of_requests_without_rights_are_not_read() {
 fn a_request_of_http_1_without_rights_is_answered_before_its_body_came() {
     let server = server_with_keys();
     for (method, path) in [("POST", "/v1/rooms"), ("PUT", "/v1/sockets/a/token")] {
-        let mut stream = connect_from([127, 0, 0, 1], server.http).unwrap();
+        let mut stream = server.wire_from([127, 0, 0, 1]).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\n", server.http).unwrap();
         write!(stream, "Content-Length: 200000\r\n\r\n").unwrap();
         let mut answer = [0; 12];
@@ -280,7 +279,7 @@ fn a_request_with_two_hosts_is_refused() {
         for (one, other) in
             [("a.test".to_owned(), own.to_string()), (own.to_string(), own.to_string())]
         {
-            let mut stream = connect_from([127, 0, 0, 1], own).unwrap();
+            let mut stream = server.wire_from([127, 0, 0, 1]).unwrap();
             write!(stream, "GET {path} HTTP/1.1\r\nHost: {one}\r\nHost: {other}\r\n\r\n").unwrap();
             let mut answer = [0; 12];
             stream.read_exact(&mut answer).unwrap();

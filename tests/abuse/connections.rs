@@ -1,16 +1,15 @@
 //! Half requests and idle connections of one address: everybody else gets in.
 
 use crate::raw::{Raw, connect};
-use crate::target::{FREE_PORTS, Server, Socket, connect_from, eventually};
+use crate::target::{AtEnd, FREE_PORTS, Server, Socket, Wire, connect_from, eventually};
 use rtp::HeaderWriter;
 use rtp::negotiated::Kind;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{JoinHandle, scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// Where the attack comes from; everybody else has another address.
@@ -25,11 +24,15 @@ pub(super) const RESIDENCE_S: f64 = 0.005;
 /// From one packet of sound to the next.
 const PACKET: Duration = Duration::from_millis(20);
 
+/// A connection for media, or for requests.
+pub(super) fn begin(from: [u8; 4], server: &Server, media: bool) -> std::io::Result<Box<dyn Wire>> {
+    if media { Ok(Box::new(connect_from(from, server.media)?)) } else { server.wire_from(from) }
+}
+
 /// Who connects and sends this, and no more.
-fn hold(server: &Server, media: bool, data: &[u8]) -> Vec<TcpStream> {
-    let to = if media { server.media } else { server.http };
+fn hold(server: &Server, media: bool, data: &[u8]) -> Vec<Box<dyn Wire>> {
     let held = (0..CONNECTIONS).filter_map(|_| {
-        let mut stream = connect_from(HOSTILE, to).ok()?;
+        let mut stream = begin(HOSTILE, server, media).ok()?;
         // One that is refused may be closed already.
         let _ = stream.write_all(data);
         Some(stream)
@@ -38,9 +41,10 @@ fn hold(server: &Server, media: bool, data: &[u8]) -> Vec<TcpStream> {
 }
 
 /// Whether the server has closed it.
-fn is_closed(stream: &TcpStream) -> bool {
+fn is_closed(wire: &dyn Wire) -> bool {
+    let mut stream = wire.tcp();
     stream.set_nonblocking(true).unwrap();
-    match (&*stream).read(&mut [0; 512]) {
+    match stream.read(&mut [0; 512]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
     }
@@ -176,7 +180,7 @@ fn besiege(server: &Server, attacks: &[(bool, &[u8])]) -> f64 {
         let place = if *media { "tcp" } else { "http" };
         assert!(server.dropped(place, "too_many_of_address") > 0, "one address has a bound");
         eventually("the end of every hostile connection", || {
-            held.iter().all(is_closed).then_some(())
+            held.iter().all(|wire| is_closed(&**wire)).then_some(())
         });
     }
     assert!(server.dropped("http", "too_slow") > 0);
@@ -199,6 +203,38 @@ fn half_handshakes_of_one_address_keep_nobody_out_and_are_closed() {
     // The beginning of a ClientHello.
     let hello = b"\x16\x03\x01\x02\x00\x01\x00";
     seldom_late(|| besiege(&Server::with_tls(""), &[(false, hello), (false, b"")]));
+}
+
+#[test]
+fn who_connects_again_and_again_with_tls_costs_little_and_keeps_nobody_out() {
+    const THREADS: u64 = 4;
+    let server = Server::with_tls("limits: { connections_per_address: 100 }\n");
+    let (ended, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    scope(|scope| {
+        let _end = AtEnd(|| ended.store(true, Relaxed));
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !ended.load(Relaxed) {
+                    let answer = server.get_from(HOSTILE, "/healthz").unwrap_or_default();
+                    answered.fetch_add(u64::from(answer.ends_with("ok\n")), Relaxed);
+                }
+            });
+        }
+        // As many come at once as an address may have.
+        eventually("all that may come at once", || (answered.load(Relaxed) > 100).then_some(()));
+        let (cpu, begin, before) = (server.cpu(), Instant::now(), answered.load(Relaxed));
+        sleep(Duration::from_secs(3));
+        let share = (server.cpu() - cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
+        let a_second = (answered.load(Relaxed) - before) as f64 / begin.elapsed().as_secs_f64();
+        eprintln!("{a_second:.0} handshakes a second take {:.2} % of a core", 100.0 * share);
+        assert!((5.0..=15.0).contains(&a_second), "{a_second} of 10 handshakes a second");
+        assert!(share <= 0.03, "{:.2} % of a core", 100.0 * share);
+        let others = median(|_| {
+            let answer = server.get_from([127, 0, 0, 2], "/healthz").unwrap();
+            assert!(answer.ends_with("ok\n"), "{answer}");
+        });
+        assert!(others < PROMPT, "others wait for {others:?}");
+    });
 }
 
 #[test]
@@ -250,7 +286,7 @@ fn many_addresses() -> f64 {
         let answer = server.get_from(newcomer, "/healthz").ok()?;
         answer.ends_with("ok\n").then_some(())
     });
-    let still = held.iter().filter(|stream| !is_closed(stream)).count();
+    let still = held.iter().filter(|stream| !is_closed(*stream)).count();
     assert!(still > 2000, "{still} connections are still held");
     eventually("places for newcomers", || {
         let answer = server.get_from(newcomer, "/console").ok()?;

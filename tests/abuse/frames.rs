@@ -48,13 +48,13 @@ fn a_flood_of_answers_nobody_waits_for_costs_little() {
     let mut flood = frame(1, br#"{"rid":1}"#).repeat(1000);
     let one_of_many = format!("[{}]", vec![r#"{"rid":1}"#; 1000].join(","));
     flood.extend(frame(1, one_of_many.as_bytes()));
-    let hostile = Raw::connect(&server);
-    hostile.0.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut hostile = Raw::connect(&server);
+    hostile.0.tcp().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     let (before, begin) = (server.cpu(), Instant::now());
     let mut at = 0;
     while begin.elapsed() < FLOOD {
         // It does not fit where the server stopped reading.
-        match (&hostile.0).write(&flood[at..]) {
+        match hostile.0.write(&flood[at..]) {
             Ok(count) => at = (at + count) % flood.len(),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}"),
         }

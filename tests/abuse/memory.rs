@@ -2,10 +2,9 @@
 
 use super::offers::sdp;
 use super::{server_with_keys, token};
-use crate::target::{Server, Socket, connect_from, eventually};
+use crate::target::{Server, Socket, Wire, eventually};
 use serde_json::json;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::ops::Range;
 use wire::frame::SOCKET_PATH;
 
@@ -15,7 +14,7 @@ const MESSAGE: usize = 1 << 20;
 const SENT: usize = MESSAGE - 1000;
 
 /// A WebSocket below any library: frames as they are written.
-pub(super) struct Raw(pub(super) TcpStream);
+pub(super) struct Raw(pub(super) Box<dyn Wire>);
 
 impl Raw {
     pub(super) fn connect(server: &Server) -> Self {
@@ -33,7 +32,7 @@ impl Raw {
         from: [u8; 4],
         token: Option<&str>,
     ) -> std::io::Result<Self> {
-        let mut stream = connect_from(from, server.http)?;
+        let mut stream = server.wire_from(from)?;
         let head = format!(
             "GET {SOCKET_PATH} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -62,7 +61,7 @@ impl Raw {
 
     /// Reads until the server closes the connection; the code and the reason of its close frame, if one came.
     pub(super) fn close_frame(&mut self) -> Option<(u16, String)> {
-        self.0.set_nonblocking(false).unwrap();
+        self.0.tcp().set_nonblocking(false).unwrap();
         let mut came = Vec::new();
         // A reset ends it as well.
         let _ = self.0.read_to_end(&mut came);
@@ -82,17 +81,17 @@ impl Raw {
     }
 
     /// Reads what the server said, and tells whether it has closed the connection.
-    pub(super) fn is_closed(&self) -> bool {
-        self.0.set_nonblocking(true).unwrap();
+    pub(super) fn is_closed(&mut self) -> bool {
+        self.0.tcp().set_nonblocking(true).unwrap();
         let mut memory = [0; 4096];
         let closed = loop {
-            match (&self.0).read(&mut memory) {
+            match self.0.read(&mut memory) {
                 Ok(0) => break true,
                 Ok(_) => {}
                 Err(error) => break error.kind() != std::io::ErrorKind::WouldBlock,
             }
         };
-        self.0.set_nonblocking(false).unwrap();
+        self.0.tcp().set_nonblocking(false).unwrap();
         closed
     }
 }
@@ -152,7 +151,7 @@ fn a_socket_without_rights_holds_little_and_all_sockets_together_hold_a_bounded_
     let (code, reason) = sockets[0].close_frame().expect("a close frame, not a reset");
     assert!(code == 1009 && reason.contains("without a token"), "{code} {reason}");
     eventually("the end of sockets whose message is too long", || {
-        sockets[1..].iter().all(Raw::is_closed).then_some(())
+        sockets[1..].iter_mut().all(Raw::is_closed).then_some(())
     });
     assert_eq!(server.dropped("signaling", "unfinished_message"), 30);
     assert!(grown < 12 << 20, "30 sockets without a token hold {grown} bytes");

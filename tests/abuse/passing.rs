@@ -21,7 +21,7 @@ fn slow(server: &Server) -> Socket {
     });
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(crate::target::PATIENCE)).unwrap();
-    Socket::over(Box::new(stream), server)
+    Socket::over(server.secure(stream), server)
 }
 
 #[test]

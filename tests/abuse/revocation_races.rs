@@ -3,7 +3,7 @@
 
 use super::{SECRET, unix_s};
 use crate::peer::Peer;
-use crate::target::{AtEnd, Server, Socket, connect_from, eventually};
+use crate::target::{AtEnd, Server, Socket, eventually, read_all};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -241,7 +241,7 @@ fn joins_at_the_moment_of_a_revocation_leave_no_seat_and_no_room() {
         // The request lacks its last byte.
         let body = json!({ "jti": format!("t-{round}") }).to_string();
         let (root, length) = (token("root", "of root"), body.len());
-        let mut request = connect_from(HONEST, server.http).unwrap();
+        let mut request = server.wire_from(HONEST).unwrap();
         write!(
             request,
             "POST /v1/revocations HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {root}\r\n\
@@ -267,8 +267,7 @@ fn joins_at_the_moment_of_a_revocation_leave_no_seat_and_no_room() {
             }
             request.write_all(&body.as_bytes()[length - 1..]).unwrap();
         });
-        let mut answer = String::new();
-        request.read_to_string(&mut answer).unwrap();
+        let answer = read_all(&mut *request).unwrap();
         assert!(answer.contains(" 200 OK"), "{answer}");
         for socket in &mut sockets {
             let answer = std::iter::repeat_with(|| socket.any_packet())
@@ -326,7 +325,7 @@ fn a_right_that_ends_while_the_body_comes_is_none() {
             "sockets": { "admin": true } });
         let key = EncodingKey::from_secret(SECRET.as_bytes());
         let token = jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).unwrap();
-        let mut stream = connect_from(HOSTILE, server.http).unwrap();
+        let mut stream = server.wire_from(HOSTILE).unwrap();
         write!(
             stream,
             "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nExpect: 100-continue\r\n\
@@ -341,8 +340,7 @@ fn a_right_that_ends_while_the_body_comes_is_none() {
         assert!(goes_on.starts_with(b"HTTP/1.1 100 "), "{}", String::from_utf8_lossy(&goes_on));
         done(&server, "POST", "/v1/revocations", &json!({ "sub": identity }));
         stream.write_all(text.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = read_all(&mut *stream).unwrap();
         assert!(answer.starts_with("HTTP/1.1 401 "), "{path}: {answer}");
         assert!(answer.contains("revoked"), "{answer}");
     }

@@ -1,20 +1,13 @@
 //! Receivers of media by TCP who read slowly, or not at all. What waits for them is bounded, and what is dropped is counted.
 //! Others lose nothing, and who reads again is served again.
 
+use crate::by_tcp::Reader;
 use crate::peer::{Peer, run};
 use crate::raw::Raw;
 use crate::target::{Server, Socket};
-use net::framing::{self, Decoder};
 use rtp::HeaderWriter;
 use rtp::negotiated::Kind;
-use rtp::rtcp;
-use rtp::srtp::Sealer;
-use serde_json::json;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use tokio::net::TcpSocket;
-use transport::{Event, IceDtls, OfferLine, Output, Shared, VideoFormat};
 
 /// Receivers who do not read.
 const READERS: usize = 4;
@@ -25,129 +18,6 @@ const MORE: u64 = 16 << 20;
 /// What the test's own publisher of sound sends: 250 packets a second.
 const TURN: Duration = Duration::from_millis(4);
 const SOUND: usize = 600;
-
-/// A participant by TCP who reads as much as the test says.
-struct Reader {
-    stream: TcpStream,
-    decoder: Decoder,
-    transport: IceDtls,
-    timeout: Instant,
-    peer: SocketAddr,
-    local: SocketAddr,
-    sealer: Option<Sealer>,
-    /// Packets and bytes that came.
-    media: u64,
-    bytes: u64,
-    ended: bool,
-}
-
-/// Connects with a window as small as the system lets it be.
-fn connect_narrow(from: [u8; 4], to: SocketAddr) -> TcpStream {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(4096).unwrap();
-        socket.bind(SocketAddr::from((from, 0))).unwrap();
-        socket.connect(to).await.unwrap().into_std().unwrap()
-    })
-}
-
-impl Reader {
-    /// Joins, with two slots of sound and one of pictures.
-    fn join(server: &Server, from: [u8; 4], room: &str) -> (Self, Socket) {
-        let mut signaling = Socket::connect_from(from, server);
-        signaling.ask("room.join", json!({ "room": room, "name": "slow" }));
-        let (shared, now) = (Shared::new().unwrap(), Instant::now());
-        let mut transport = IceDtls::client_on_tcp(&shared, Some(VideoFormat::Vp8), now).unwrap();
-        let slot = |kind| OfferLine { kind, send: false, layers: &[] };
-        let lines = [slot(Kind::Audio), slot(Kind::Audio), slot(Kind::Video)];
-        let offer = transport.offer(&lines, false).unwrap();
-        let answer = signaling.ask("room.offer", json!({ "sdp": offer.sdp, "tracks": [] }));
-        transport.accept_answer(answer["sdp"].as_str().unwrap()).unwrap();
-        // Its connections of media come where its datagrams do.
-        let stream = connect_narrow(from, server.media);
-        stream.set_nonblocking(true).unwrap();
-        let local = stream.local_addr().unwrap();
-        transport.connects_from(local).unwrap();
-        let reader = Self {
-            stream,
-            decoder: Decoder::new(2048),
-            transport,
-            timeout: now,
-            peer: server.media,
-            local,
-            sealer: None,
-            media: 0,
-            bytes: 0,
-            ended: false,
-        };
-        (reader, signaling)
-    }
-
-    fn write(&mut self, packet: &[u8]) {
-        let mut framed = Vec::new();
-        framing::encode(packet, &mut framed).unwrap();
-        // It sends little: the kernel has room for it.
-        self.ended |= self.stream.write_all(&framed).is_err();
-    }
-
-    fn poll(&mut self) {
-        loop {
-            match self.transport.poll().unwrap() {
-                Output::Transmit { data, .. } => self.write(&data),
-                Output::Event(Event::Connected { keys, .. }) => {
-                    self.sealer = Some(Sealer::new(&keys.local));
-                }
-                Output::Event(_) => {}
-                Output::Wait(at) => return self.timeout = at,
-            }
-        }
-    }
-
-    /// Does what ICE and DTLS want, and reads up to so many bytes.
-    fn step(&mut self, most: usize) {
-        let mut left = most;
-        while left > 0 && !self.ended {
-            let spare = self.decoder.spare();
-            let room = spare.len().min(left);
-            match self.stream.read(&mut spare[..room]) {
-                Ok(0) => self.ended = true,
-                Ok(count) => {
-                    self.decoder.advance(count);
-                    left -= count;
-                    self.bytes += count as u64;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => self.ended = true,
-            }
-            while let Some(packet) = self.decoder.next_frame().unwrap() {
-                if matches!(packet[0], 128..=191) {
-                    self.media += 1;
-                    continue;
-                }
-                let (packet, now) = (packet.to_vec(), Instant::now());
-                let from = rtp::TransportAddress::tcp(self.peer);
-                self.transport.handle_datagram(now, from, self.local, &packet).unwrap();
-                self.poll();
-            }
-        }
-        if Instant::now() >= self.timeout {
-            self.transport.handle_timeout(Instant::now()).unwrap();
-            self.poll();
-        }
-    }
-
-    /// Shows that it is there.
-    fn report(&mut self) {
-        let Some(sealer) = &mut self.sealer else { return };
-        let mut compound = Vec::new();
-        rtcp::receiver_report(&mut compound, 7, &[]);
-        let len = compound.len();
-        compound.resize(len + 64, 0);
-        let sealed = sealer.seal_rtcp(&mut compound, len).unwrap();
-        self.write(&compound[..sealed]);
-    }
-}
 
 /// Who sends and who receives.
 struct Call {
@@ -167,8 +37,12 @@ impl Call {
         let (publisher, seat) = Peer::join(&server, "call", "ada", 1);
         let (loud, first) = Raw::join(&server, ([127, 0, 0, 3], "call"), &[Kind::Audio], (0, 0));
         let (honest, second) = Raw::join(&server, ([127, 0, 0, 2], "call"), &[], (2, 1));
-        let joined =
-            (0..READERS).map(|nth| Reader::join(&server, [127, 0, 0, 66 + nth as u8], "call"));
+        let joined = (0..READERS).map(|nth| {
+            let from = [127, 0, 0, 66 + nth as u8];
+            let mut signaling = Socket::connect_from(from, &server);
+            let media = (server.media, server.media);
+            (Reader::join(&mut signaling, from, "call", media), signaling)
+        });
         let (readers, mut sockets): (Vec<Reader>, Vec<Socket>) = joined.unzip();
         sockets.extend([first, second, seat.socket]);
         let (due, sent) = (Instant::now(), 0);

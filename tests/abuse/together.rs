@@ -10,7 +10,7 @@ use super::memory::{Raw as Frames, frame, head};
 use super::offers::{junk_of_strangers, sdp};
 use crate::peer::{Peer, Seat, run, run_for};
 use crate::raw::{Raw, connect};
-use crate::target::{PATIENCE, Server, Socket, connect_from, eventually};
+use crate::target::{PATIENCE, Server, Socket, eventually};
 use rtp::negotiated::Kind;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -116,12 +116,13 @@ impl<'a> Blind<'a> {
 
     fn send(&mut self, of: impl FnOnce(usize) -> Vec<u8>) {
         self.nth += 1;
-        self.socket = self.socket.take().filter(|socket| !socket.is_closed());
+        self.socket =
+            self.socket.take().and_then(|mut socket| (!socket.is_closed()).then_some(socket));
         if self.socket.is_none() {
             self.socket = Frames::try_connect_as(self.server, self.from, None).ok();
         }
         let Some(socket) = &mut self.socket else { return };
-        socket.0.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        socket.0.tcp().set_write_timeout(Some(Duration::from_millis(50))).unwrap();
         // A part of a frame makes the rest one that makes no sense: the server closes it then.
         let _ = socket.write(&of(self.nth));
     }
@@ -172,10 +173,10 @@ fn by_signaling<'scope>(
         sleep(Duration::from_secs(1));
     });
     let half = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ";
-    for (last, to, data) in [(65, server.http, &half[..]), (66, server.media, b"\x00\x04junk")] {
+    for (last, media, data) in [(65, false, &half[..]), (66, true, b"\x00\x04junk")] {
         again(scope, now, 100, move || {
             let held = (0..600).filter_map(|_| {
-                let mut stream = connect_from([127, 0, 0, last], to).ok()?;
+                let mut stream = connections::begin([127, 0, 0, last], server, media).ok()?;
                 stream.write_all(data).ok().map(|()| stream)
             });
             let held: Vec<_> = held.collect();

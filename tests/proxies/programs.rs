@@ -1,8 +1,12 @@
 //! The settings of docs/serve.md for nginx, Caddy and HAProxy, each run as it stands there but for ports and files.
 
+use crate::by_tcp::Reader;
+use crate::raw::Raw;
 use crate::target::{
     FREE_PORTS, HOST, Server, Socket, Wire, connect_from, eventually, over_tls, use_tls,
 };
+use rtp::HeaderWriter;
+use rtp::negotiated::Kind;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,6 +14,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use transport::Lacks;
 
 const PAGE: &str = include_str!("../../docs/serve.md");
 /// The proxy's settings of the server.
@@ -289,5 +295,33 @@ fn haproxy_passes_connections_on_with_the_settings_of_the_docs() {
     assert_eq!(of_log(&server, "127.0.0.40", "media connections on TCP"), 1, "{}", server.log());
     let others: Vec<TcpStream> = (41..=41 + MOST as u8).map(open).collect();
     assert!(!others.iter().any(is_closed));
+    hears_by_tcp(&proxy, &server, media);
     assert!(!proxy.log().contains("is DOWN"), "its checks are answered: {}", proxy.log());
+}
+
+/// Somebody whose media goes by TCP through the proxy hears somebody else.
+fn hears_by_tcp(proxy: &Proxy, server: &Server, media: SocketAddr) {
+    let socket = |from| proxy.socket(from).unwrap_or_else(|why| panic!("{why}"));
+    let [from, there] = [50, 51].map(|last| [127, 0, 0, last]);
+    let mut sockets = [from, there].map(socket);
+    let sends = &[Kind::Audio];
+    let mut speaker = Raw::enter(&mut sockets[0], (from, "tcp"), sends, (0, 0), Lacks::default());
+    let mut reader = Reader::join(&mut sockets[1], there, "tcp", (server.media, media));
+    let (mut sequence, mut due) = (0_u16, Instant::now());
+    eventually("sound by TCP through the proxy", || {
+        speaker.step();
+        reader.step(usize::MAX);
+        assert!(!reader.ended, "the connection lives on: {}", server.log());
+        if speaker.is_connected() && due <= Instant::now() {
+            due = Instant::now() + Duration::from_millis(20);
+            let line = speaker.line(Kind::Audio);
+            let (payload_type, ssrc) = (line.payload_type, line.local.unwrap().ssrc);
+            sequence += 1;
+            let timestamp = u32::from(sequence) * 960;
+            let header =
+                HeaderWriter { payload_type, sequence, timestamp, ssrc, ..HeaderWriter::default() };
+            speaker.send_rtp(&header, &[0xFC; 80]);
+        }
+        (reader.media > 50).then_some(())
+    });
 }

@@ -1,8 +1,9 @@
 //! What receivers ask for, packets again and keyframes, is answered within bounds.
 
+use super::bursts::{send, watched};
 use super::world::{LAN, World};
 use engine::PersonKey;
-use engine::drops::OutDrop;
+use engine::drops::{InDrop, OutDrop};
 use lab::bots::VideoSource;
 use lab::link::LinkSpec;
 use rtp::header::is_rtcp;
@@ -193,4 +194,29 @@ fn a_flood_of_keyframe_requests_reaches_the_publisher_twice_a_second_at_most() {
     let asked = world.stats().keyframes_asked - before;
     assert!((10..=21).contains(&asked), "{asked} in 10 s");
     world.assert_invariants(43);
+}
+
+#[test]
+fn who_sends_too_many_pictures_is_not_asked_for_those_that_were_dropped() {
+    let (mut world, _, mut hand, _ears) = watched(1);
+    let dropped = |world: &World| world.stats().in_drops.get(InDrop::SenderShare);
+    // Twenty thousand a second, five times what anybody may send.
+    for _ in 0..3000 {
+        (0..20).for_each(|_| send(&mut world, &mut hand, true, &[0x10; 100]));
+        world.run(MS);
+    }
+    let (refused, asked) = (dropped(&world), world.stats().nacked);
+    println!("{refused} packets were dropped, {asked} asked for again");
+    assert!(refused > 30_000, "{refused}");
+    assert_eq!(asked, 0, "numbers of packets that were dropped on purpose are asked for");
+    assert!(world.stats().keyframes_asked > 0, "only a keyframe makes it good");
+    // Afterwards a packet that is lost is one like any other.
+    world.run(3000 * MS);
+    for nth in 0..50 {
+        hand.sequence = hand.sequence.wrapping_add(u16::from(nth == 25));
+        send(&mut world, &mut hand, true, &[0x10; 100]);
+        world.run(10 * MS);
+    }
+    assert_eq!(dropped(&world), refused);
+    assert!(world.stats().nacked > 0, "it is asked for again");
 }

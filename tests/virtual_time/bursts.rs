@@ -38,7 +38,7 @@ pub(super) fn delta(world: &mut World, hand: &mut Hand) {
     hand.timestamp = hand.timestamp.wrapping_add(4500);
 }
 
-fn send(world: &mut World, hand: &mut Hand, marker: bool, payload: &[u8]) {
+pub(super) fn send(world: &mut World, hand: &mut Hand, marker: bool, payload: &[u8]) {
     let payload_type = hand.line.payload_type;
     hand.send(world, Packet { payload_type, marker, level_dbov: None, payload });
 }

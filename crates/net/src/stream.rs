@@ -22,21 +22,10 @@ impl Listener {
     /// # Errors
     /// What the system says, with the address in the text: in use, not of this machine, refused.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
-        Self::bind_inner(addr)
+        let bound = listen(addr, BACKLOG, true);
+        bound
+            .map(Self)
             .map_err(|e| io::Error::new(e.kind(), format!("cannot bind TCP {addr}: {e}")))
-    }
-
-    fn bind_inner(addr: SocketAddr) -> io::Result<Self> {
-        let owned = sys::socket(addr, libc::SOCK_STREAM)?;
-        let fd = owned.as_fd();
-        // Connections of the server before this one may still be dying.
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        if addr.is_ipv6() {
-            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-        }
-        sys::bind(fd, addr)?;
-        sys::listen(fd, BACKLOG)?;
-        Ok(Self(TcpListener::from(owned)))
     }
 
     /// Where it listens.
@@ -67,6 +56,24 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// A socket that listens at `addr` (port 0: any free one) and never blocks. `backlog`: connections that wait to be accepted.
+/// An IPv6 one that is `v6_only` takes no IPv4; else the system's setting decides, which mostly takes it.
+///
+/// # Errors
+/// What the system says: in use, not of this machine, refused.
+pub fn listen(addr: SocketAddr, backlog: i32, v6_only: bool) -> io::Result<TcpListener> {
+    let owned = sys::socket(addr, libc::SOCK_STREAM)?;
+    let fd = owned.as_fd();
+    // Connections of the server before this one may still be dying.
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if addr.is_ipv6() && v6_only {
+        sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    sys::bind(fd, addr)?;
+    sys::listen(fd, backlog)?;
+    Ok(TcpListener::from(owned))
 }
 
 /// Begins a connection to `to`: it can be written when it stands. Its own address is known at once.

@@ -103,6 +103,18 @@ impl NackGenerator {
         *self = Self { retry: self.retry, abandoned: self.abandoned, ..Self::new() };
     }
 
+    /// Packets were dropped on purpose: nothing that is missing is asked for, and the next number begins anew. Only a keyframe
+    /// repairs video.
+    #[inline]
+    pub fn give_up(&mut self) {
+        if self.highest.take().is_some() {
+            self.abandoned = self.abandoned.saturating_add(self.missing.len() as u64);
+            self.missing.clear();
+            self.unfinished = None;
+            self.keyframe_needed = true;
+        }
+    }
+
     /// Takes note of a packet (also of one repaired by RTX, with its original sequence number).
     pub fn push(&mut self, sequence: u16, now: Instant) -> Pushed {
         let first = FIRST_CYCLE | u64::from(sequence);
@@ -292,6 +304,23 @@ mod tests {
         assert_eq!((nack.missing_count(), nack.abandoned_count()), (0, 1));
         assert_eq!(nack.push(65_535, at(511)), Pushed::Old);
         assert_eq!(nack.next_due(), None);
+    }
+
+    #[test]
+    fn what_was_dropped_on_purpose_is_not_missing_and_only_a_keyframe_makes_it_good() {
+        let now = Instant::now();
+        let mut nack = NackGenerator::new();
+        nack.give_up();
+        assert!(!nack.take_keyframe_needed(), "nothing came yet");
+        nack.push(10, now);
+        nack.push(12, now);
+        nack.give_up();
+        assert_eq!((nack.missing_count(), nack.abandoned_count()), (0, 1));
+        assert!(nack.take_keyframe_needed());
+        assert_eq!(nack.push(500, now), Pushed::New);
+        assert!(!nack.is_pending(), "the next number begins anew");
+        nack.push(502, now);
+        assert_eq!(nack.missing_count(), 1);
     }
 
     #[test]

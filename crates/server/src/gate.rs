@@ -3,11 +3,14 @@
 //! A connection of a trusted proxy has a place of no address. What it says of its client counts instead. A PROXY header says it for
 //! the whole connection. A request's headers say it for that request, and for the socket that it opens.
 //!
+//! An address that opens connections faster than it may waits with each until that is earned.
+//!
 //! A stream that is past its deadline ends with an error, whatever it waits for: a request that never ends, an
 //! answer that nobody reads, a client that has nothing more to ask. What becomes a socket has periods of its own;
 //! there the bytes of messages that are not whole yet are bounded: each socket's, those of an address and of an identity, and
 //! all together.
 
+mod pace;
 mod shared;
 
 use crate::memory::{Holder, Holding};
@@ -22,6 +25,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{AddExtension, Next};
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
+pub(crate) use pace::Pace;
 use shared::{Count, Shared};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -61,7 +65,7 @@ pub(crate) struct Gate(Arc<Shared>);
 impl Gate {
     /// With whether TLS is spoken, and the path that all others begin with.
     pub(crate) fn new(
-        places: Places,
+        places: (Places, Pace),
         proxies: Proxies,
         (tls, base): (bool, &str),
         metrics: &Metrics,
@@ -93,6 +97,14 @@ impl Gate {
                 _ => (place, full) = shared.place(client)?,
             }
         }
+        if !proxied && full.is_none() {
+            // With its place held: what waits is bounded, too.
+            let wait = shared.pace.wait(network(client.ip()), begun.into_std());
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+        }
+        let begun = Instant::now();
         let head = if full.is_some() { RESERVED } else { HEAD };
         let holding = shared.messages.hold(network(client.ip()), Holder::of(None));
         let visit = Arc::new(Visit {

@@ -6,7 +6,7 @@ use crate::assets::{self, Pages};
 use crate::auth::Guests;
 use crate::body::BODIES;
 use crate::config::{Config, Limits, TlsConfig};
-use crate::gate::{Counted, Gate, Visit, each_request};
+use crate::gate::{Counted, Gate, Pace, Visit, each_request};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::places::{self, Places};
@@ -145,6 +145,7 @@ pub struct Http {
     certificate: Certificate,
     access: Access,
     places: Places,
+    pace: Pace,
     proxies: Proxies,
     base: String,
 }
@@ -158,12 +159,12 @@ impl Http {
         let (mut listeners, mut addresses, mut admin_addresses) = (vec![], vec![], vec![]);
         let public = &config.http.bind;
         let admin_only = config.admin.bind.iter().filter(|address| !public.contains(address));
-        for &address in public.iter().chain(admin_only) {
-            let bound = TcpListener::bind(address).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                rustix::net::listen(&listener, BACKLOG)?;
-                Ok((listener.local_addr()?, listener))
-            });
+        let all: Vec<SocketAddr> = public.iter().chain(admin_only).copied().collect();
+        for &address in &all {
+            // Where IPv4 has an address of its own, IPv6 leaves its port to it.
+            let beside = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
+            let bound = net::stream::listen(address, BACKLOG, all.iter().any(beside))
+                .and_then(|listener| Ok((listener.local_addr()?, listener)));
             let (bound, listener) = bound.map_err(|error| HttpError::Bind { address, error })?;
             let admin = config.admin.bind.contains(&address);
             if public.contains(&address) {
@@ -184,6 +185,8 @@ impl Http {
             places::each(most, connections_per_address, sockets)
         };
         let places = Places::new(most, each);
+        let bounded = !config.limits.have_one_address(config.development);
+        let pace = Pace::new(bounded.then_some(each));
         let tls = config.tls.clone();
         let certificate = Certificate::default();
         let proxies = Proxies::new(&config.http.trusted_proxies);
@@ -197,6 +200,7 @@ impl Http {
             certificate,
             access,
             places,
+            pace,
             proxies,
         })
     }
@@ -252,7 +256,7 @@ impl Http {
                 ),
             }
         }
-        let gate = Gate::new(self.places, self.proxies, (tls.is_some(), &self.base), &metrics);
+        let gate = Gate::new((self.places, self.pace), self.proxies, (tls.is_some(), &self.base), &metrics);
         let router = router(sockets.clone(), metrics, self.access, self.base);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();

@@ -5,7 +5,7 @@ use crate::handshake::Handshake;
 use crate::lacks::Lacks;
 use crate::life::{Life, Turn};
 use crate::nominated::Nominations;
-use crate::offer::{self, Agreed};
+use crate::offer::{self, Agreed, words};
 use crate::sdp::{self, MAX_SDP_BYTES, MAX_SDP_LINES};
 use crate::shared::{Shared, VideoFormat};
 use crate::tap::{self, KeySlot, KeysTaken};
@@ -245,7 +245,7 @@ impl IceDtls {
             (before, rtc.sdp_api().accept_offer(parsed))
         })?;
         self.note_restart(&before);
-        let answer = answer.map_err(|error| TransportError::Sdp(error.to_string()))?;
+        let answer = answer.map_err(|error| TransportError::Sdp(words(&error)))?;
         self.remote = sdp::credentials(offer);
         let answer = offer::as_offered(offer, &answer.to_sdp_string(), &self.agreed);
         let answer = sdp::as_preferred(offer, answer);
@@ -314,12 +314,12 @@ impl IceDtls {
         check_size(answer)?;
         let (pending, offer) = self.pending.take().ok_or(TransportError::NoOfferPending)?;
         let parsed = SdpAnswer::from_sdp_string(answer)
-            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+            .map_err(|error| TransportError::Sdp(words(&error)))?;
         let before = self.local_ufrag();
         self.rtc
             .sdp_api()
             .accept_answer(pending, parsed)
-            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+            .map_err(|error| TransportError::Sdp(words(&error)))?;
         self.note_restart(&before);
         Ok(sdp::negotiated(&offer, answer, false))
     }
@@ -337,7 +337,7 @@ impl IceDtls {
     /// Errors: it is no candidate of UDP with an address, such as one hidden behind a name (mDNS).
     pub fn add_candidate(&mut self, candidate: &str) -> Result<SocketAddr, TransportError> {
         let parsed = Candidate::from_sdp_string(candidate.trim())
-            .map_err(|error| TransportError::Sdp(error.to_string()))?;
+            .map_err(|error| TransportError::Sdp(words(&error)))?;
         if parsed.proto() != StrProtocol::Udp {
             return Err(TransportError::Sdp(format!("{candidate}: only UDP is used here")));
         }

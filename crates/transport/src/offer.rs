@@ -275,14 +275,19 @@ const NOT_UNDERSTOOD: &str = "it was not understood";
 /// So many lines are looked at one by one, at most, to find the one that is wrong: some 20 µs each.
 const LINES_LOOKED_AT: usize = 2000;
 
-/// Of the parser alone, a panic harms nothing. It stops silently where it understands no more. Some of its words have addresses in memory.
+/// What the library says of an SDP or a candidate. Some of its words have addresses in memory: those are left out.
+pub(crate) fn words(error: &dyn std::fmt::Display) -> String {
+    match error.to_string() {
+        why if why.contains("PointerOffset") => NOT_UNDERSTOOD.into(),
+        why => why,
+    }
+}
+
+/// Of the parser alone, a panic harms nothing. It stops silently where it understands no more.
 fn parse(plain: &str) -> Result<SdpOffer, String> {
     let parsed = std::panic::catch_unwind(|| SdpOffer::from_sdp_string(plain))
         .map_err(|_| "the parser gave up on it".to_owned())?
-        .map_err(|error| match error.to_string() {
-            why if why.contains("PointerOffset") => NOT_UNDERSTOOD.into(),
-            why => why,
-        })?;
+        .map_err(|error| words(&error))?;
     match parsed.to_sdp_string().trim_end().ends_with(END) || line_count(plain) == 0 {
         true => Ok(parsed),
         false => Err(NOT_UNDERSTOOD.into()),

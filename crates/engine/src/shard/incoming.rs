@@ -160,7 +160,14 @@ fn admit(
     let (intake, bytes, now) = (&mut person.intake, datagram.data.len(), datagram.arrival);
     let may = match source.and_then(|source| tracks[source.track()].as_mut()) {
         None => intake.takes_unknown(now),
-        Some(track) if track.encoding.is_video() => intake.takes_picture(bytes, now),
+        Some(track) if track.encoding.is_video() => {
+            let may = intake.takes_picture(bytes, now);
+            if !may && let Some(reception) = &mut track.encoding.reception {
+                // Whoever sends too much is not asked for more.
+                reception.missing.give_up();
+            }
+            may
+        }
         Some(track) => intake.takes_sound(&mut track.sound, bytes, now),
     };
     may.then_some(())

@@ -72,7 +72,13 @@ impl Reception {
 
     /// Whether a packet of pictures is missing by now that nobody can send again: all who see them wait for a keyframe.
     pub(super) fn misses_picture(&mut self, now: Instant, scratch: &mut Vec<u16>) -> bool {
-        if !self.needs_keyframes || !self.missing.is_pending() {
+        if !self.needs_keyframes {
+            return false;
+        }
+        if self.missing.take_keyframe_needed() {
+            return true;
+        }
+        if !self.missing.is_pending() {
             return false;
         }
         self.missing.due(now, scratch);

@@ -1,5 +1,6 @@
 //! What all HTTP connections have in common: their places, and what is counted and told of those that find none.
 
+use super::pace::Pace;
 use crate::memory::Memory;
 use crate::metrics::{Counter, Metrics};
 use crate::places::{Full, Places, RESERVE};
@@ -25,6 +26,7 @@ const UNREAD: usize = 8;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) places: Arc<Mutex<Places>>,
+    pub(super) pace: Pace,
     /// When an address has no place: some for each, to ask how the server is.
     reserve: Arc<Mutex<Places>>,
     /// The same for trusted proxies, which ask for everybody.
@@ -57,7 +59,7 @@ struct Told {
 
 impl Shared {
     pub(super) fn new(
-        places: Places,
+        (places, pace): (Places, Pace),
         proxies: Proxies,
         (tls, base): (bool, &str),
         metrics: &Metrics,
@@ -68,6 +70,7 @@ impl Shared {
             places: Arc::new(Mutex::new(places)),
             reserve: Arc::new(Mutex::new(Places::new(RESERVE, ANSWERED.len()))),
             reserve_of_proxies: Arc::new(Mutex::new(Places::new(RESERVE, RESERVE))),
+            pace,
             proxies,
             tls,
             full: metrics.drops("http", "too_many_connections"),
