@@ -72,10 +72,10 @@ function program(name, command, args) {
 
 let watching = true;
 const pages = [];
-/** A page, whose counters are read ten times a second. */
+/** A page, whose counters are read some five times a second. */
 async function page(name, kind, person) {
   const rows = [];
-  came.set(name, { rows, kind, every_ms: 100 });
+  came.set(name, { rows, kind, every_ms: 250 });
   const total = async (media) =>
     (await inbound(person, media)).reduce(
       (sum, { packetsReceived }) => sum + packetsReceived,

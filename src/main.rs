@@ -1,11 +1,11 @@
 //! The command line of moim.
 
 use clap::{Parser, Subcommand};
-use lab::LoadOptions;
 use lab::capacity::{CapacityOptions, Vary};
 use lab::compare::CompareOptions;
 use lab::report::Format;
 use lab::study::StudyOptions;
+use lab::{LoadOptions, errln, outln};
 use server::auth::{Secret, TokenRequest};
 use server::config::Config;
 use server::faults::Faults;
@@ -331,7 +331,7 @@ fn serve(
     let mut config = match Config::load(path.as_deref()) {
         Ok(config) => config,
         Err(problems) => {
-            eprintln!("{problems}");
+            errln!("{problems}");
             return BAD_CONFIGURATION.into();
         }
     };
@@ -345,7 +345,7 @@ fn serve(
     match faults.iter().try_fold(Faults::default(), |known, text| known.with(text)) {
         Ok(faults) => config.faults = faults,
         Err(why) => {
-            eprintln!("moim: {why}");
+            errln!("moim: {why}");
             return BAD_CONFIGURATION.into();
         }
     }
@@ -353,7 +353,7 @@ fn serve(
     match server::serve::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("moim: {error}");
+            errln!("moim: {error}");
             ExitCode::FAILURE
         }
     }
@@ -380,14 +380,14 @@ fn token(arguments: TokenArguments) -> ExitCode {
         Ok(token) => {
             match (arguments.link, arguments.room) {
                 (Some(url), Some(room)) => {
-                    println!("{}/room/{room}#token={token}", url.trim_end_matches('/'));
+                    outln!("{}/room/{room}#token={token}", url.trim_end_matches('/'));
                 }
-                _ => println!("{token}"),
+                _ => outln!("{token}"),
             }
             ExitCode::SUCCESS
         }
         Err(why) => {
-            eprintln!("moim: {why}");
+            errln!("moim: {why}");
             BAD_CONFIGURATION.into()
         }
     }

@@ -128,6 +128,53 @@ fn a_port_in_use_is_named() {
     assert!(text(&output).contains("another process"), "{}", text(&output));
 }
 
+/// Whoever reads the output has enough at once, as `head` may have.
+fn unread(arguments: &[&str]) -> Option<i32> {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
+    command.args(arguments).env("MOIM_SECRET", "0123456789abcdef0123456789abcdef");
+    command.stdout(writer.try_clone().unwrap()).stderr(writer).status().unwrap().code()
+}
+
+#[test]
+fn output_that_nobody_reads_changes_no_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let scenario = |duration: &str, threshold: &str| {
+        let sockets = "[{ connections: 2, arrival_per_second: 20, rate_per_second: 10 }]";
+        let text = format!(
+            "name: pings\nserve: {{}}\nduration: {duration}\nsockets: {sockets}\nthresholds:\n  pong_ms: [\"{threshold}\"]\n"
+        );
+        file(&directory, "pings.yaml", &text)
+    };
+    let runs = directory.path().join("runs");
+    let load = |path: &str| unread(&["load", path, "--runs", &runs.to_string_lossy()]);
+    assert_eq!(load("/nowhere.yaml"), Some(104));
+    assert_eq!(load(&scenario("nothing", "max < 1")), Some(104));
+    // 110: a busy machine's generator may have been late.
+    assert!(matches!(load(&scenario("3s", "max < 60000")), Some(0 | 110)));
+    assert!(matches!(load(&scenario("3s", "max < 0.0001")), Some(99 | 110)));
+    let run = std::fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    for format in ["html", "csv", "junit", "prometheus", "markdown"] {
+        let code = unread(&["report", &run.to_string_lossy(), "--format", format]);
+        assert_eq!(code, Some(0), "{format}");
+    }
+    let token =
+        ["token", "--key", "app", "--identity", "ada", "--room", "a", "--link", "https://a.test"];
+    for (arguments, code) in [
+        (&["--help"][..], 0),
+        (&["load", "--schema"], 0),
+        (&["load", "--check", &scenario("3s", "max < 1")], 0),
+        (&["doctor"], 0),
+        (&token, 0),
+        (&["compare", "/nowhere", "/nowhere"], 104),
+        (&["capacity", "/nowhere.yaml"], 104),
+        (&["serve", "--config", "/nowhere.yaml"], 104),
+    ] {
+        assert_eq!(unread(arguments), Some(code), "{arguments:?}");
+    }
+}
+
 /// Runs 20 sockets that ping, with these thresholds, against a server of the lab's own; the summary and what was said.
 fn run_sockets(duration: &str, thresholds: &str) -> (Output, serde_json::Value) {
     let directory = tempfile::tempdir().unwrap();

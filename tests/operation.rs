@@ -1,12 +1,13 @@
 //! How a server is run: as whom, and with which files.
 
-use crate::target::{FREE_PORTS, Server, Socket, eventually};
+use crate::target::{FREE_PORTS, Server, Socket, eventually, pem};
 use serde_json::{Value, json};
 use server::auth::{Secret, TokenRequest, issue};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const OLD: &str = "0123456789abcdef0123456789abcdef";
 const NEW: &str = "fedcba9876543210fedcba9876543210";
@@ -198,6 +199,60 @@ fn a_certificate_is_replaced_under_open_connections_and_a_bad_one_is_not_taken()
     assert!(server.log().contains("chmod 600"), "{}", server.log());
     assert!(shown(&server).contains("second"));
     assert!(open.ask().contains(" 200 "));
+}
+
+/// Makes a certificate that ends an hour before so many days from now; when that is, in seconds since the Unix epoch.
+fn ends_in(directory: &Path, days: i64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let ends = now.checked_add_signed(days * 24 * 3600 - 3600).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut made = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    made.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    made.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(ends);
+    let made = made.self_signed(&key).unwrap();
+    let at = |name: &str| directory.join(name);
+    std::fs::write(at("cert.pem"), pem("CERTIFICATE", made.der())).unwrap();
+    std::fs::write(at("key.pem"), pem("PRIVATE KEY", &key.serialize_der())).unwrap();
+    std::fs::set_permissions(at("key.pem"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    ends
+}
+
+#[test]
+fn a_certificate_that_ends_is_warned_of_at_start_and_when_it_is_read_again_and_stands_in_a_metric()
+{
+    let directory = tempfile::tempdir().unwrap();
+    let first = ends_in(directory.path(), -3);
+    let at = directory.path().display();
+    let admin = "admin: { bind: \"127.0.0.1:0\" }\n";
+    let config = directory.path().join("moim.yaml");
+    let tls = format!("tls: {{ cert: {at}/cert.pem, key: {at}/key.pem }}\n");
+    std::fs::write(&config, format!("{FREE_PORTS}{admin}{tls}")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moim"));
+    command.args(["serve", "--config"]).arg(&config);
+    let server = Server::launch(command, directory);
+    let at = config.parent().unwrap();
+    let told = |what: &str| {
+        eventually(what, || server.log().contains(what).then_some(()));
+    };
+    let ends = || {
+        let script = format!("curl -ks https://{}/metrics", server.http);
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let metrics = String::from_utf8(output.stdout).unwrap();
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("moim_certificate_not_after_seconds "));
+        line.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("{metrics}"))
+    };
+    told("has expired");
+    assert_eq!(ends(), first);
+    let second = ends_in(at, 10);
+    server.hang_up();
+    told("ends in 9 days");
+    assert_eq!(ends(), second);
+    let third = ends_in(at, 90);
+    server.hang_up();
+    eventually("the third", || (ends() == third).then_some(()));
+    assert_eq!(server.log().matches("the certificate ").count(), 2, "{}", server.log());
 }
 
 #[test]

@@ -86,13 +86,15 @@ impl Wire for rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
 /// The name that certificates of tests are for.
 pub const HOST: &str = "call.example.org";
 
+/// A certificate or a key in PEM.
+pub fn pem(what: &str, der: &[u8]) -> String {
+    let text = data_encoding::BASE64.encode(der);
+    format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----\n")
+}
+
 /// A certificate that signs itself, and its key, in PEM; and a client that trusts it.
 fn certificate() -> (String, String, Arc<rustls::ClientConfig>) {
     let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
-    let pem = |what: &str, der: &[u8]| {
-        let text = data_encoding::BASE64.encode(der);
-        format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----\n")
-    };
     let der = made.cert.der().to_vec();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from(der.clone())).unwrap();

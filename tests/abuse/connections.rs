@@ -24,15 +24,27 @@ pub(super) const RESIDENCE_S: f64 = 0.005;
 /// From one packet of sound to the next.
 const PACKET: Duration = Duration::from_millis(20);
 
-/// A connection for media, or for requests.
-pub(super) fn begin(from: [u8; 4], server: &Server, media: bool) -> std::io::Result<Box<dyn Wire>> {
-    if media { Ok(Box::new(connect_from(from, server.media)?)) } else { server.wire_from(from) }
+/// What a connection is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum For {
+    Media,
+    Requests,
+    /// Requests, and its bytes are those of TLS itself.
+    Handshake,
+}
+
+pub(super) fn begin(from: [u8; 4], server: &Server, what: For) -> std::io::Result<Box<dyn Wire>> {
+    match what {
+        For::Media => Ok(Box::new(connect_from(from, server.media)?)),
+        For::Requests => server.wire_from(from),
+        For::Handshake => Ok(Box::new(connect_from(from, server.http)?)),
+    }
 }
 
 /// Who connects and sends this, and no more.
-fn hold(server: &Server, media: bool, data: &[u8]) -> Vec<Box<dyn Wire>> {
+fn hold(server: &Server, what: For, data: &[u8]) -> Vec<Box<dyn Wire>> {
     let held = (0..CONNECTIONS).filter_map(|_| {
-        let mut stream = begin(HOSTILE, server, media).ok()?;
+        let mut stream = begin(HOSTILE, server, what).ok()?;
         // One that is refused may be closed already.
         let _ = stream.write_all(data);
         Some(stream)
@@ -160,11 +172,11 @@ fn say(raw: &mut Raw, nth: u32) {
 }
 
 /// Holds connections of one address in several ways, beside a call; returns which share of its packets was late.
-fn besiege(server: &Server, attacks: &[(bool, &[u8])]) -> f64 {
+fn besiege(server: &Server, attacks: &[(For, &[u8])]) -> f64 {
     let call = Call::begin(server);
     let before = residence(server, RESIDENCE_S);
-    for (attack, (media, data)) in attacks.iter().enumerate() {
-        let held = hold(server, *media, data);
+    for (attack, (what, data)) in attacks.iter().enumerate() {
+        let held = hold(server, *what, data);
         let health = median(|_| healthy(server));
         let join = median(|index| {
             let mut socket = Socket::connect_from([127, 0, 0, 2], server);
@@ -177,7 +189,7 @@ fn besiege(server: &Server, attacks: &[(bool, &[u8])]) -> f64 {
         let mut media_of_another = connect_from([127, 0, 0, 2], server.media).unwrap();
         media_of_another.write_all(b"\x00\x01").unwrap();
         assert!(!is_closed(&media_of_another), "media TCP takes others");
-        let place = if *media { "tcp" } else { "http" };
+        let place = if matches!(what, For::Media) { "tcp" } else { "http" };
         assert!(server.dropped(place, "too_many_of_address") > 0, "one address has a bound");
         eventually("the end of every hostile connection", || {
             held.iter().all(|wire| is_closed(&**wire)).then_some(())
@@ -192,7 +204,10 @@ fn half_requests_of_one_address_keep_nobody_out_and_are_closed() {
     let half = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ";
     seldom_late(|| {
         let server = Server::with("");
-        let late = besiege(&server, &[(false, half), (false, b""), (true, b"\x00\x04junk")]);
+        let late = besiege(
+            &server,
+            &[(For::Requests, half), (For::Requests, b""), (For::Media, b"\x00\x04junk")],
+        );
         assert!(server.dropped("tcp", "silent_connection") > 0);
         late
     });
@@ -202,7 +217,9 @@ fn half_requests_of_one_address_keep_nobody_out_and_are_closed() {
 fn half_handshakes_of_one_address_keep_nobody_out_and_are_closed() {
     // The beginning of a ClientHello.
     let hello = b"\x16\x03\x01\x02\x00\x01\x00";
-    seldom_late(|| besiege(&Server::with_tls(""), &[(false, hello), (false, b"")]));
+    seldom_late(|| {
+        besiege(&Server::with_tls(""), &[(For::Handshake, hello), (For::Handshake, b"")])
+    });
 }
 
 #[test]
@@ -247,10 +264,12 @@ fn where_few_files_may_be_open_one_address_does_not_take_all_places() {
     command.args(["-c", "ulimit -n 256 && exec \"$0\" serve --config \"$1\""]);
     command.arg(env!("CARGO_BIN_EXE_moim")).arg(&config);
     let server = Server::launch(command, directory);
-    let held = hold(&server, false, b"");
+    let held = hold(&server, For::Requests, b"");
     let newcomer = server.get_from([127, 0, 0, 2], "/").unwrap_or_default();
     assert!(newcomer.contains(" 200 "), "somebody else gets in: {newcomer:?}");
     assert!(server.dropped("http", "too_many_of_address") > 0, "one address has a bound");
+    let told = server.log().matches("raise the limit (ulimit -n").count();
+    assert_eq!(told, 1, "that files are few is told once: {}", server.log());
     drop(held);
 }
 

@@ -4,7 +4,7 @@
 use super::amplification::{ATTACKS, Attack, FLOOD, TURN, noise};
 use super::bodies::Http2;
 use super::budgets::{joins, publications};
-use super::connections::{self, RESIDENCE_S, late, residence};
+use super::connections::{self, For, RESIDENCE_S, late, residence};
 use super::is_quiet;
 use super::memory::{Raw as Frames, frame, head};
 use super::offers::{junk_of_strangers, sdp};
@@ -173,10 +173,10 @@ fn by_signaling<'scope>(
         sleep(Duration::from_secs(1));
     });
     let half = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ";
-    for (last, media, data) in [(65, false, &half[..]), (66, true, b"\x00\x04junk")] {
+    for (last, what, data) in [(65, For::Requests, &half[..]), (66, For::Media, b"\x00\x04junk")] {
         again(scope, now, 100, move || {
             let held = (0..600).filter_map(|_| {
-                let mut stream = connections::begin([127, 0, 0, last], server, media).ok()?;
+                let mut stream = connections::begin([127, 0, 0, last], server, what).ok()?;
                 stream.write_all(data).ok().map(|()| stream)
             });
             let held: Vec<_> = held.collect();

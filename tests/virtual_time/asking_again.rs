@@ -205,6 +205,7 @@ fn who_sends_too_many_pictures_is_not_asked_for_those_that_were_dropped() {
         (0..20).for_each(|_| send(&mut world, &mut hand, true, &[0x10; 100]));
         world.run(MS);
     }
+    world.run(100 * MS);
     let (refused, asked) = (dropped(&world), world.stats().nacked);
     println!("{refused} packets were dropped, {asked} asked for again");
     assert!(refused > 30_000, "{refused}");

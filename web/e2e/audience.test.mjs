@@ -21,7 +21,7 @@ function talk(t, url) {
     scenario,
     `name: talk
 target: { url: "${url}" }
-duration: 120s
+duration: 600s
 rooms: [{ preset: audio_room, people: { bot: ${BOTS} } }]
 media: { audio: speech, video: none }
 join: { per_second: 20 }

@@ -43,13 +43,20 @@ async function assertTheySeeAndHear(pair, videoCodec) {
   }
 }
 
-/** Ada and Min in one room, who see each other. */
+/** Waits until somebody sees a picture in its full size, and hears something. */
+function seesAndHears(person) {
+  return until(`a picture and sound for ${person.name}`, async () => {
+    const pictures = await inbound(person, "video");
+    const voices = await inbound(person, "audio");
+    return pictures.some((s) => s.frameHeight === 360) && voices.some((s) => s.totalAudioEnergy > 0);
+  });
+}
+
+/** Ada and Min in one room, who see and hear each other. */
 async function meet(t, launched, url, room, query = {}) {
   const pair = [];
   for (const name of ["Ada", "Min"]) pair.push(await enter(t, launched, url, room, name, query));
-  for (const person of pair) {
-    await until(`a picture for ${person.name}`, async () => (await inbound(person, "video")).length > 0);
-  }
+  for (const person of pair) await seesAndHears(person);
   return pair;
 }
 
@@ -71,12 +78,12 @@ test("two pages see and hear each other", async (t) => {
   const launched = await browser(t);
   const [ada, min] = await meet(t, launched, url, "garden");
   await assertTheySeeAndHear([ada, min], "video/VP8");
-  const estimate = (await stats(ada)).find((s) => s.type === "candidate-pair" && s.nominated);
-  assert.ok(
-    estimate.availableOutgoingBitrate > 400_000,
-    `feedback lets the estimate grow: ${estimate.availableOutgoingBitrate}`,
-  );
-  assert.ok(estimate.currentRoundTripTime < 0.5);
+  const pair = await until("feedback to let the estimate grow", async () => {
+    const way = (await stats(ada)).find((s) => s.type === "candidate-pair" && s.nominated);
+    if (way.availableOutgoingBitrate > 400_000) return way;
+    throw new Error(`${way.availableOutgoingBitrate} bit/s`);
+  });
+  assert.ok(pair.currentRoundTripTime < 0.5);
   await assertFirstFrameComesSoon(t, launched, url, "garden");
 });
 
@@ -128,7 +135,7 @@ test("a socket lost for 10 s does not interrupt the sound", async (t) => {
   const launched = await browser(t);
   const ada = await enter(t, launched, url, "garden", "Ada");
   const min = await enter(t, launched, url, "garden", "Min");
-  await until("sound", async () => (await inbound(ada, "audio")).some((s) => s.totalAudioEnergy > 0));
+  for (const person of [ada, min]) await seesAndHears(person);
   const [peers, me] = await ada.page.evaluate(() => [
     window.peers.length,
     window.moim.room.me.id ?? window.moim.room.me,
@@ -143,8 +150,9 @@ test("a socket lost for 10 s does not interrupt the sound", async (t) => {
     assert.equal(audio.length, 14, `${who} has audio in each second`);
     const least = Math.min(...audio.map((row) => row.packets));
     const concealed = audio.reduce((sum, row) => sum + row.concealed, 0);
+    const samples = audio.reduce((sum, row) => sum + row.samples, 0);
     assert.ok(least >= 40, `${who}: ${least} packets in the worst second`);
-    assert.ok(concealed < 0.02 * 14 * 48_000, `${who}: ${concealed} samples concealed`);
+    assert.ok(concealed < 0.02 * samples, `${who}: ${concealed} of ${samples} samples concealed`);
   }
   await until(
     "the socket to be back",

@@ -61,10 +61,13 @@ async function assertRoomsSpeak(t, codec) {
     const fps = median(rows.map((row) => row.fps));
     console.log(`# ${person.name}: ${fps.toFixed(1)} frames/s of ${rows.at(-1).height} lines`);
     assert.ok(fps >= 10, `${person.name}: ${fps} decoded frames/s`);
+    await until(`two sizes of ${person.name}`, async () => {
+      const { stream } = await codecOf(person, "outbound-rtp");
+      return stream.scalabilityMode === MODE;
+    });
     for (const type of ["inbound-rtp", "outbound-rtp"]) {
       assert.equal((await codecOf(person, type)).mimeType, `video/${codec.toUpperCase()}`);
     }
-    assert.equal((await codecOf(person, "outbound-rtp")).stream.scalabilityMode, MODE);
   }
   const before = await picture(zoe);
   await switchAround(zoe);

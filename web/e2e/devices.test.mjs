@@ -2,17 +2,24 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ADMIN, browser, serve, until } from "./world.mjs";
+import { ADMIN, browser, serve, still, until } from "./world.mjs";
 
-/** In a page, before its own code: devices take 0.7 s to open, and all tracks that were ever opened are kept. */
+/** In a page, before its own code: devices take 0.7 s to open, and it is kept what was asked for and ever opened. */
 function slowDevices() {
   const original = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
   window.opened = [];
+  window.asked = 0;
+  window.answered = 0;
   navigator.mediaDevices.getUserMedia = async (asked) => {
-    await new Promise((done) => setTimeout(done, 700));
-    const stream = await original(asked);
-    window.opened.push(...stream.getTracks());
-    return stream;
+    window.asked++;
+    try {
+      await new Promise((done) => setTimeout(done, 700));
+      const stream = await original(asked);
+      window.opened.push(...stream.getTracks());
+      return stream;
+    } finally {
+      window.answered++;
+    }
   };
 }
 
@@ -44,8 +51,14 @@ async function leave(page) {
   await until("the end", async () => (await state(page)) === "ended");
 }
 
-/** Long enough for whatever is still opening to come. */
-const settle = (page) => page.waitForTimeout(1_200);
+/** Waits until whatever was still opening has come, and the page has done with it what it does. */
+const settle = (page) =>
+  still("the devices", async () => {
+    const asked = await until("devices to open", () =>
+      page.evaluate(() => window.asked === window.answered && { times: window.asked }),
+    );
+    return { asked, live: await live(page) };
+  });
 
 test("no device of the page stays open that nobody uses", async (t) => {
   const config = `
@@ -81,8 +94,10 @@ guests: all
     await settle(page);
     assert.deepEqual(await live(page), ["audio"], "off is off");
     await join(page);
+    await settle(page);
     assert.deepEqual(await live(page), ["audio"]);
     await leave(page);
+    await settle(page);
     assert.deepEqual(await live(page), []);
   });
 
@@ -121,6 +136,7 @@ guests: all
     await page.locator("button.control", { hasText: "Camera" }).click();
     await until("the camera", async () => (await live(page)).sort().join() === "audio,video");
     await leave(page);
+    await settle(page);
     assert.deepEqual(await live(page), []);
   });
 });

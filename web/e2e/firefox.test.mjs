@@ -48,7 +48,10 @@ media: { bind: ["${address(t)}"] }
         },
       );
   // Firefox takes a while until its fake camera and its decoder run evenly.
-  await until("pictures in Firefox", async () => (await inbound(min, "video"))[0].framesDecoded > 30);
+  for (const person of [ada, min]) {
+    const enough = async () => (await inbound(person, "video"))[0].framesDecoded > 30;
+    await until(`pictures for ${person.name}`, enough);
+  }
   const watched = await Promise.all([ada, min].map((person) => watch(person, SECONDS)));
   for (const [index, rows] of watched.entries()) {
     const { name } = [ada, min][index];

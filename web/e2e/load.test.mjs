@@ -299,7 +299,7 @@ import { atJanus } from ${JSON.stringify(join(ROOT, "scripts/janus.mjs"))};
 const text = ${text};
 process.exitCode = await atJanus((target) => {
   writeFileSync("behind.yaml", text(target));
-  return spawnSync(${JSON.stringify(BINARY)}, ["load", "behind.yaml", "--runs", "runs"], { stdio: "inherit", timeout: 60_000 }).status ?? 1;
+  return spawnSync(${JSON.stringify(BINARY)}, ["load", "behind.yaml", "--runs", "runs"], { stdio: "inherit", timeout: 180_000 }).status ?? 1;
 });
 `;
   const line = [join(ROOT, "scripts/in-namespace.sh"), "node", "--input-type=module", "-e", script];

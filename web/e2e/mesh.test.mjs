@@ -20,18 +20,14 @@ function connections({ page }) {
 /** Waits until a page decodes sound of so many others, and their video where they send any. */
 async function receives(person, others, query = {}) {
   const pictures = query.camera === "0" ? 0 : others;
-  await until(
-    `${person.name} to receive ${others} others`,
-    async () => {
-      const video = await inbound(person, "video");
-      const audio = await inbound(person, "audio");
-      const seen = video.filter((stream) => stream.framesDecoded > 5).length;
-      const heard = audio.filter((stream) => stream.totalAudioEnergy > 0).length;
-      if (seen === pictures && heard === others) return true;
-      throw new Error(`${seen} pictures, ${heard} voices`);
-    },
-    40,
-  );
+  await until(`${person.name} to receive ${others} others`, async () => {
+    const video = await inbound(person, "video");
+    const audio = await inbound(person, "audio");
+    const seen = video.filter((stream) => stream.framesDecoded > 5).length;
+    const heard = audio.filter((stream) => stream.totalAudioEnergy > 0).length;
+    if (seen === pictures && heard === others) return true;
+    throw new Error(`${seen} pictures, ${heard} voices`);
+  });
 }
 
 /** Each stream that comes in, by its id: what would show a disturbance. */
@@ -150,8 +146,8 @@ async function fourthComesAndLeaves(t, { url, launched, people }, query) {
       assert.ok(row.lost <= 0, `nothing is lost: ${what}`);
       rows.push({ ...row, what });
     }
-    const tiles = await person.page.evaluate(() => window.moim.state().tiles.length);
-    assert.equal(tiles, 3, `${person.name}: tiles`);
+    const tiles = () => person.page.evaluate(() => window.moim.state().tiles.length);
+    await until(`${person.name} to show three tiles`, async () => (await tiles()) === 3);
   }
   await assertServerCarriesNothing(url);
   return { rows, left };

@@ -37,7 +37,7 @@ async function pair(person) {
 }
 
 /** Waits until sound and pictures come, more than have come by now. */
-async function flows(person, what, seconds = 20) {
+async function flows(person, what) {
   const count = async (kind, field) => (await inbound(person, kind)).reduce((sum, s) => sum + s[field], 0);
   const [samples, frames] = [
     await count("audio", "totalSamplesReceived"),
@@ -48,7 +48,6 @@ async function flows(person, what, seconds = 20) {
     async () =>
       (await count("audio", "totalSamplesReceived")) > samples + 48_000 &&
       (await count("video", "framesDecoded")) > frames + 10,
-    seconds,
   );
 }
 
@@ -80,12 +79,14 @@ test("where no UDP comes through, TCP carries the call", async (t) => {
 test("UDP closed in the middle of a call moves it to TCP", async (t) => {
   const { url } = await serve(t);
   const people = await two(t, url);
-  for (const person of people) assert.equal((await pair(person)).protocol, "udp", person.name);
+  // The first pair that connects is not always the best.
+  for (const person of people)
+    await until(`${person.name} on UDP`, async () => (await pair(person))?.protocol === "udp");
   close(t, "udp");
   const closed = Date.now();
   for (const person of people) {
     await until(`${person.name} on TCP`, async () => (await pair(person))?.protocol === "tcp", 60);
-    await flows(person, `${person.name} by TCP`, 30);
+    await flows(person, `${person.name} by TCP`);
     assert.equal(person.errors.length, 0, person.errors.join());
   }
   console.log(`# on TCP ${Math.round((Date.now() - closed) / 1000)} s after UDP was closed`);
@@ -99,7 +100,7 @@ test("a network cut of 5 s ends by itself", async (t) => {
   await new Promise((done) => setTimeout(done, 5_000));
   open();
   const opened = Date.now();
-  await Promise.all(people.map((person) => flows(person, person.name, 30)));
+  await Promise.all(people.map((person) => flows(person, person.name)));
   console.log(`# media was back ${Math.round((Date.now() - opened) / 100) / 10} s after the cut`);
   const after = await Promise.all(people.map((person) => person.page.evaluate(() => window.moim.room.me)));
   assert.deepEqual(after, before, "the same participants");

@@ -3,10 +3,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { browser, enter, inbound, serve, stats, until } from "./world.mjs";
+import { isDeepStrictEqual } from "node:util";
+import { browser, enter, inbound, serve, stats, still, until } from "./world.mjs";
 
-/** A change of size takes so long at most: estimates on both sides must grow before a large picture fits. */
-const SWITCH_SECONDS = 30;
+/**
+ * A change of size takes so long at most: estimates on both sides must grow before a large picture fits, and one that
+ * had to fall may wait for 60 s (docs/networks.md).
+ */
+const SWITCH_SECONDS = 90;
 const LONGEST_GAP_MS = 1000;
 
 /** The layers that a person's camera is sent in, by name. */
@@ -22,21 +26,24 @@ async function height(person) {
   return picture?.frameHeight;
 }
 
-/** Notes, in the page, the longest time without a new frame, until it is asked for. */
+/**
+ * Notes, in the page, the longest time without a new frame, until it is asked for: between two looks that saw the same
+ * frame. A page that itself had no turn knows of no gap.
+ */
 async function watchGaps({ page }) {
   await page.evaluate(() => {
     const watch = { longest: 0, frames: 0, over: false };
     window.gaps = watch;
     const look = async () => {
-      let [last, since] = [null, performance.now()];
+      let [last, since] = [null, 0];
       while (!watch.over) {
         let decoded = 0;
         for (const peer of window.peers)
           for (const entry of (await peer.getStats()).values())
             if (entry.type === "inbound-rtp" && entry.kind === "video") decoded += entry.framesDecoded;
         const now = performance.now();
-        watch.longest = Math.max(watch.longest, now - since);
-        if (decoded !== last) {
+        if (decoded === last) watch.longest = Math.max(watch.longest, now - since);
+        else {
           watch.frames += last === null ? 0 : decoded - last;
           [last, since] = [decoded, now];
         }
@@ -108,26 +115,27 @@ async function assertLayersFollowTheEye(t, query) {
   );
 
   await becomes(min, "large", 720, () => show(1280, 720));
-  assert.equal((await layers(ada)).f.active, true);
+  await until("Ada to send the large layer", async () => (await layers(ada)).f.active);
   await becomes(min, "small", 180, () => show(320, 180));
   // The server waits a while before it tells that something is not wanted.
   await until("Ada to send the small layer alone", async () => {
     const { q, h, f } = await layers(ada);
     return q.active && !h.active && !f.active;
   });
-  const { f: unwanted } = await layers(ada);
+  const sentLarge = async () => (await layers(ada)).f.framesSent;
+  const unwanted = await still("what Ada sent of the large layer", sentLarge);
   const small = (await inbound(min, "video"))[0].framesDecoded;
   await until("frames", async () => (await inbound(min, "video"))[0].framesDecoded - small > 30);
-  assert.equal((await layers(ada)).f.framesSent, unwanted.framesSent, "nothing is sent of the large layer");
+  assert.equal(await sentLarge(), unwanted, "nothing is sent of the large layer");
   await becomes(min, "large again", 720, () => show(1280, 720));
-  const { f } = await layers(ada);
-  assert.equal(f.active, true);
-  assert.ok(f.framesSent > unwanted.framesSent);
+  await until("Ada to send the large layer again", async () => {
+    const { f } = await layers(ada);
+    return f.active && f.framesSent > unwanted;
+  });
 
-  const [own] = await ada.page.evaluate(async () => (await window.moim.sampleNow()).sent);
-  assert.equal(own.kind, "video");
-  const rows = await ada.page.evaluate(() => window.moim.sampleNow().then(({ sent }) => sent.length));
-  assert.equal(rows, 1, "a sample has one row for the camera");
+  const { sent } = await ada.page.evaluate(() => window.moim.sampleNow());
+  const kinds = sent.map(({ kind }) => kind);
+  assert.deepEqual(kinds, ["video"], "a sample has one row for the camera");
   assert.deepEqual([...ada.errors, ...min.errors], []);
 }
 
@@ -141,7 +149,6 @@ test("a picture in H.264 comes in the size that it is shown at, without a break"
 async function assertOneStreamFollowsTheEye(t, codec) {
   const { ada, min, show } = await meet(t, "within", { codec });
   const sent = async () => (await layers(ada))[""];
-  // Chromium answers getStats from memory for 50 ms: what it says may be older than the first frame that Min saw.
   await until("three sizes and three frame rates", async () => (await sent()).scalabilityMode === "L3T3_KEY");
   await becomes(min, "large", 720, () => show(1280, 720));
   await becomes(min, "small", 180, () => show(320, 180));
@@ -150,7 +157,7 @@ async function assertOneStreamFollowsTheEye(t, codec) {
     return scalabilityMode === "L1T3" && frameHeight === 180;
   });
   await becomes(min, "large again", 720, () => show(1280, 720));
-  assert.equal((await sent()).scalabilityMode, "L3T3_KEY");
+  await until("Ada to send all sizes again", async () => (await sent()).scalabilityMode === "L3T3_KEY");
   assert.deepEqual([...ada.errors, ...min.errors], []);
 }
 
@@ -163,11 +170,11 @@ test("a picture in AV1 comes in the size that it is shown at, without a break", 
 test("the page itself says how large its tiles are, and that nobody looks", async (t) => {
   const { min, told } = await meet(t, "tiles");
   await becomes(min, "a window of 1280 × 800", 360, () => {});
-  const wide = await told();
+  const wide = await still("the size of Ada's tile", told);
   assert.ok(wide.width > 480, `${wide.width} × ${wide.height}`);
   await becomes(min, "a small window", 180, () => min.page.setViewportSize({ width: 400, height: 300 }));
   await becomes(min, "a large window", 360, () => min.page.setViewportSize({ width: 1280, height: 800 }));
-  assert.deepEqual(await told(), wide);
+  await until("the tile to be as large as before", async () => isDeepStrictEqual(await told(), wide));
 
   // A page of a test cannot go behind another: it is told that it did.
   const become = (state) =>
@@ -177,30 +184,22 @@ test("the page itself says how large its tiles are, and that nobody looks", asyn
     }, state);
   await become("hidden");
   assert.deepEqual(await told(), { width: 0, height: 0 });
-  await until("the picture to stop", async () => {
-    const frames = async () => (await inbound(min, "video"))[0].framesDecoded;
-    const before = await frames();
-    await new Promise((done) => setTimeout(done, 500));
-    return (await frames()) === before;
-  });
-  const dark = (await inbound(min, "video"))[0].framesDecoded;
+  const frames = async () => (await inbound(min, "video"))[0].framesDecoded;
+  const dark = await still("the picture", frames);
   await become("visible");
-  await until(
-    "the picture to come back",
-    async () => (await inbound(min, "video"))[0].framesDecoded > dark + 10,
-  );
-  assert.equal(await height(min), 360);
+  await until("the picture to come back", async () => (await frames()) > dark + 10);
+  await until("360 lines", async () => (await height(min)) === 360, SWITCH_SECONDS);
   assert.deepEqual(min.errors, []);
 });
 
 test("a camera that is to be sent in one size is sent in one", async (t) => {
   const { ada, min, show } = await meet(t, "single", { simulcast: "0" });
-  assert.deepEqual(Object.keys(await layers(ada)), [""]);
   await show(320, 180);
   const before = (await inbound(min, "video"))[0].framesDecoded;
   await until("frames", async () => (await inbound(min, "video"))[0].framesDecoded - before > 30);
   // Chromium begins small, until its own estimate has grown.
   await until("720 lines", async () => (await height(min)) === 720, SWITCH_SECONDS);
+  assert.deepEqual(Object.keys(await layers(ada)), [""]);
   assert.deepEqual([...ada.errors, ...min.errors], []);
 });
 
@@ -218,10 +217,12 @@ test("a camera that was stopped and begins again is seen as before", async (t) =
   await ada.page.evaluate(() => window.moim.room.publishCamera({ width: 1280, height: 720 }));
   const before = await frames();
   await until("frames", async () => (await frames()) > before + 20);
-  const track = await min.page.evaluate(() => {
-    const [other] = window.moim.room.participants.values();
-    return [...other.tracks.keys()][0];
-  });
+  const track = await until("Ada's new camera", () =>
+    min.page.evaluate(() => {
+      const [other] = window.moim.room.participants.values();
+      return [...other.tracks.keys()][0];
+    }),
+  );
   await min.page.evaluate((id) => window.moim.room.setShown(id, { width: 1280, height: 720 }), track);
   await until("720 lines again", async () => (await height(min)) === 720, SWITCH_SECONDS);
   assert.deepEqual([...ada.errors, ...min.errors], []);
@@ -234,11 +235,7 @@ test("of a muted camera nothing is sent, and it comes back at once", async (t) =
     Object.values(await layers(ada)).reduce((sum, { bytesSent }) => sum + bytesSent, 0);
   const mute = (muted) => ada.page.evaluate((on) => window.moim.room.mute("video", on), muted);
   await mute(true);
-  await until("nothing to be sent", async () => {
-    const before = await bytes();
-    await new Promise((done) => setTimeout(done, 2_000));
-    return (await bytes()) === before;
-  });
+  await still("what Ada sends", bytes, 2_000);
   const dark = (await inbound(min, "video"))[0].framesDecoded;
   await mute(false);
   await until("frames", async () => (await inbound(min, "video"))[0].framesDecoded > dark + 20);

@@ -44,18 +44,14 @@ async function spectrum({ page }, tones) {
 /** Waits until a page hears exactly these of those whose tones are given, in Hz by name. */
 export async function hears(person, names, tones) {
   const what = `${person.name} to hear ${names.join(" and ") || "nobody"}`;
-  const heard = await until(
-    what,
-    async () => {
-      const now = await spectrum(person, tones);
-      const right = Object.entries(now).every(([name, contrast]) =>
-        names.includes(name) ? contrast >= PRESENT_DB : contrast <= ABSENT_DB,
-      );
-      if (!right) throw new Error(`${what}: ${JSON.stringify(now)}`);
-      return now;
-    },
-    30,
-  );
+  const heard = await until(what, async () => {
+    const now = await spectrum(person, tones);
+    const right = Object.entries(now).every(([name, contrast]) =>
+      names.includes(name) ? contrast >= PRESENT_DB : contrast <= ABSENT_DB,
+    );
+    if (!right) throw new Error(`${what}: ${JSON.stringify(now)}`);
+    return now;
+  });
   const shown = Object.entries(heard).map(([name, contrast]) => `${name} ${contrast.toFixed(0)} dB`);
   console.log(`# ${person.name} hears: ${shown.join(", ")}`);
   return heard;

@@ -91,10 +91,16 @@ function socketsHold({ study, study_about }) {
   }
 }
 
+/** Opens a report, and waits until it is drawn: its record is unpacked first. */
+async function openReport(page, path) {
+  await page.goto(pathToFileURL(path).href);
+  await page.locator("#report h1").first().waitFor();
+}
+
 /** A session's own report: its sockets stand where people stand in others. */
 async function socketsAreShown(page, path, { study_about }) {
   const ramp = study_about.sessions.find((session) => session.endsWith("-ramp"));
-  await page.goto(pathToFileURL(path(join(ramp, "report.html"))).href);
+  await openReport(page, path(join(ramp, "report.html")));
   const heads = await page.locator("h2, h3").allTextContents();
   for (const head of ["Sockets", "Sockets over time", "Machine over time"])
     assert.ok(heads.includes(head), `${head} in ${heads}`);
@@ -179,7 +185,7 @@ for (const [name, wanted] of Object.entries(STUDIES))
     const errors = [];
     page.on("pageerror", (error) => errors.push(String(error)));
     page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
-    await page.goto(pathToFileURL(report).href);
+    await openReport(page, report);
     const tables = await page.locator("table.study").count();
     assert.equal(tables, summary.study_about.tables.length, "every table is shown");
     const shown = await page.locator("table.study tr.reference").count();

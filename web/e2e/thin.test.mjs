@@ -69,7 +69,7 @@ test("a thin page says what it gets, and keeps the picture that is pinned", asyn
   await button(/quality/i).click();
   await sing(bob, 440);
   await limit(t, min);
-  await until("the picture of whom does not speak to rest", async () => (await paused(min)) === "Ada", 60);
+  await until("the picture of whom does not speak to rest", async () => (await paused(min)) === "Ada");
   const panel = page.getByRole("complementary", { name: "Connection quality" });
   const says = async (...patterns) => {
     const text = await panel.innerText();
@@ -86,7 +86,7 @@ test("a thin page says what it gets, and keeps the picture that is pinned", asyn
   await page.getByRole("listitem", { name: /^Ada/ }).hover();
   await button("Pin Ada").click();
   const asked = Date.now();
-  await until("Bob's picture to rest in place of hers", async () => (await paused(min)) === "Bob", 60);
+  await until("Bob's picture to rest in place of hers", async () => (await paused(min)) === "Bob");
   console.log(`# the pinned picture flows after ${Math.round((Date.now() - asked) / 1000)} s`);
   const now = await tiles(min);
   assert.ok(now.Ada.width > 2 * now.Bob.width, `the pinned tile is large: ${JSON.stringify(now)}`);

@@ -134,7 +134,7 @@ async function play(t, launched, url, room, watcher, seed) {
     const { state, opening, audio, video, cameras } = last;
     return state === "connected" && opening === 0 && alike(audio) && alike(video) && cameras <= 1;
   };
-  await until(`seed ${seed}: all to agree`, agree, 20).catch((error) => {
+  await until(`seed ${seed}: all to agree`, agree).catch((error) => {
     throw new Error(`${error.message}: ${JSON.stringify(last)}`);
   });
   const out = WAYS_OUT[seed % WAYS_OUT.length];
@@ -187,7 +187,7 @@ async function nothingLeft(page, seed) {
     const once = new Set(last.open).size === last.open.length;
     return last.state === "connected" && last.opening === 0 && once;
   };
-  await until(`seed ${seed}: back again`, joined, 20).catch((error) => {
+  await until(`seed ${seed}: back again`, joined).catch((error) => {
     throw new Error(`${error.message}: ${JSON.stringify(last)}`);
   });
 }

@@ -5,7 +5,7 @@ import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { isDeepStrictEqual, promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 export const BINARY = process.env.MOIM_BIN ?? new URL("../../target/release/moim", import.meta.url).pathname;
@@ -24,11 +24,16 @@ const FLAGS = [
   "--autoplay-policy=no-user-gesture-required",
 ];
 
+/** So long is waited for what must come, however slow the machine is. How soon it must come, a test judges by itself. */
+export const PATIENCE_S = 60;
+/** Chromium answers getStats from memory for 50 ms. */
+const STATS_KEPT_MS = 60;
+
 /** Metrics that tell why media does not flow. */
 const TELLS = /^moim_\w*(drop|late|stalled|short|wait|keyframe|paused|refused|lost)\w*[ {]/;
 
 /** Polls until `probe` gives something; the error tells what was waited for. */
-export async function until(what, probe, seconds = 20) {
+export async function until(what, probe, seconds = PATIENCE_S) {
   const end = Date.now() + seconds * 1000;
   let last;
   while (Date.now() < end) {
@@ -41,6 +46,19 @@ export async function until(what, probe, seconds = 20) {
     await new Promise((done) => setTimeout(done, 50));
   }
   throw new Error(`waited ${seconds} s for ${what}; last: ${last?.stack ?? JSON.stringify(last)}`);
+}
+
+/** Waits until two readings some time apart are alike, and gives the later: what was under way before has come. */
+export async function still(what, read, ms = 500) {
+  let last = Symbol("no reading yet");
+  await until(`${what} to stand still`, async () => {
+    const before = last;
+    last = await read();
+    if (isDeepStrictEqual(last, before)) return true;
+    await new Promise((done) => setTimeout(done, ms));
+    return false;
+  });
+  return last;
 }
 
 /** A temporary directory that is gone after the tests of this file: until then, what a test started may still write to it. */
@@ -114,7 +132,9 @@ export async function counter(url, name) {
 export async function browser(t, { loopback = true, args = [], prefix = [] } = {}) {
   const flags = [...FLAGS, ...args];
   if (loopback) flags.push("--allow-loopback-in-peer-connection");
-  const launched = await chromium.launch({ executablePath: prefixed(prefix), args: flags });
+  const timeout = 1000 * PATIENCE_S;
+  const launched = await chromium.launch({ executablePath: prefixed(prefix), args: flags, timeout });
+  launched.on("context", (context) => context.setDefaultTimeout(timeout));
   t.after(() => launched.close());
   return launched;
 }
@@ -226,8 +246,9 @@ export function sing({ page }, hertz) {
   }, hertz);
 }
 
-/** All entries of getStats over all connections of a page. */
-export function stats({ page }) {
+/** All entries of getStats over all connections of a page, none from before the call. */
+export async function stats({ page }) {
+  await new Promise((done) => setTimeout(done, STATS_KEPT_MS));
   return page.evaluate(async () => {
     const all = [];
     for (const peer of window.peers) {

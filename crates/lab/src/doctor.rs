@@ -80,7 +80,7 @@ pub fn examine() -> Vec<Finding> {
 pub fn print() {
     for Finding { what, ok, found, remark } in examine() {
         let mark = if ok { "yes" } else { "no " };
-        println!("{mark}  {what:<18} {found}\n     {:<18} {remark}", "");
+        outln!("{mark}  {what:<18} {found}\n     {:<18} {remark}", "");
     }
 }
 

@@ -8,6 +8,8 @@
 //! record) and [`base`] import nothing of the lab; [`observe`] reads the machine and reduces samples; [`clients`] sit in
 //! servers; [`judge`] reads records alone; [`scenario`], [`people`], runs, [`study`], [`capacity`], [`compare`] and matrices stand on top.
 
+// Its words for the terminal are everywhere.
+#[macro_use]
 pub mod base;
 pub mod capacity;
 pub mod clients;
@@ -40,20 +42,20 @@ pub fn load(options: &LoadOptions) -> u8 {
     let runtime = match base::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("{error}");
+            errln!("{error}");
             return exit::GENERATOR_LIMIT;
         }
     };
     let scenario = match Scenario::read(&options.scenario) {
         Ok(scenario) => scenario,
         Err(problems) => {
-            eprintln!("{problems}");
+            errln!("{problems}");
             return exit::BAD_CONFIGURATION;
         }
     };
     if scenario.matrix.is_some() {
         return runtime.block_on(matrix::load(&scenario, options)).unwrap_or_else(|no_run| {
-            eprintln!("{no_run}");
+            errln!("{no_run}");
             no_run.code()
         });
     }
@@ -63,12 +65,12 @@ pub fn load(options: &LoadOptions) -> u8 {
             if options.prove {
                 runtime.block_on(run::prove(&mut run, options));
             }
-            print!("{}", summary::table(&run.summary, &run.meta));
-            println!("report: {}", run.dir.join("report.html").display());
+            out!("{}", summary::table(&run.summary, &run.meta));
+            outln!("report: {}", run.dir.join("report.html").display());
             run.summary.exit_code
         }
         Err(no_run) => {
-            eprintln!("{no_run}");
+            errln!("{no_run}");
             no_run.code()
         }
     }
@@ -80,17 +82,14 @@ pub fn check(path: &Path) -> u8 {
         Ok(scenario) => {
             let (bots, chromium) = (scenario.bots(), scenario.chromium());
             let seconds = scenario.duration.as_secs_f64();
-            println!(
-                "{}: {bots} bots and {chromium} chromium people for {seconds} s",
-                scenario.name
-            );
+            outln!("{}: {bots} bots and {chromium} chromium people for {seconds} s", scenario.name);
             for (combination, one) in scenario.combinations() {
-                println!("{combination}: {}", one.err().unwrap_or("a run of its own"));
+                outln!("{combination}: {}", one.err().unwrap_or("a run of its own"));
             }
             exit::PASS
         }
         Err(problems) => {
-            eprintln!("{problems}");
+            errln!("{problems}");
             exit::BAD_CONFIGURATION
         }
     }
@@ -98,7 +97,7 @@ pub fn check(path: &Path) -> u8 {
 
 /// Prints the JSON Schema of scenarios.
 pub fn print_schema() -> u8 {
-    println!("{:#}", Scenario::schema());
+    outln!("{:#}", Scenario::schema());
     exit::PASS
 }
 
@@ -108,13 +107,13 @@ pub fn render(run_dir: &Path) -> u8 {
     match report::render(run_dir) {
         Ok(path) => {
             if killed {
-                println!("the run was killed: the report shows its record until then, unjudged");
+                outln!("the run was killed: the report shows its record until then, unjudged");
             }
-            println!("report: {}", path.display());
+            outln!("report: {}", path.display());
             exit::PASS
         }
         Err(error) => {
-            eprintln!("no report: {error}");
+            errln!("no report: {error}");
             exit::BAD_CONFIGURATION
         }
     }
@@ -124,11 +123,11 @@ pub fn render(run_dir: &Path) -> u8 {
 pub fn print_summary(run_dir: &Path, format: report::Format) -> u8 {
     match report::formatted(run_dir, format) {
         Ok(text) => {
-            print!("{text}");
+            out!("{text}");
             exit::PASS
         }
         Err(error) => {
-            eprintln!("no summary: {error}");
+            errln!("no summary: {error}");
             exit::BAD_CONFIGURATION
         }
     }

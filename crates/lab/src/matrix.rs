@@ -48,7 +48,7 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
                 continue;
             }
         };
-        eprintln!("--- {} of {}: {combination}", number + 1, combinations.len());
+        errln!("--- {} of {}: {combination}", number + 1, combinations.len());
         let runs_dir = writer.dir().to_owned();
         let load = LoadOptions { runs_dir, ..options.clone() };
         let bots = run::bots_of_this_build(&load);
@@ -56,13 +56,13 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
             Ok(ran) => ran,
             Err(no_run) if rows.is_empty() => return Err(no_run),
             Err(no_run) => {
-                eprintln!("{no_run}");
+                errln!("{no_run}");
                 about.not_shown.push(format!("{combination}, and what comes after it: {no_run}"));
                 codes.push(no_run.code());
                 break;
             }
         };
-        print!("{}", summary::table(&ran.summary, &ran.meta));
+        out!("{}", summary::table(&ran.summary, &ran.meta));
         let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         rows.push(row(combination, &ran.summary).note(format!("its report: {record}")));
         about.sessions.push(record);
@@ -75,7 +75,7 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
     }
     let held = codes.iter().filter(|code| **code == exit::PASS).count();
     about.ours = format!("{held} of {} combinations held.", codes.len());
-    println!("{}", about.ours);
+    outln!("{}", about.ours);
     let code = worst(&codes);
     let dir = writer.dir();
     let meta = Meta {
@@ -83,7 +83,7 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
         ..meta(scenario, dir, humantime::format_rfc3339_seconds(at).to_string())
     };
     let path = report::write_tables(dir, &meta, (rows, about), (code, people))?;
-    println!("report: {}", path.display());
+    outln!("report: {}", path.display());
     Ok(code)
 }
 

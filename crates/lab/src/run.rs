@@ -349,25 +349,25 @@ pub(crate) async fn prove(run: &mut Run, options: &LoadOptions) {
     run.summary.bottleneck.evidence.push(text);
     let written = record::write_summary(&run.dir, &run.summary);
     if let Err(error) = written.and_then(|()| report::render(&run.dir).map(drop)) {
-        eprintln!("the report does not show it: {error}");
+        errln!("the report does not show it: {error}");
     }
 }
 
 /// Whether runs with more or less of a resource prove a bottleneck, and a sentence that says so; or why there are none.
 async fn tried(run: &Run, options: &LoadOptions) -> Result<(bool, String), String> {
     let changed = Changed::new(&run.summary, &run.machine)?;
-    eprintln!("once more, with {}", changed.what);
+    errln!("once more, with {}", changed.what);
     let second = once_more(options).await?;
     let mut judged = changed.judge(&[&run.summary], &[&second.summary]);
     if !judged.0 {
         // A machine that drifts may hide a fifth. In reverse order a steady drift cancels out.
-        eprintln!("not clear: so again, and then as it was");
+        errln!("not clear: so again, and then as it was");
         match in_reverse(&changed, options).await {
             Ok((third, fourth)) => {
                 let as_it_was = [&run.summary, &fourth.summary];
                 judged = changed.judge(&as_it_was, &[&second.summary, &third.summary]);
             }
-            Err(why) => eprintln!("the first two runs stand: {why}"),
+            Err(why) => errln!("the first two runs stand: {why}"),
         }
     }
     let (proven, text) = judged;
@@ -393,7 +393,7 @@ async fn once_more(options: &LoadOptions) -> Result<Run, String> {
     };
     let mut run = play().await?;
     if run.summary.exit_code == exit::GENERATOR_LIMIT {
-        eprintln!("and again: the generator was at its limit");
+        errln!("and again: the generator was at its limit");
         run = play().await?;
     }
     match run.summary.exit_code {

@@ -5,6 +5,7 @@ use crate::api;
 use crate::assets::{self, Pages};
 use crate::auth::Guests;
 use crate::body::BODIES;
+use crate::certificate::{self, Certificate};
 use crate::config::{Config, Limits, TlsConfig};
 use crate::gate::{Counted, Gate, Pace, Visit, each_request};
 use crate::memory::Memory;
@@ -21,11 +22,10 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
-use axum_server::tls_rustls::RustlsConfig;
 use axum_server::{Handle, Server};
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::task::JoinSet;
@@ -98,42 +98,13 @@ impl fmt::Display for HttpError {
                     _ => write!(f, "mend http.bind"),
                 }
             }
-            Self::Tls { files, error } => write!(
-                f,
-                "cannot use the certificate {} with the key {}: {error}; both must be PEM files \
-                 that belong together",
-                files.cert.display(),
-                files.key.display()
-            ),
+            Self::Tls { files, error } => f.write_str(&certificate::unusable(files, error)),
             Self::Serve(error) => write!(f, "cannot accept connections: {error}"),
         }
     }
 }
 
 impl std::error::Error for HttpError {}
-
-/// The certificate that is shown to whoever connects from now on; none before it is read, or without TLS.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Certificate(Arc<OnceLock<RustlsConfig>>);
-
-impl Certificate {
-    /// Reads certificate and key again; connections that are there go on with the old ones.
-    ///
-    /// # Errors
-    /// The files cannot be used, or TLS would begin or end by it. The old certificate stays.
-    pub(crate) async fn replace(&self, files: Option<&TlsConfig>) -> Result<(), String> {
-        match (self.0.get(), files) {
-            (None, None) => Ok(()),
-            (Some(tls), Some(files)) => tls
-                .reload_from_pem_file(&files.cert, &files.key)
-                .await
-                .map_err(|error| HttpError::Tls { files: files.clone(), error }.to_string()),
-            _ => {
-                Err("tls cannot be switched on or off while the server runs: start it again".into())
-            }
-        }
-    }
-}
 
 /// Bound addresses, not yet served.
 #[derive(Debug)]
@@ -233,12 +204,8 @@ impl Http {
     ) -> Result<(), HttpError> {
         let tls = match self.tls {
             None => None,
-            Some(files) => match RustlsConfig::from_pem_file(&files.cert, &files.key).await {
-                Ok(tls) => {
-                    // Only here is it ever set.
-                    let _ = self.certificate.0.set(tls.clone());
-                    Some(tls)
-                }
+            Some(files) => match self.certificate.begin(&files, &metrics).await {
+                Ok(tls) => Some(tls),
                 Err(error) => return Err(HttpError::Tls { files, error }),
             },
         };
@@ -256,7 +223,12 @@ impl Http {
                 ),
             }
         }
-        let gate = Gate::new((self.places, self.pace), self.proxies, (tls.is_some(), &self.base), &metrics);
+        let gate = Gate::new(
+            (self.places, self.pace),
+            self.proxies,
+            (tls.is_some(), &self.base),
+            &metrics,
+        );
         let router = router(sockets.clone(), metrics, self.access, self.base);
         let mut servers = JoinSet::new();
         let mut handles = Vec::new();

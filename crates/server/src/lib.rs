@@ -3,7 +3,7 @@
 //! [`serve::run`] puts it together. A socket's way: `http` → `socket` → `rooms`; a packet's:
 //! `media` (a thread a shard) → [`engine`]; ICE, DTLS and SDP: `control` (a thread a shard);
 //! mixing: `mix` (a thread a shard). `relay` and `lane` are what runs between threads, `health` whether they do;
-//! `places` bounds connections, `gate` is where HTTP's come in; `proxies` and `proxy_protocol` tell who stands behind a proxy. `memory` bounds and
+//! `places` bounds connections, `gate` is where HTTP's come in; `proxies` and `proxy_protocol` tell who stands behind a proxy. `certificate` is what TLS shows. `memory` bounds and
 //! shares out what strangers have the server hold, `body` reads what requests bring.
 
 mod access;
@@ -11,6 +11,7 @@ mod api;
 mod assets;
 pub mod auth;
 mod body;
+mod certificate;
 mod commands;
 pub mod config;
 mod control;

@@ -22,6 +22,8 @@ pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
+        // Where nobody reads the log any more, calls go on all the same.
+        .log_internal_errors(false)
         .with_writer(OneLine);
     // An error here means that one is set already.
     let _ = match config.format {

@@ -17,6 +17,19 @@ pub(crate) fn is_hidden(char: char) -> bool {
         )
 }
 
+/// Whether a room may have this id.
+///
+/// # Errors
+/// What an id may be.
+pub(crate) fn check_room(id: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    // These two have a meaning of their own in addresses.
+    if (1..=64).contains(&id.len()) && id.chars().all(fits) && id != "." && id != ".." {
+        return Ok(());
+    }
+    Err("a room's id is 1 to 64 of A-Z a-z 0-9 - _ . and not . or .. alone".into())
+}
+
 /// Whether a name holds nothing that is hidden.
 ///
 /// # Errors

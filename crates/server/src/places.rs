@@ -4,6 +4,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Once;
 
 /// Connections beyond all places that may still ask how the server is: `/healthz` and `/metrics`.
 pub(crate) const RESERVE: usize = 64;
@@ -51,12 +52,16 @@ pub(crate) fn shares(sockets: usize, shards: usize) -> Shares {
     let open = limit.current.map_or(usize::MAX / 2, |open| open as usize);
     let shares = share_out(open, sockets, shards);
     if shares.http < sockets {
+        // HTTP and media both ask.
+        static TOLD: Once = Once::new();
         let possible = shares.http;
-        tracing::warn!(
-            open_files = open,
-            "limits.sockets is {sockets}, but open files are enough for {possible} connections: raise the \
-             limit (ulimit -n, LimitNOFILE)"
-        );
+        TOLD.call_once(|| {
+            tracing::warn!(
+                open_files = open,
+                "limits.sockets is {sockets}, but open files are enough for {possible} connections: raise the \
+                 limit (ulimit -n, LimitNOFILE)"
+            );
+        });
     }
     shares
 }

@@ -1,8 +1,8 @@
 //! SIGHUP: keys, tokens and the certificate are read again, and calls go on.
 
 use crate::auth::Auth;
+use crate::certificate::Certificate;
 use crate::config::Config;
-use crate::http::Certificate;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};

@@ -10,7 +10,7 @@ use server::metrics::Metrics;
 use server::socket::{Application, InvokeError, Socket, SocketOptions, Sockets};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::protocol::Message;
@@ -277,7 +277,7 @@ async fn what_is_refused_is_told_with_its_code() {
         (false, "#publish", publish("room:garden"), "not_allowed"),
         (false, "#publish", publish(""), "bad_request"),
         (false, "#publish", json!("chat.1"), "bad_request"),
-        (false, "#publish", json!({"channel": "chat.1", "data": "x".repeat(100)}), "bad_request"),
+        (false, "#publish", json!({"channel": "chat.1", "data": "x".repeat(100)}), "too_large"),
         (false, "#nothing", json!({}), "unknown_event"),
         (false, "shop.buy", json!({}), "unknown_event"),
         (false, "#handshake", json!({}), "bad_request"),
@@ -306,6 +306,92 @@ async fn what_is_refused_is_told_with_its_code() {
     })
     .await;
     assert_eq!(other.subscribe("chat.full").await, json!({"rid": 500}));
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_answered_and_counted() {
+    let server = open();
+    let mut client = server.client(None).await;
+    let most = options().frame_bytes;
+    for more in [0, 40, 700 << 10] {
+        let text = "x".repeat(most + more);
+        let answer = client.call("ping", json!(text), 7).await;
+        assert_eq!(answer["error"]["code"], "too_large", "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("at most {most} bytes")), "{message}");
+    }
+    assert_eq!(server.metrics.drops("signaling", "too_large").get(), 3);
+    // A publication without a call id has no answer.
+    let large = json!({"channel": "news", "data": "x".repeat(most)});
+    client.send(json!({"event": "#publish", "data": large}).to_string()).await;
+    let told = client.json().await;
+    assert_eq!((&told["event"], &told["data"]["lost"]), (&json!("publish.lost"), &json!(1)));
+    assert_eq!(told["data"]["error"]["code"], "too_large", "{told}");
+    assert_eq!(client.call("ping", json!({}), 8).await["rid"], 8);
+}
+
+#[tokio::test]
+async fn publications_without_an_answer_that_nobody_got_are_told_once_a_second() {
+    let server = open();
+    let (mut publisher, mut watcher) = (server.client(None).await, server.client(None).await);
+    watcher.subscribe("news").await;
+    let sent = 1200;
+    let begin = Instant::now();
+    for n in 0..sent {
+        let data = json!({"channel": "news", "data": n});
+        publisher.send(json!({"event": "#publish", "data": data}).to_string()).await;
+    }
+    // None that is allowed is lost, and the last one says that all before it came.
+    let (mut lost, mut told) = (0, 0);
+    while lost + server.metrics.publications.get() < sent {
+        let event = publisher.json().await;
+        assert_eq!(event["event"], "publish.lost", "{event}");
+        assert_eq!(event["data"]["error"]["code"], "too_fast", "{event}");
+        lost += event["data"]["lost"].as_u64().unwrap();
+        told += 1;
+    }
+    assert_eq!(lost + server.metrics.publications.get(), sent);
+    assert!(lost > 100, "{lost}");
+    assert!(told <= begin.elapsed().as_secs() + 2, "{told} times in {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn clients_of_either_protocol_stay_and_hear_their_own_pings() {
+    let (ping_interval, ping_timeout) = (Duration::from_millis(100), Duration::from_secs(1));
+    let server =
+        start(Auth::development(), SocketOptions { ping_interval, ping_timeout, ..options() });
+    for (ping, pong, other) in [("", "", "#1"), ("#1", "#2", "")] {
+        let mut client = server.client(None).await;
+        let (mut own, mut others) = (0, 0);
+        // Three times as long as silence may last.
+        let end = Instant::now() + 3 * ping_timeout;
+        while Instant::now() < end {
+            let frame = soon("a ping", client.stream.next()).await.unwrap().unwrap();
+            let text = frame.into_text().unwrap_or_else(|_| panic!("{ping:?} is closed"));
+            if *text == *ping {
+                own += 1;
+                client.send(pong).await;
+            } else {
+                assert_eq!(*text, *other);
+                others += 1;
+            }
+        }
+        assert!(own >= 10, "{own} pings {ping:?}");
+        assert!(others <= 3, "{others} of the other protocol");
+        assert_eq!(server.metrics.drops("signaling", "not_json").get(), 0);
+    }
+    // Who answers neither is cut.
+    let mut silent = server.client(None).await;
+    let closed = soon("the end of silence", async {
+        loop {
+            match silent.stream.next().await {
+                Some(Ok(Message::Close(frame))) => return frame.map(|frame| u16::from(frame.code)),
+                Some(Ok(_)) => {}
+                _ => return None,
+            }
+        }
+    });
+    assert_eq!(closed.await, Some(wire::frame::close::NO_PONG));
 }
 
 #[tokio::test]

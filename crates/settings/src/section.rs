@@ -287,9 +287,14 @@ pub(crate) fn nearest<'n>(
         return None;
     }
     let given = given.to_lowercase();
+    // A name cut short is meant before one that is only written alike.
+    let far = |name: &str| match name.strip_prefix(given.as_str()) {
+        Some(rest) if given.len() >= 2 && rest.starts_with('_') => 0,
+        _ => strsim::damerau_levenshtein(&given, name),
+    };
     names
         .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&given, name), name))
+        .map(|name| (far(name), name))
         .filter(|(distance, name)| *distance <= 1 + name.chars().count() / 4)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)

@@ -35,6 +35,8 @@ pub enum ErrorCode {
     BadRequest,
     /// The room is not joined on this socket. Call `room.join` first.
     NotJoined,
+    /// The message is longer than the server takes; the message says how long it may be. Send less.
+    TooLarge,
     /// Too many requests in a short time, or the server is behind its work. Wait a second and try again.
     TooFast,
     /// The participant or the events asked for are no longer kept. Join anew.
@@ -66,6 +68,7 @@ impl ErrorCode {
             Self::OfferConflict => "offer_conflict",
             Self::BadRequest => "bad_request",
             Self::NotJoined => "not_joined",
+            Self::TooLarge => "too_large",
             Self::TooFast => "too_fast",
             Self::Gone => "gone",
             Self::Replaced => "replaced",

@@ -4,6 +4,7 @@
 //! a parsed value or a raw slice, as the user of this crate likes.
 
 use crate::bound;
+use crate::error::RoomError;
 use serde::{Deserialize, Serialize};
 
 /// Path of the WebSocket endpoint.
@@ -99,6 +100,9 @@ pub struct NamedError {
     pub message: String,
 }
 
+/// The event that publishes a message on a channel.
+pub const PUBLISH: &str = "#publish";
+
 /// Argument of `#publish` in both directions: a message on a channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Publish<D> {
@@ -109,6 +113,23 @@ pub struct Publish<D> {
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub data: Option<D>,
 }
+
+/// The event that tells a client of its publications that nobody got.
+pub const PUBLISH_LOST: &str = "publish.lost";
+
+/// Argument of [`PUBLISH_LOST`]. Publications without a call id have no answer: this is told in its place, once a second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishLost {
+    /// How many, since this was told last.
+    pub lost: u64,
+    /// Why the last of them was not taken.
+    pub error: RoomError,
+}
+
+/// The heartbeat of a server to clients of protocol 1, and their answer. Those of protocol 2 have empty frames for both.
+pub const PING_OF_1: &str = "#1";
+/// See [`PING_OF_1`].
+pub const PONG_OF_1: &str = "#2";
 
 /// Argument of `#subscribe`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

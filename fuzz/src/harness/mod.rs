@@ -40,7 +40,7 @@ pub const TARGETS: &[Target] = &[
     target("handshake", transports::handshake, 4096, 150),
     target("sdp", transports::sdp, 16_384, 500),
     target("answer", transports::answer, 16_384, 2_000),
-    target("http2", web::http2, 8192, 1_000),
+    target("http2", web::http2, 8192, 400),
     target("socket", texts::socket, 8192, 50_000),
     target("websocket", texts::websocket, 8192, 50_000),
     target("settings", texts::settings, 8192, 2_000),

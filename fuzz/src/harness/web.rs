@@ -67,35 +67,55 @@ impl Application for Nothing {
     }
 }
 
+/// A PING after what a client sends, and its answer: whoever gets that has all before it read.
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0read all";
+const PONG: &[u8] = b"\0\0\x08\x06\x01\0\0\0\0read all";
+/// Where no PING is read any more, nothing comes after so long.
+const QUIET: Duration = Duration::from_millis(5);
+
 /// HTTP/2 (RFC 9113) of a client that may do everything: whatever it sends, its connection ends once it is through, and the
 /// next one is answered. The first byte says whether the rest is sent as it is, or as frames of the right lengths.
 pub fn http2(data: &[u8]) {
     let [form, rest @ ..] = data else { return };
     let sent = if form % 2 == 0 { rest.to_vec() } else { frames(rest) };
-    let (connection, _) = exchange(&[PREFACE, &sent].concat());
-    connection.unwrap_or_else(|error| panic!("the connection stays open: {error}"));
-    let question = b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
-    let (connection, answer) = exchange(question);
-    connection.expect("the next request is answered");
+    let mut stream = connect(QUIET);
+    // Who is refused may be told so before all is sent.
+    let _ = stream.write_all(&[PREFACE, &sent, PING].concat());
+    let mut came = Vec::new();
+    let answered = |came: &[u8]| came.windows(PONG.len()).any(|part| part == PONG);
+    while !answered(&came) && read(&mut stream, &mut came) {}
+    let _ = stream.shutdown(Shutdown::Write);
+    assert!(is_closed(&mut stream), "the connection stays open after its client is through");
+    let mut stream = connect(PATIENCE);
+    stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").expect("it is there");
+    let mut answer = Vec::new();
+    while read(&mut stream, &mut answer) {}
     assert!(answer.starts_with(b"HTTP/1.0 200 "), "{}", String::from_utf8_lossy(&answer));
     assert!(!PANICKED.load(Relaxed), "the server's thread panicked");
 }
 
-/// Sends all and then nothing more; what came until the connection ended.
-fn exchange(sent: &[u8]) -> (std::io::Result<()>, Vec<u8>) {
-    let mut stream = TcpStream::connect(*SERVER).expect("it listens");
+fn connect(patience: Duration) -> TcpStream {
+    let stream = TcpStream::connect(*SERVER).expect("it listens");
+    stream.set_read_timeout(Some(patience)).expect("a time");
+    stream
+}
+
+/// Reads a part of what comes; false where nothing comes in time, or nothing more.
+fn read(stream: &mut TcpStream, came: &mut Vec<u8>) -> bool {
+    let mut memory = [0; 4096];
+    let count = stream.read(&mut memory).unwrap_or(0);
+    came.extend_from_slice(&memory[..count]);
+    count > 0
+}
+
+/// Whether a connection ends in time.
+fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let mut came = Vec::new();
-    // Who is refused may be told so before all is sent.
-    let _ = stream.write_all(sent);
-    let _ = stream.shutdown(Shutdown::Write);
-    let ended = match stream.read_to_end(&mut came) {
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Err(error)
-        }
-        _ => Ok(()),
-    };
-    (ended, came)
+    match stream.read_to_end(&mut Vec::new()) {
+        // A reset ends it as well.
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        Ok(_) => true,
+    }
 }
 
 /// Frames by a shorter form: kind, flags, stream and length take a byte each.

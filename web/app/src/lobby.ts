@@ -170,7 +170,7 @@ export function showLobby(
   return new Promise((resolve) => {
     form.onsubmit = (event) => {
       event.preventDefault();
-      const id = roomName(room.value);
+      const id = options.room ?? roomName(room.value);
       const typed = plainName(name.value);
       room.setCustomValidity(id === null ? "Letters, digits, dashes and dots make a room name." : "");
       if (id === null || typed === "") {

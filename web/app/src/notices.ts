@@ -54,6 +54,7 @@ const WORDS: Record<MoimError["code"], Words> = {
   offer_conflict: "This page was opened twice in the same place. Join again.",
   bad_request: (message) => `The server did not accept that: ${message}.`,
   not_joined: "You are not in the room any more. Join again.",
+  too_large: "That was more than the server takes at once.",
   too_fast: "That was too much at once. Wait a moment, then try again.",
   gone: "You were away for too long. Join again.",
   replaced: "You are in the room from another page or device. Join again to be here instead.",

@@ -81,7 +81,8 @@ function roomOfPath(path: string): string | null {
   const match = /^\/room\/([^/]+)\/?$/.exec(path);
   if (!match) return null;
   try {
-    return roomName(decodeURIComponent(match[1]!));
+    // As it is: another name would be another room, and the server says what a room's id may be.
+    return decodeURIComponent(match[1]!);
   } catch {
     return null;
   }

@@ -52,6 +52,8 @@ describe("parseOptions", () => {
     expect(options).toMatchObject({ room: null, show: null, codec: null, audio: null, microphone: null });
     expect(options.cameraSize).toEqual({ width: 640, height: 360 });
     expect(parseOptions("/room/%E0%A4%A", "").room).toBeNull();
+    // The link's name is another room than what is left of it: the server says what is wrong with it.
+    expect(parseOptions("/room/a%23b", "").room).toBe("a#b");
     expect(parseOptions("/room/garden/", "?camera=off")).toMatchObject({ room: "garden", camera: false });
     expect(parseOptions("/room/garden", "")).toMatchObject({ simulcast: true });
   });

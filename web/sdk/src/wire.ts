@@ -81,6 +81,7 @@ export const errorCode = oneOf(
   "offer_conflict",
   "bad_request",
   "not_joined",
+  "too_large",
   "too_fast",
   "gone",
   "replaced",

@@ -1,5 +1,8 @@
 //! What all floors of the lab share, and what imports nothing of it: addresses, HTTP, seeded numbers, figures.
 
+#[macro_use]
+mod say;
+
 mod address;
 mod belief;
 pub(crate) mod busy;

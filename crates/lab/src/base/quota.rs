@@ -10,6 +10,9 @@ pub const AS_CONTAINERS: Duration = Duration::from_millis(100);
 /// So short a period makes a slow CPU rather than one that stands still.
 pub const AS_A_SLOW_CPU: Duration = Duration::from_millis(10);
 
+/// The least quota that Linux takes, whatever its period is (`min_cfs_quota_period`).
+const LEAST: Duration = Duration::from_millis(1);
+
 /// A smaller change of its speed is none: each change of a quota begins a new period.
 const CHANGE: f64 = 0.01;
 /// A quota is changed by no more than this, either way.
@@ -32,6 +35,8 @@ impl Quota {
     /// # Errors
     /// The system's, with what helps.
     pub fn new(cores: f64, period: Duration) -> io::Result<Self> {
+        // The system takes no smaller one: then its period is longer.
+        let period = period.max(LEAST.div_f64(cores));
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("moim-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let of_v1 = Path::new("/sys/fs/cgroup/cpu");
@@ -55,7 +60,7 @@ impl Quota {
 
     fn set(&self, cores: f64) -> io::Result<()> {
         let period_us = self.period.as_micros();
-        let quota_us = (cores * period_us as f64).round();
+        let quota_us = (cores * period_us as f64).round().max(LEAST.as_micros() as f64);
         match self.v1 {
             true => fs::write(self.group.join("cpu.cfs_quota_us"), quota_us.to_string()),
             false => fs::write(self.group.join("cpu.max"), format!("{quota_us} {period_us}")),
@@ -131,6 +136,8 @@ mod tests {
         let v2 = Quota { v1: false, period: AS_CONTAINERS, group: quota.group.clone(), ..quota };
         v2.set(0.5).unwrap();
         assert_eq!(fs::read_to_string(v2.group.join("cpu.max")).unwrap(), "50000 100000");
+        v2.set(0.001).unwrap();
+        assert_eq!(fs::read_to_string(v2.group.join("cpu.max")).unwrap(), "1000 100000");
     }
 
     #[test]
@@ -140,7 +147,7 @@ mod tests {
         quota.set(0.35).unwrap();
         let mut steady = SteadyQuota::new(quota);
         for (floor_ms, quota_us) in
-            [(1.0, "3500"), (1.005, "3500"), (1.3, "4550"), (9.0, "14000"), (0.1, "875")]
+            [(1.0, "3500"), (1.005, "3500"), (1.3, "4550"), (9.0, "14000"), (0.1, "1000")]
         {
             steady.follow(floor_ms).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), quota_us, "{floor_ms}");

@@ -30,6 +30,11 @@ impl Url {
             Some(at) => (&rest[..after_address + at], &rest[after_address + at + 1..]),
             None => (rest, "80"),
         };
+        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
+            return Err(format!(
+                "{text:?}: an IPv6 address stands in brackets, such as http://[::1]:7880"
+            ));
+        }
         let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
         if host.is_empty() || port == 0 {
             return Err(format!("{text:?} names no host or no port"));
@@ -51,5 +56,20 @@ impl Url {
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "http://{}", self.authority())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_address_stands_in_brackets() {
+        let url = Url::parse("http://[::1]:7990").unwrap();
+        assert_eq!((url.host.as_str(), url.port), ("[::1]", 7990));
+        assert_eq!(Url::parse("ws://[fd00::2]/").unwrap().authority(), "[fd00::2]:80");
+        for text in ["http://::1:7990", "http://fd00::1", "http://::1"] {
+            assert!(Url::parse(text).unwrap_err().contains("brackets"), "{text}");
+        }
     }
 }

@@ -67,7 +67,7 @@ pub fn capacity(options: &CapacityOptions) -> u8 {
         runtime.block_on(searching.run())
     });
     result.unwrap_or_else(|(code, error)| {
-        eprintln!("no capacity: {error}");
+        errln!("no capacity: {error}");
         code
     })
 }
@@ -178,7 +178,7 @@ impl Searching<'_> {
         page::write(&self.search, &self.dir, code).map_err(told)?;
         if !found.complete {
             let dir = self.dir.display();
-            eprintln!("not over: `moim capacity --resume {dir} --trials N` goes on");
+            errln!("not over: `moim capacity --resume {dir} --trials N` goes on");
         }
         result.map(|_| code)
     }
@@ -189,17 +189,17 @@ impl Searching<'_> {
         let what = self.search.vary.unit();
         while let Some(value) = next(&self.search.bounds, &self.search.outcomes()) {
             if self.options.until.is_some_and(|until| before + self.begun.elapsed() >= until) {
-                eprintln!("the time is over");
+                errln!("the time is over");
                 return Ok(true);
             }
             let number = self.search.trials.len() + 1;
-            eprintln!("--- trial {number}: {value} {what}; so far {}", self.so_far());
+            errln!("--- trial {number}: {value} {what}; so far {}", self.so_far());
             let varied = self.search.vary.with(scenario, value);
             let Some(trial) = self.trial(&varied, value).await? else { return Ok(false) };
-            eprintln!("{}", trial.said(what));
+            errln!("{}", trial.said(what));
             self.search.trials.push(trial);
             if let Some(plan) = self.search.plan().filter(|_| number == 1) {
-                eprintln!("{plan}");
+                errln!("{plan}");
             }
             self.search.spent_s = (before + self.begun.elapsed()).as_secs_f64();
             let written = self.search.write(&self.dir);
@@ -242,7 +242,7 @@ impl Searching<'_> {
             if code == exit::INTERRUPTED {
                 return Ok(None);
             }
-            eprintln!("this trial says nothing ({}): once more", ran.summary.failures.join(", "));
+            errln!("this trial says nothing ({}): once more", ran.summary.failures.join(", "));
         }
         Err((code, "two trials of one number said nothing: see their reports".into()))
     }
@@ -265,15 +265,15 @@ impl Searching<'_> {
             (Some("network"), _) => match run::Changed::wider_link(PROOF) {
                 Ok(wider) => (same, wider.what.clone(), Some(wider)),
                 Err(why) => {
-                    eprintln!("not proven: {why}");
+                    errln!("not proven: {why}");
                     return Ok(true);
                 }
             },
             _ => return Ok(true),
         };
-        eprintln!("--- once more, {high} {}: {what}", self.search.vary.unit());
+        errln!("--- once more, {high} {}: {what}", self.search.vary.unit());
         let Some(trial) = self.trial(&varied, high).await? else { return Ok(false) };
-        eprintln!("{}", trial.said(self.search.vary.unit()));
+        errln!("{}", trial.said(self.search.vary.unit()));
         self.search.proof = Some(Proof { value: high, what, outcome: trial.outcome });
         Ok(true)
     }

@@ -42,10 +42,10 @@ pub(super) fn write(search: &Search, dir: &Path, code: u8) -> io::Result<()> {
         machine: proc::machine(),
         ..Meta::of_study(name, started_at, "as in the scenario", &search.scenario)
     };
-    println!("{}", about.ours);
+    outln!("{}", about.ours);
     let people = search.trials.iter().map(|trial| trial.people).max().unwrap_or(0);
     let path = report::write_tables(dir, &meta, (rows, about), (code, people))?;
-    println!("report: {}", path.display());
+    outln!("report: {}", path.display());
     Ok(())
 }
 

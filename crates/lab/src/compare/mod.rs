@@ -35,7 +35,7 @@ pub fn compare(options: &CompareOptions) -> u8 {
     match run(options) {
         Ok(code) => code,
         Err(why) => {
-            eprintln!("nothing is compared: {why}");
+            errln!("nothing is compared: {why}");
             exit::BAD_CONFIGURATION
         }
     }

@@ -49,7 +49,7 @@ impl Page<'_> {
                       follows how fast the machine just was.",
         }.into());
         about.not_shown = self.groups.iter().flat_map(|group| group.left_out.clone()).collect();
-        println!("{}", about.ours);
+        outln!("{}", about.ours);
         let rows = self.rows();
         self.print(&rows);
         let meta = Meta {
@@ -57,7 +57,7 @@ impl Page<'_> {
             ..Meta::of_study("compare".into(), started_at, "as in the records", command)
         };
         let path = report::write_tables(dir, &meta, (rows, about), (code, 0))?;
-        println!("report: {}", path.display());
+        outln!("report: {}", path.display());
         Ok(())
     }
 
@@ -70,9 +70,9 @@ impl Page<'_> {
             let mut lines = rows.iter().filter(other).peekable();
             if lines.peek().is_some() {
                 let Pair { first, second, .. } = pair;
-                println!("\n{second} against {first}: first, second, change, 98 % sure");
+                outln!("\n{second} against {first}: first, second, change, 98 % sure");
             }
-            lines.for_each(|row| println!("{}", line(row)));
+            lines.for_each(|row| outln!("{}", line(row)));
         }
     }
 

@@ -44,7 +44,7 @@ impl<D: BotDriver> House<D> {
                     if sets.disjoint {
                         cpus::pin_process(&sets.generator);
                     }
-                    eprintln!("{sets}");
+                    errln!("{sets}");
                 }
                 (url.clone(), None, sets)
             }
@@ -61,7 +61,7 @@ impl<D: BotDriver> House<D> {
                 if sets.disjoint {
                     cpus::pin_process(&sets.generator);
                 }
-                eprintln!("{sets}");
+                errln!("{sets}");
                 (server.url.clone(), Some(server), Some(sets))
             }
         };

@@ -173,7 +173,7 @@ impl Changed {
 impl Drop for Changed {
     fn drop(&mut self) {
         if let Err(error) = self.put_back() {
-            eprintln!("{:?} could not be put back: {error}", self.resource);
+            errln!("{:?} could not be put back: {error}", self.resource);
         }
     }
 }

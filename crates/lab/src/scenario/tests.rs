@@ -171,6 +171,7 @@ media: { video: 4k }
 thresholds:
   los_pct: [\"user_p95 < 1\"]
   loss_pct: [\"user_p90 < 1\"]
+  mos: [\"user_p5 > 4\"]
 events: [{ at: 5s, bot: 0, do: stopvideo }]
 ";
     let problems = problems(text);
@@ -190,9 +191,10 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
             ],
         ),
         (8, ["thresholds.los_pct: ", "did you mean \"loss_pct\"?"]),
+        (10, ["thresholds.mos: ", "did you mean \"mos_lq\"?"]),
         (9, ["thresholds.loss_pct[0]: \"user_p90\" is no known reduction", "user_p95"]),
-        (10, ["events[0].bot: 0 is out of range", "from 1"]),
-        (10, ["events[0].do: ", "did you mean \"stop_video\"?"]),
+        (11, ["events[0].bot: 0 is out of range", "from 1"]),
+        (11, ["events[0].do: ", "did you mean \"stop_video\"?"]),
     ] {
         let place = format!("x.yaml:{line}:");
         let found = problems
@@ -200,7 +202,7 @@ events: [{ at: 5s, bot: 0, do: stopvideo }]
             .any(|p| p.starts_with(&place) && parts.iter().all(|part| p.contains(part)));
         assert!(found, "line {line} {parts:?} in\n{}", problems.join("\n"));
     }
-    assert_eq!(problems.len(), 12, "{}", problems.join("\n"));
+    assert_eq!(problems.len(), 13, "{}", problems.join("\n"));
 }
 
 #[test]
@@ -220,6 +222,7 @@ fn what_only_the_whole_can_tell() {
         (with("target: { url: \"https://x\" }", ""), "is no http:// or ws:// address"),
         (with("target: { url: \"http://x:y\" }", ""), "\"y\" is no port"),
         (with("target: { adapter: moin }", ""), "did you mean \"moim\"?"),
+        (with("target: { url: \"http://::1:7990\" }", ""), "stands in brackets"),
     ] {
         let problems = problems(&text);
         assert!(problems.iter().any(|p| p.contains(want)), "{want} in\n{problems:#?}");

@@ -93,7 +93,7 @@ async fn try_run(
     let exe = sessions.exe().map_err(|error| format!("this binary is not to be found: {error}"))?;
     let mut labs = Vec::new();
     for (name, text) in scenarios {
-        eprintln!("--- session {name}, in a lab of its own");
+        errln!("--- session {name}, in a lab of its own");
         let lab = Lab::start(&exe, &dir, name, text);
         labs.push(lab.map_err(|error| format!("a lab for {name} could not be started: {error}"))?);
     }

@@ -38,7 +38,7 @@ use std::time::{Instant, SystemTime};
 /// missing, 105 when it was interrupted.
 pub fn study(options: &StudyOptions) -> u8 {
     if let Some(why) = options.fault() {
-        eprintln!("{why}");
+        errln!("{why}");
         return exit::BAD_CONFIGURATION;
     }
     let result = match base::runtime() {
@@ -46,7 +46,7 @@ pub fn study(options: &StudyOptions) -> u8 {
         Err(error) => Err(io::Error::other(error)),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("no study: {error}");
+        errln!("no study: {error}");
         exit::BAD_CONFIGURATION
     })
 }
@@ -98,11 +98,11 @@ async fn run(options: &StudyOptions) -> io::Result<u8> {
     summary.people = sessions.people();
     std::fs::write(writer.dir().join("study.md"), markdown)?;
     let path = report::write(writer.dir(), &meta, &summary)?;
-    print!("{text}");
+    out!("{text}");
     for fault in &faults {
-        println!("missing: {fault}");
+        outln!("missing: {fault}");
     }
-    println!("report: {}", path.display());
+    outln!("report: {}", path.display());
     Ok(summary.exit_code)
 }
 

@@ -89,7 +89,7 @@ impl Others {
                 let name = format!("{people}-people-{}-{round}", server.word);
                 let mut ran = sessions.run_at(server.beside.as_ref(), &name, &text).await;
                 if !sessions.quick && ran.as_ref().is_ok_and(Session::generator_was_limit) {
-                    eprintln!("  and again: the generator was its limit");
+                    errln!("  and again: the generator was its limit");
                     ran = sessions.run_at(server.beside.as_ref(), &name, &text).await;
                 }
                 made.push(ran.map(|session| row(table, rooms, &session)));

@@ -256,7 +256,7 @@ impl Sessions {
     pub async fn run(&mut self, name: &str, text: &str) -> Result<Session, String> {
         let mut result = self.try_run(name, text, None).await;
         if !self.quick && result.as_ref().is_ok_and(Session::generator_was_limit) {
-            eprintln!("  and again: the generator was its limit");
+            errln!("  and again: the generator was its limit");
             result = self.try_run(name, text, None).await;
         }
         self.miss(name, &result);
@@ -381,7 +381,7 @@ impl Sessions {
         if self.interrupted {
             return Err("the study was interrupted before".into());
         }
-        eprintln!("--- session {name}");
+        errln!("--- session {name}");
         let text = format!("name: {name}\n{text}");
         let read = Scenario::parse(&text, name);
         let mut scenario = read.map_err(|problems| problems.to_string())?;
@@ -431,7 +431,7 @@ impl Sessions {
             self.missing.push(format!("session {name}: {} of {all} people joined", summary.people));
         }
         for event in events.iter().filter(|event| event.level == Level::Error).take(3) {
-            eprintln!("  {}", event.text);
+            errln!("  {}", event.text);
         }
         self.versions.extend(meta.machine.versions.clone());
         self.cpus = meta.cpus.clone().or(self.cpus.take());

@@ -1,6 +1,7 @@
 //! Tokens as such: reading them, and making them.
 
 use super::{Grants, Secret, SocketGrants, TokenError, unix_s};
+use crate::names;
 use crate::socket::random_id;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
@@ -231,6 +232,12 @@ pub fn issue(key: &str, secret: &Secret, request: &TokenRequest) -> Result<Strin
     if request.ttl_s > LONGEST_S {
         return Err("a token holds for ten years at most: ask for a shorter time".into());
     }
+    if let Some(room) = &request.room {
+        names::check_room(room)?;
+    }
+    if let Some(name) = &request.name {
+        names::check("the name", name)?;
+    }
     let now = unix_s();
     let claims = Claims {
         iss: key.to_owned(),
@@ -360,7 +367,12 @@ mod tests {
         let (one, two) = (issued(), issued());
         assert!(one.issued_unix_s.is_some() && one.token_id.is_some());
         assert_ne!(one.token_id, two.token_id);
-        let long = TokenRequest { ttl_s: LONGEST_S + 1, ..request };
+        let long = TokenRequest { ttl_s: LONGEST_S + 1, ..request.clone() };
         assert!(issue("one", &secret, &long).unwrap_err().contains("ten years"));
+        for room in ["a b", "a#b", "", ".", "모임", &"a".repeat(65)] {
+            let nowhere = TokenRequest { room: Some(room.into()), ..request.clone() };
+            let why = issue("one", &secret, &nowhere).unwrap_err();
+            assert!(why.contains("A-Z a-z 0-9"), "{room}: {why}");
+        }
     }
 }

@@ -58,8 +58,7 @@ mod tests {
     #[test]
     fn an_address_opens_as_many_at_once_as_it_may_have_and_then_a_tenth_of_that_a_second() {
         let (pace, now) = (Pace::new(Some(100)), Instant::now());
-        let waits: Vec<u128> =
-            (0..103).map(|_| pace.wait(address(1), now).as_millis()).collect();
+        let waits: Vec<u128> = (0..103).map(|_| pace.wait(address(1), now).as_millis()).collect();
         assert_eq!(waits[..100], [0; 100]);
         assert_eq!(waits[100..], [100, 200, 300], "ten a second");
         assert_eq!(pace.wait(address(2), now), Duration::ZERO, "another address");

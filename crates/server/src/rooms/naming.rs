@@ -7,13 +7,7 @@ use wire::{ErrorCode, RoomError};
 
 /// Whether a room may have this id.
 pub(super) fn check_id(id: &str) -> Result<(), RoomError> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // These two have a meaning of their own in addresses.
-    if (1..=64).contains(&id.len()) && id.chars().all(fits) && id != "." && id != ".." {
-        return Ok(());
-    }
-    let text = "a room's id is 1 to 64 of A-Z a-z 0-9 - _ . and not . or .. alone";
-    Err(RoomError::new(ErrorCode::BadRequest, text))
+    names::check_room(id).map_err(|why| RoomError::new(ErrorCode::BadRequest, why))
 }
 
 pub(super) fn check_names(join: &Join) -> Result<(), RoomError> {

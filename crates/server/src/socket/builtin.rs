@@ -9,7 +9,7 @@ use crate::names;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::{Arc, PoisonError};
-use wire::frame::{Authenticated, KickOut, NamedError, Response, SetAuthToken, Subscribe};
+use wire::frame::{Authenticated, KickOut, NamedError, PUBLISH, Response, SetAuthToken, Subscribe};
 use wire::{ErrorCode, RoomError};
 
 /// Longest name of a channel, in bytes.
@@ -58,7 +58,7 @@ impl<A: Application> Session<A> {
     pub(super) fn builtin(&mut self, request: &Incoming<'_>) {
         let refused = |code, message: &str| Err(RoomError::new(code, message));
         let result = match &*request.event {
-            "#publish" => self.publish(request.data),
+            PUBLISH => self.publish(request.data),
             "#subscribe" => self.subscribe(request.data),
             "#unsubscribe" => self.unsubscribe(request.data),
             "#authenticate" => return self.authenticate(request),
@@ -169,7 +169,7 @@ impl<A: Application> Session<A> {
         let most = self.sockets.options.message_bytes;
         if data.len() > most && self.socket.with_rights(may) {
             let message = format!("the message has {} of at most {most} bytes", data.len());
-            return refuse(ErrorCode::BadRequest, message);
+            return refuse(ErrorCode::TooLarge, message);
         }
         // The publisher's own copy, if it is subscribed, is queued before the answer.
         let publish = || self.sockets.shared.publish(&channel, data);

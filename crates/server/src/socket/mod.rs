@@ -11,6 +11,7 @@ mod builtin;
 mod calls;
 pub mod frame;
 mod hub;
+mod lost;
 mod outbox;
 mod rights;
 mod session;
@@ -38,13 +39,13 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use wire::RoomError;
 use wire::console::Quality;
-use wire::frame::{HANDSHAKE_TIMEOUT_MS, PING_INTERVAL_MS, PING_TIMEOUT_MS, close};
+use wire::frame::{HANDSHAKE_TIMEOUT_MS, PING_INTERVAL_MS, PING_OF_1, PING_TIMEOUT_MS, close};
 
 /// Close code for a client that sent too many frames that make no sense: mend the client.
 pub const CLOSE_BAD_FRAMES: u16 = 4100;
@@ -339,6 +340,7 @@ impl<A: Application> Sockets<A> {
             rights: Rights::default(),
             channels: Mutex::default(),
             calls: Mutex::default(),
+            protocol: AtomicU8::new(0),
         })
     }
 }
@@ -381,6 +383,8 @@ pub struct Socket {
     /// Channels of applications that it is subscribed to; only the hub changes this.
     channels: Mutex<BTreeSet<Arc<str>>>,
     calls: Mutex<Calls>,
+    /// The protocol whose pings it answers; 0: none yet.
+    protocol: AtomicU8,
 }
 
 impl Socket {
@@ -397,6 +401,22 @@ impl Socket {
     /// The client's address.
     pub fn remote(&self) -> SocketAddr {
         self.remote
+    }
+
+    /// It answered a ping of this protocol.
+    fn hears_pings(&self, protocol: u8) {
+        self.protocol.store(protocol, Relaxed);
+    }
+
+    /// The frames of a ping, the how many-th. Protocols 1 and 2 shake hands in the same way: a client that answers nothing is
+    /// asked in both, once it had time for the first.
+    fn pings(&self, nth: u32) -> Vec<Utf8Bytes> {
+        let [one, two] = [PING_OF_1, ""].map(Utf8Bytes::from_static);
+        match self.protocol.load(Relaxed) {
+            1 => vec![one],
+            0 if nth > 1 => vec![two, one],
+            _ => vec![two],
+        }
     }
 
     /// Sends a message on a channel, whether or not the client subscribed to it. `data` is JSON.

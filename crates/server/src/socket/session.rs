@@ -2,6 +2,7 @@
 
 use super::bucket::Budget;
 use super::frame::{self, Bad, Incoming, Packet, reason};
+use super::lost::Lost;
 use super::outbox::{Batch, Close};
 use super::{
     Application, CLOSE_BAD_FRAMES, CLOSE_NOT_UTF8, CLOSE_TOO_BIG, CLOSE_TOO_FAST, CLOSE_TOO_SLOW,
@@ -23,7 +24,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
-use wire::frame::{Handshake, HandshakeAnswer, close};
+use wire::frame::{Handshake, HandshakeAnswer, PONG_OF_1, PUBLISH, PUBLISH_LOST, close};
 use wire::room::PING;
 use wire::{ErrorCode, RoomError};
 
@@ -31,6 +32,9 @@ use wire::{ErrorCode, RoomError};
 const CONTROL_FRAME_BYTES: usize = 6;
 /// Frames that are read before the writer has its turn.
 const FRAMES_A_TURN: u32 = 64;
+
+/// Most answers to the packets of a frame that is too large.
+const ANSWERS: usize = 16;
 
 /// Deadlines that are so far away…
 const FAR: Duration = Duration::from_secs(2);
@@ -68,6 +72,7 @@ pub(super) async fn run<A: Application>(
         rights: 0,
         pings: PINGS.with(Arc::clone),
         refused: false,
+        lost: Lost::default(),
         expiry: None,
     };
     let grace = sockets.options.close_grace;
@@ -149,6 +154,8 @@ pub(super) struct Session<A: Application> {
     pings: Arc<AtomicU64>,
     /// A refusal of this socket is in the log already.
     refused: bool,
+    /// Publications that nobody got, and that it is not told yet.
+    lost: Lost,
     /// When its token expires.
     pub(super) expiry: Option<tokio::time::Instant>,
 }
@@ -176,8 +183,9 @@ impl<A: Application> Session<A> {
                         self.expire();
                         self.note_expiry();
                     }
+                    self.tell_lost();
                     if now < deadline {
-                        timer.as_mut().reset(self.expiry.map_or(deadline, |at| at.min(deadline)));
+                        timer.as_mut().reset(self.next_timer(deadline));
                         continue;
                     }
                     return match self.greeted {
@@ -212,7 +220,9 @@ impl<A: Application> Session<A> {
             }
             if self.greeted.is_some() {
                 deadline = together(options.ping_timeout);
-                let next = self.expiry.map_or(deadline, |at| at.min(deadline));
+                // Reading comes before the timer, and may have no end.
+                self.tell_lost();
+                let next = self.next_timer(deadline);
                 if timer.deadline() > next {
                     timer.as_mut().reset(next);
                 }
@@ -259,13 +269,14 @@ impl<A: Application> Session<A> {
 
     async fn text(&mut self, text: &str) -> Option<End> {
         self.sockets.metrics.socket_bytes_in.add(text.len() as u64);
-        if text.is_empty() {
+        if text.is_empty() || text == PONG_OF_1 {
             // The client's heartbeat: like every frame it moves the deadline, in `read`.
+            self.socket.hears_pings(if text.is_empty() { 2 } else { 1 });
             self.expire();
             return None;
         }
         if text.len() > self.sockets.options.frame_bytes {
-            return self.count_bad(reason::TOO_LARGE);
+            return self.too_large(text);
         }
         let packets = match frame::packets(text) {
             Ok(packets) => packets,
@@ -300,6 +311,22 @@ impl<A: Application> Session<A> {
             }
         }
         None
+    }
+
+    /// Nothing of a frame that is too large is taken. Whoever waits for an answer gets one.
+    fn too_large(&mut self, text: &str) -> Option<End> {
+        if self.greeted.is_some() {
+            let most = self.sockets.options.frame_bytes;
+            let message =
+                format!("the frame has {} of at most {most} bytes: send less", text.len());
+            let packets = frame::packets(text).into_iter().flatten().take(ANSWERS);
+            for packet in packets {
+                if let Ok(Packet::Request(request)) = packet {
+                    self.answer(&request, Err(RoomError::new(ErrorCode::TooLarge, &*message)));
+                }
+            }
+        }
+        self.count_bad(reason::TOO_LARGE)
     }
 
     /// The first packet must be the handshake.
@@ -406,11 +433,32 @@ impl<A: Application> Session<A> {
             let (socket, event) = (self.socket.public_id(), shorten(&request.event));
             tracing::info!(socket, event, code = error.code.as_str(), "refused: {}", error.message);
         }
-        let Some(cid) = request.cid else { return };
+        let Some(cid) = request.cid else {
+            if let Err(error) = result
+                && request.event == PUBLISH
+            {
+                self.lost.add(error, tokio::time::Instant::now());
+                self.tell_lost();
+            }
+            return;
+        };
         self.socket.send(match result {
             Ok(data) => frame::answer(cid, data.as_deref()),
             Err(error) => frame::failure(cid, &error),
         });
+    }
+
+    /// Tells the client of publications that nobody got, if it is time.
+    fn tell_lost(&mut self) {
+        if let Some(told) = self.lost.take(tokio::time::Instant::now()) {
+            let data = serde_json::value::to_raw_value(&told).ok();
+            self.socket.transmit(PUBLISH_LOST, data.as_deref());
+        }
+    }
+
+    /// What the timer is set to, where this is the end of its patience.
+    fn next_timer(&self, deadline: tokio::time::Instant) -> tokio::time::Instant {
+        [self.expiry, self.lost.due()].into_iter().flatten().fold(deadline, Ord::min)
     }
 
     fn bad_packet(&mut self, bad: &Bad) -> Option<End> {
@@ -460,11 +508,13 @@ async fn write<A: Application>(
     let options = &sockets.options;
     let mut heartbeat = interval_at(together(options.ping_interval), options.ping_interval);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut beats = 0_u32;
     loop {
         let batch = tokio::select! {
             batch = socket.outbox.take() => batch,
             _ = heartbeat.tick() => {
-                Batch { frames: vec![Utf8Bytes::from_static("")], bytes: 0, close: None }
+                beats += 1;
+                Batch { frames: socket.pings(beats), bytes: 0, close: None }
             }
         };
         let mut frames = batch.frames.into_iter();

@@ -132,11 +132,7 @@ impl Living {
         let (people, part) = self.timeline.now();
         let takes_s = self.pace.takes_s(people.abs_diff(here));
         self.doing = Doing::Moving { until_ms: now_ms + (takes_s * 1000.0) as u64 + PATIENCE_MS };
-        eprintln!(
-            "  {:.0} s: {here} people, {} to {people}",
-            now_ms as f64 / 1000.0,
-            part.as_str()
-        );
+        errln!("  {:.0} s: {here} people, {} to {people}", now_ms as f64 / 1000.0, part.as_str());
     }
 
     /// Judges the number that is there: not healthy is what was not so in half of its windows, since a machine's hiccup
@@ -168,7 +164,7 @@ impl Living {
             Verdict::Broken => format!("not healthy: {}", lacks.join(", ")),
             Verdict::Generator => format!("the generator is at its limit: {}", lacks.join(", ")),
         };
-        eprintln!("  {here} people, {} of {} windows bad: {said}", bad.0, bad.1);
+        errln!("  {here} people, {} of {} windows bad: {said}", bad.0, bad.1);
         if verdict == Verdict::Healthy && self.best.as_ref().is_none_or(|best| here > best.0) {
             self.best = Some((here, samples));
         }

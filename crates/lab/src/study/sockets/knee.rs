@@ -166,7 +166,7 @@ async fn try_rate(
     let row = Row::new("knee", format!("{}, {rate} messages/s each", who.name));
     let mut ran = offer(sessions, ladder, who, rate).await;
     if !sessions.quick && ran.as_ref().is_ok_and(|session| !holds(session, rate)) {
-        eprintln!("  and again: it did not hold");
+        errln!("  and again: it did not hold");
         ran = offer(sessions, ladder, who, rate).await;
     }
     let session = match ran {
