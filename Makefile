@@ -44,7 +44,7 @@ evidence-mcu: build ## 100 tones in one mixed room, over one shard and over two
 	@scripts/evidence-mcu.sh
 
 evidence-rooms: ## 1000 seeded rooms and an hour of coming and going, in virtual time (6 to 20 min)
-	@MOIM_SEEDS=1000 MOIM_MINUTES=60 cargo test --release --locked -p moim --test integration -- virtual_time
+	@MOIM_SEEDS=1000 MOIM_MINUTES=60 cargo test --release --locked --workspace --test integration -- virtual_time
 
 evidence-networks: ## what is estimated of a downlink on the networks of RFC 8867, in virtual time (1 min)
 	@scripts/evidence-networks.sh

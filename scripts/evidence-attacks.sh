@@ -4,12 +4,12 @@
 # once over TLS, and all attacks of `make test` over TLS and two media threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo test --release --locked --test integration --no-run
+cargo test --release --locked --workspace --test integration --no-run
 last=$(($(nproc) - 1))
 # The server beside nothing else.
 alone() {
   MOIM_SERVER_CPU=0 scripts/in-namespace.sh taskset -c "1-$last" \
-    cargo test --release --locked --test integration -- --test-threads 1 --nocapture "$@"
+    cargo test --release --locked --workspace --test integration -- --test-threads 1 --nocapture "$@"
 }
 for shards in 1 2; do
   echo "--- over $shards media threads"
@@ -17,4 +17,4 @@ for shards in 1 2; do
 done
 echo "--- over TLS"
 MOIM_TLS=1 alone abuse::together
-MOIM_TLS=1 MOIM_SHARDS=2 scripts/in-namespace.sh cargo test --release --locked --test integration -- abuse
+MOIM_TLS=1 MOIM_SHARDS=2 scripts/in-namespace.sh cargo test --release --locked --workspace --test integration -- abuse

@@ -84,7 +84,7 @@ async function attack(name, seconds) {
       console.error(`  input: ${file}`);
       console.error(`  replay: MOIM_FUZZ=${name} ${BINARY} ${file}`);
       console.error(
-        `  for good: cp ${file} fuzz/corpus/${name}/ && cargo test --release --test integration fuzz::`,
+        `  for good: cp ${file} fuzz/corpus/${name}/ && cargo test --release --workspace --test integration fuzz::`,
       );
     }
   }

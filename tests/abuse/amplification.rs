@@ -135,6 +135,10 @@ impl Call {
         let Bound { share, rounds, probes } = if is_quiet() { QUIET } else { BUSY };
         for _ in 0..rounds {
             let calm = self.window(flood.then_some(noise as Turn), whole);
+            if flood && is_quiet() {
+                // What was saved up meanwhile may pass at once: it is spent before a flood is measured.
+                self.window(Some(attack), whole);
+            }
             let under = self.window(Some(attack), whole);
             extra.push(under.share - calm.share);
             if flood && is_quiet() {
@@ -350,7 +354,11 @@ fn a_hostile_receiver_gets_and_costs_little_and_takes_nothing_from_others() {
     // The honest receiver gives no feedback either: after half a minute its path would be taken for one that is cut.
     let chunk = if is_quiet() { 1 } else { 3 };
     let mut refused = [0; 3];
-    for attacks in ATTACKS.chunks(chunk) {
+    // MOIM_ATTACK: these alone, for a profile.
+    let named = std::env::var("MOIM_ATTACK").unwrap_or_default();
+    let wanted: Vec<Attack> =
+        ATTACKS.into_iter().filter(|attack| attack.name.contains(&named)).collect();
+    for attacks in wanted.chunks(chunk) {
         let mut call = Call::begin();
         attacks.iter().for_each(|attack| call.suffer(*attack));
         let dropped = |place, reason| call.server.dropped(place, reason);
@@ -358,6 +366,6 @@ fn a_hostile_receiver_gets_and_costs_little_and_takes_nothing_from_others() {
         refused[1] += dropped("in", "feedback_share");
         refused[2] += dropped("in", "sender_share");
     }
-    let least = [2000, 500, 5000];
-    assert!(refused.iter().zip(least).all(|(it, least)| *it > least), "bounds hold: {refused:?}");
+    let least = if named.is_empty() { [2000, 500, 5000] } else { [0; 3] };
+    assert!(refused.iter().zip(least).all(|(it, least)| *it >= least), "bounds hold: {refused:?}");
 }

@@ -7,8 +7,8 @@ import { isDeepStrictEqual } from "node:util";
 import { browser, enter, inbound, serve, stats, still, until } from "./world.mjs";
 
 /**
- * A change of size takes so long at most: estimates on both sides must grow before a large picture fits, and one that
- * had to fall may wait for 60 s (docs/networks.md).
+ * A change of size takes so long at most. Estimates on both sides must grow before a large picture fits. One that had
+ * to fall may wait for 60 s (docs/networks.md).
  */
 const SWITCH_SECONDS = 90;
 const LONGEST_GAP_MS = 1000;

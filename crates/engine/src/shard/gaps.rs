@@ -34,6 +34,13 @@ impl Gaps {
         }
     }
 
+    /// Packets were dropped on purpose: what they leave is no gap, and numbers count from the next one on.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        (self.newest, self.open) = (None, false);
+        self.lost.clear();
+    }
+
     /// Whether something is missing since the last keyframe that was whole.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
@@ -93,6 +100,18 @@ mod tests {
         came(&mut gaps, &mut history, 120..130);
         gaps.close((128, 129), &history);
         assert!(gaps.is_empty());
+    }
+
+    #[test]
+    fn what_was_dropped_on_purpose_is_no_gap() {
+        let (mut gaps, mut history) = (Gaps::default(), History::default());
+        came(&mut gaps, &mut history, [100, 101, 103].into_iter());
+        gaps.forget();
+        came(&mut gaps, &mut history, [200, 201].into_iter());
+        assert!(!gaps.is_open() && gaps.is_empty());
+        came(&mut gaps, &mut history, [203, 204].into_iter());
+        gaps.close((204, 204), &history);
+        assert_eq!(gaps.lost.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [202]);
     }
 
     #[test]

@@ -162,9 +162,10 @@ fn admit(
         None => intake.takes_unknown(now),
         Some(track) if track.encoding.is_video() => {
             let may = intake.takes_picture(bytes, now);
-            if !may && let Some(reception) = &mut track.encoding.reception {
-                // Whoever sends too much is not asked for more.
-                reception.missing.give_up();
+            if !may {
+                // Whoever sends too much is not asked for more, and nothing is sent in place of what was dropped.
+                track.encoding.gaps.forget();
+                track.encoding.reception.iter_mut().for_each(|it| it.missing.give_up());
             }
             may
         }

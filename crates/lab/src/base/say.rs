@@ -1,4 +1,4 @@
-//! Words for the terminal. Whoever reads them may have enough (`moim load … | head -1`): a run goes on and keeps its verdict.
+//! Words for the terminal. Their reader may have enough (`moim load … | head -1`). The run goes on and keeps its verdict.
 //! A test runner captures what the macros of the standard library print, and only that.
 
 /// Prints a line for the user; where nobody reads any more, nothing happens. As `println!`.
