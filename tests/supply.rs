@@ -152,6 +152,34 @@ fn the_fuzz_targets_run_what_is_shipped() {
     }
 }
 
+/// Without that the fuzz targets are not built with `--locked`.
+#[test]
+fn the_lock_of_the_fuzz_targets_is_whole() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let lock = std::fs::read_to_string(root.join("fuzz/Cargo.lock")).unwrap();
+    for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let own = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let Some(locked) =
+            lock.split("[[package]]").find(|it| it.contains(&format!("\nname = \"{own}\"\n")))
+        else {
+            continue;
+        };
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let (_, rest) = manifest.split_once("[dependencies]\n").unwrap_or_default();
+        let lines = rest.lines().take_while(|line| !line.starts_with('['));
+        let named = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+        for name in named.filter(|name| !name.is_empty() && !name.starts_with('#')) {
+            let there =
+                locked.contains(&format!("\"{name}\"")) || locked.contains(&format!("\"{name} "));
+            assert!(
+                there,
+                "{own} needs {name}: run cargo metadata --manifest-path fuzz/Cargo.toml"
+            );
+        }
+    }
+}
+
 #[test]
 fn packages_of_the_pages_are_whole_and_under_known_licenses() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("web/package-lock.json");
