@@ -136,7 +136,7 @@ impl Call {
         for _ in 0..rounds {
             let calm = self.window(flood.then_some(noise as Turn), whole);
             if flood && is_quiet() {
-                // What was saved up meanwhile may pass at once: it is spent before a flood is measured.
+                // A pause saves up packets that may pass at once. They are spent before a flood is measured.
                 self.window(Some(attack), whole);
             }
             let under = self.window(Some(attack), whole);

@@ -450,6 +450,10 @@ impl<A: Application> Session<A> {
 
     /// Tells the client of publications that nobody got, if it is time.
     fn tell_lost(&mut self) {
+        // After nearly all frames there is nothing, and the clock need not be read.
+        if self.lost.due().is_none() {
+            return;
+        }
         if let Some(told) = self.lost.take(tokio::time::Instant::now()) {
             let data = serde_json::value::to_raw_value(&told).ok();
             self.socket.transmit(PUBLISH_LOST, data.as_deref());
