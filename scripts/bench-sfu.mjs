@@ -9,11 +9,20 @@
 // `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
 // many rounds. BEFORE names an older build of the binary: then each round runs both builds, without floor and Janus;
 // rounds are even, and each build comes first in half of them. A packet may cost at most 1.03 times what it did, or
-// MOST times (median of the rounds' ratios).
+// MOST times (median of the rounds' ratios). With TOGETHER=1 both run at once on the same CPU, each with 0.7 of the
+// people or half of the subscribers: the machine drifts for both alike, which brings rounds within 3 % of each other.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
-import { bench, finish, healthy, isWanted, median, pinned, sum } from "./evidence.mjs";
+import {
+  bench,
+  finish,
+  healthy,
+  isWanted,
+  median,
+  pinned,
+  sum,
+} from "./evidence.mjs";
 import { INSTALL, atJanus, version } from "./janus.mjs";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
@@ -72,8 +81,13 @@ const SHAPES = {
   },
 };
 /** Against the floor, 500 subscribers against 50, of Janus for singles, and against an older build. */
-const MOST = { floor: 1.6, crowd: 1.3, janus: 1 / 12, before: Number(process.env.MOST ?? 1.03) };
-const { BEFORE } = process.env;
+const MOST = {
+  floor: 1.6,
+  crowd: 1.3,
+  janus: 1 / 12,
+  before: Number(process.env.MOST ?? 1.03),
+};
+const { BEFORE, TOGETHER } = process.env;
 /** Subscribers that the ratios to floor and Janus are judged at. */
 const JUDGED = 200;
 
@@ -185,9 +199,16 @@ async function compare(name, shape, size) {
     [olds, { binary: BEFORE }],
     [ours, {}],
   ];
+  const share = shape.people ? 0.7 : 0.5;
+  const many = TOGETHER ? Math.round(share * size) : size;
   for (let round = 0; round < 2 * Math.ceil(ROUNDS / 2); round++) {
-    for (const [runs, options] of builds)
-      runs.push(await run("serve: { cpus: [0] }", shape, size, options));
+    const both = [];
+    for (const [runs, options] of builds) {
+      const one = run("serve: { cpus: [0] }", shape, many, options);
+      both.push(one.then((result) => runs.push(result)));
+      if (!TOGETHER) await one;
+    }
+    await Promise.all(both);
     // The machine drifts: each build comes first as often as the other.
     builds.reverse();
   }
@@ -217,7 +238,9 @@ function print(row) {
 
 const peer = BEFORE ? null : version();
 if (BEFORE && !statSync(BEFORE, { throwIfNoEntry: false })?.isFile())
-  throw new Error(`BEFORE=${BEFORE} is no file: name the older binary, such as /older/target/release/moim`);
+  throw new Error(
+    `BEFORE=${BEFORE} is no file: name the older binary, such as /older/target/release/moim`,
+  );
 if (BEFORE) console.log(`beside ${BEFORE}`);
 else
   console.log(

@@ -59,7 +59,8 @@ enum Command {
     ///
     /// Exit codes: 0 passed, 99 a threshold or a check failed, 104 bad scenario, 105 interrupted,
     /// 110 the load generator was the limit (inconclusive), 111 the target is not there, 113
-    /// browsers and bots disagree about the same media (inconclusive).
+    /// browsers and bots disagree about the same media (inconclusive), 114 it passed, but its record could
+    /// not be written as a whole.
     Load {
         /// The scenario, such as scenarios/first-room.yaml.
         #[arg(required_unless_present = "schema")]

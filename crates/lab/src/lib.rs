@@ -66,8 +66,14 @@ pub fn load(options: &LoadOptions) -> u8 {
                 runtime.block_on(run::prove(&mut run, options));
             }
             out!("{}", summary::table(&run.summary, &run.meta));
-            outln!("report: {}", run.dir.join("report.html").display());
-            run.summary.exit_code
+            match &run.record_fault {
+                None => outln!("report: {}", run.dir.join("report.html").display()),
+                Some(fault) => errln!(
+                    "the record is not whole: {fault}; free some space, and `moim report {}` makes the report of what is there",
+                    run.dir.display()
+                ),
+            }
+            run.exit_code()
         }
         Err(no_run) => {
             errln!("{no_run}");

@@ -4,7 +4,7 @@ use crate::judge::summary::{self, Summary, exit};
 use crate::observe::proc;
 use crate::record::{About, Cell, Meta, Row, Table, TargetMeta, Writer};
 use crate::report;
-use crate::run::{self, LoadOptions, NoRun};
+use crate::run::{self, LoadOptions, NoRun, Run};
 use crate::scenario::Scenario;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -52,7 +52,8 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
         let runs_dir = writer.dir().to_owned();
         let load = LoadOptions { runs_dir, ..options.clone() };
         let bots = run::bots_of_this_build(&load);
-        let ran = match run::run_scenario(one, &load, bots, run::interrupted(), None).await {
+        let ran = run::run_scenario(one, &load, bots, run::interrupted(), None).await;
+        let ran = match ran.and_then(Run::whole) {
             Ok(ran) => ran,
             Err(no_run) if rows.is_empty() => return Err(no_run),
             Err(no_run) => {
@@ -98,8 +99,9 @@ fn meta(scenario: &Scenario, dir: &Path, started_at: String) -> Meta {
 
 /// An interrupt outranks what could not run, that a failure, and a failure an inconclusive run.
 fn worst(codes: &[u8]) -> u8 {
-    let ranks = [exit::INTERRUPTED, exit::BAD_CONFIGURATION, exit::TARGET_UNREACHABLE, exit::FAIL];
-    let first = ranks.into_iter().find(|code| codes.contains(code));
+    let not_run = [exit::BAD_CONFIGURATION, exit::TARGET_UNREACHABLE, exit::RECORD];
+    let mut ranks = [exit::INTERRUPTED].into_iter().chain(not_run).chain([exit::FAIL]);
+    let first = ranks.find(|code| codes.contains(code));
     first.unwrap_or_else(|| codes.iter().copied().max().unwrap_or(exit::PASS))
 }
 

@@ -5,16 +5,18 @@ mod rows;
 
 use crate::judge::summary::{self, Summary};
 use crate::judge::whole;
-use crate::record::{About, EventRecord, MachineRecord, Meta, Row, write_json, write_summary};
+use crate::record::{
+    About, EventRecord, MachineRecord, Meta, Row, write_json, write_summary, write_whole,
+};
 use data_encoding::BASE64;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 pub use formats::Format;
 use rows::{Columns, Rows};
 use serde::Serialize;
+use std::io;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// The page with a place for the record; see `build.rs`.
 const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/report.html"));
@@ -100,7 +102,7 @@ pub fn write_tables(
 pub fn render(run_dir: &Path) -> io::Result<PathBuf> {
     let page = html(TEMPLATE, run_dir)?;
     let path = run_dir.join("report.html");
-    fs::write(&path, page)?;
+    write_whole(&path, page.as_bytes())?;
     Ok(path)
 }
 
@@ -123,6 +125,7 @@ mod tests {
     use crate::testing::{meta, sample};
     use flate2::read::GzDecoder;
     use serde_json::Value;
+    use std::fs;
     use std::time::SystemTime;
 
     /// The record in a page, and what is packed in it.

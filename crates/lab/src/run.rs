@@ -57,6 +57,31 @@ pub(crate) struct Run {
     pub(crate) meta: Meta,
     pub(crate) summary: Summary,
     pub(crate) machine: Vec<MachineRecord>,
+    /// Why its record or report is not whole, if it is not.
+    pub(crate) record_fault: Option<String>,
+}
+
+impl Run {
+    /// How the command ends that made it.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self.summary.exit_code {
+            exit::PASS if self.record_fault.is_some() => exit::RECORD,
+            code => code,
+        }
+    }
+
+    /// The run, for those who read its record.
+    ///
+    /// # Errors
+    /// Its record is not whole.
+    pub(crate) fn whole(self) -> Result<Self, NoRun> {
+        match &self.record_fault {
+            None => Ok(self),
+            Some(fault) => {
+                Err(NoRun::new(exit::RECORD, format!("the record is not whole: {fault}")))
+            }
+        }
+    }
 }
 
 /// Runs a scenario; `interrupt` ends it early, with a full report.
@@ -197,6 +222,7 @@ async fn act<D: BotDriver>(
     let ended_by_key = progress.ended_by_key();
     let mut watch = Watch {
         datagrams: &|| bots.as_ref()?.datagrams(),
+        lag_ms: &|| bots.as_ref()?.take_timer_lag_ms_p99(),
         scenario,
         stage: &stage,
         monitor: &mut monitor,
@@ -258,18 +284,12 @@ async fn act<D: BotDriver>(
     for failure in &failures {
         stage.event(Level::Error, None, failure.text.clone());
     }
-    stage.writer.meta(&meta)?;
-    stage.writer.summary(&summary)?;
-    if let Some(fault) = stage.writer.take_fault() {
-        return Err(NoRun::new(
-            exit::BAD_CONFIGURATION,
-            format!("the record is not whole: {fault}"),
-        ));
-    }
-    if !led {
-        report::render(&dir)?;
-    }
-    Ok(Run { dir, meta, summary, machine })
+    // What was found is not lost where it cannot be written.
+    let written = stage.writer.meta(&meta).and_then(|()| stage.writer.summary(&summary));
+    let lines = stage.writer.take_fault().map_or(Ok(()), Err);
+    let rendered = if led { Ok(()) } else { report::render(&dir).map(drop) };
+    let record_fault = lines.and(written).and(rendered).err().map(|error| error.to_string());
+    Ok(Run { dir, meta, summary, machine, record_fault })
 }
 
 /// Starts the loads of sockets, a thread each.
@@ -281,8 +301,8 @@ fn sockets_begin<D: BotDriver>(
     let (mut loads, from) = (Vec::new(), socket_moments(&scenario.thresholds));
     for (index, group) in scenario.sockets.iter().enumerate() {
         let (host, length) = (house.url.authority(), scenario.duration);
-        let address = address_of(&house.url)?;
-        let load = sockets::Load::start(index, address, host, *group, length, &from)?;
+        let addresses = addresses_of(&house.url)?;
+        let load = sockets::Load::start(index, addresses, host, *group, length, &from)?;
         let text =
             format!("{} sockets come, {} a second", group.connections, group.arrival_per_second);
         stage.event(Level::Info, None, text);
@@ -406,18 +426,19 @@ async fn once_more(options: &LoadOptions) -> Result<Run, String> {
     }
 }
 
-/// Ctrl-C, or being asked to end.
+/// Ctrl-C, being asked to end, or a terminal that is gone.
 pub(crate) async fn interrupted() {
-    let terminated = async {
-        use tokio::signal::unix::{SignalKind, signal};
-        match signal(SignalKind::terminate()) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let told = |kind: SignalKind| async move {
+        match signal(kind) {
             Ok(mut signal) => drop(signal.recv().await),
             Err(_) => std::future::pending().await,
         }
     };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
+        () = told(SignalKind::terminate()) => {}
+        () = told(SignalKind::hangup()) => {}
     }
 }
 
@@ -434,11 +455,22 @@ pub(crate) fn bots_of_this_build(
 
 /// The first address of a server.
 fn address_of(target: &Url) -> io::Result<SocketAddr> {
+    addresses_of(target).map(|addresses| addresses[0])
+}
+
+/// All addresses of a server: at least one.
+fn addresses_of(target: &Url) -> io::Result<Vec<SocketAddr>> {
     let host = target.host.trim_start_matches('[').trim_end_matches(']');
     let named = |cause: String| io::Error::other(format!("{host} has no address{cause}"));
-    let mut found =
+    let found =
         (host, target.port).to_socket_addrs().map_err(|error| named(format!(": {error}")))?;
-    found.next().ok_or_else(|| named(String::new()))
+    let mut addresses = Vec::new();
+    for address in found {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() { Err(named(String::new())) } else { Ok(addresses) }
 }
 
 #[cfg(test)]

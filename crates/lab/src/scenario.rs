@@ -315,6 +315,7 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
         return;
     }
     let bots = groups.iter().map(|room| room.count * room.bots).sum();
+    check_coming(root, scenario);
     check_tcp(root, scenario);
     let asked = adapters::Asked {
         rooms: &scenario.rooms,
@@ -336,6 +337,35 @@ fn check_whole(root: &mut Section<'_>, scenario: &Scenario) {
     events::check(root, &scenario.events, length, bots, serves, networks);
     rooms::check(root, rooms, length, scenario.media);
     networks::check(root, networks, rooms, url);
+}
+
+/// Everyone must be able to come before the run ends.
+fn check_coming(root: &mut Section<'_>, scenario: &Scenario) {
+    let length_s = scenario.duration.as_secs_f64();
+    let mut refuse = |key: &str, who: &str, count: u32, per_second: f64, cure: &str| {
+        let needed_s = f64::from(count.saturating_sub(1)) / per_second;
+        if needed_s >= length_s {
+            let what = format!(
+                "{count} {who} need {needed_s:.0} s to come at {per_second} a second, and the run lasts {length_s} s"
+            );
+            let enough = (f64::from(count) / (length_s / 2.0)).ceil();
+            root.fault(
+                key,
+                what,
+                format!("write {}, or a longer `duration`", cure.replace('N', &enough.to_string())),
+            );
+        }
+    };
+    let by_itself =
+        |room: &&RoomGroup| matches!(room.executor, Executor::Constant | Executor::Churn { .. });
+    let groups: Vec<RoomGroup> = scenario.rooms.iter().flat_map(RoomGroup::by_size).collect();
+    let people =
+        groups.iter().filter(by_itself).map(|room| room.count * (room.bots + room.chromium)).sum();
+    refuse("join", "people", people, scenario.join_per_second, "`join: { per_second: N }`");
+    for group in &scenario.sockets {
+        let (count, rate) = (group.connections, group.arrival_per_second);
+        refuse("sockets", "sockets", count, rate, "`arrival_per_second: N`");
+    }
 }
 
 /// What goes by UDP alone.

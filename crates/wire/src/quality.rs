@@ -115,10 +115,21 @@ pub struct ReceivedTrack {
     /// Interarrival jitter (RFC 3550 A.8), in milliseconds.
     #[serde(default)]
     pub jitter_ms: Option<f64>,
-    /// How much later than due a packet of sound came at most, in milliseconds: due is the arrival of the packet before it plus
-    /// the step of their timestamps (in a mix at most 60 ms).
+    /// Packets that came too late to be played (audio): of a bot, later than the buffer that its `mouth_to_ear_ms` assumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_discarded: Option<u64>,
+    /// How long sound that was due was not there at most, in milliseconds: packets that were lost by their numbers, and the
+    /// time by which the next one came later than due. Due is the arrival of the packet before it plus the step of their
+    /// timestamps (in a mix at most 60 ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,
+    /// The longest time in which nothing could be played or shown that was due: of sound `gap_ms`, of a picture the time
+    /// between two frames. What was announced as paused does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
+    /// Share of the interval in which the slot held this track (0 to 1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped_ratio: Option<f64>,
     /// Mean time in the jitter buffer, in milliseconds. Of a bot, which plays nothing: how long a buffer would hold sound back
     /// that waits for the slowest packets in time.
     #[serde(default)]
@@ -152,6 +163,9 @@ pub struct ReceivedTrack {
     /// Share of samples that were concealed (audio), in percent.
     #[serde(default)]
     pub concealed_pct: Option<f64>,
+    /// Those of them that were concealed by silence, in percent of all: pauses, for example.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_concealed_pct: Option<f64>,
     /// Level of what was played out: 0..1 (audio).
     #[serde(default)]
     pub audio_level: Option<f64>,
@@ -191,6 +205,15 @@ pub struct ReceivedTrack {
     /// The formula that many SDKs use, for comparison.
     #[serde(default)]
     pub mos_sdk: Option<f64>,
+}
+
+/// A time in which nothing of a track could be played or shown although it was due.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Outage {
+    /// How long it lasted, in milliseconds.
+    pub ms: f64,
+    /// How long before the end of the interval it ended, in milliseconds; 0 where it lasts.
+    pub ago_ms: f64,
 }
 
 /// A mark of somebody that was found in what was heard.

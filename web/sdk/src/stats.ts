@@ -114,7 +114,7 @@ export class StatsTracker {
       if (!receiving || receiving.track !== track) continue;
       this.#receiving.delete(slot);
       if (snapshot.atMs > receiving.from.atMs)
-        this.#finished.push({ slot, row: receivedRow(receiving, snapshot) });
+        this.#finished.push({ slot, row: receivedRow(receiving, snapshot, this.#fromMs) });
     }
   }
 
@@ -168,7 +168,7 @@ export class StatsTracker {
     const rows = this.#finished;
     for (const receiving of this.#receiving.values()) {
       if (snapshot.atMs <= receiving.from.atMs) continue;
-      rows.push({ slot: receiving.slot, row: receivedRow(receiving, snapshot) });
+      rows.push({ slot: receiving.slot, row: receivedRow(receiving, snapshot, this.#fromMs) });
       receiving.from = { atMs: snapshot.atMs, stat: inbound(snapshot, receiving.slot) };
       receiving.freezesKnown = true;
       receiving.pausedMs = 0;
@@ -216,7 +216,7 @@ function pausedMs({ pausedMs, pausedSinceMs }: Receiving, atMs: number): number 
   return pausedMs + (pausedSinceMs === null ? 0 : Math.max(0, atMs - pausedSinceMs));
 }
 
-function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
+function receivedRow(receiving: Receiving, snapshot: Snapshot, intervalFromMs: number): ReceivedTrack {
   const { participant, track, kind, from, since } = receiving;
   const now = inbound(snapshot, receiving.slot);
   const seconds = (snapshot.atMs - from.atMs) / 1000;
@@ -243,11 +243,18 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     packets_received: packets,
     packets_lost: lost,
     ...(video ? {} : recovered(lost, ratio(d("concealedSamples"), samples, expected))),
+    ...(video ? {} : discarded(d("packetsDiscarded"))),
     loss_pct: expected > 0 ? (100 * lost) / expected : null,
     total_packets_received: now ? Math.max(0, firstSent(now, since.stat) ?? 0) : null,
     total_packets_lost: totalLost === null ? null : Math.max(0, totalLost),
     jitter_ms: packets > 0 ? scale(value(now, "jitter"), 1000) : null,
     jitter_buffer_ms: ratio(d("jitterBufferDelay"), emitted, 1000),
+    ...outage(
+      video ? stillMs(receiving, now) : soundAwayMs(from.stat, now, 1000 * seconds),
+      sinceLast,
+      video,
+    ),
+    mapped_ratio: Math.min(1, (1000 * seconds) / Math.max(1, snapshot.atMs - intervalFromMs)),
     transit_ms: null,
     transit_p95_ms: null,
     marks_expected: null,
@@ -255,6 +262,7 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
     mouth_to_ear_ms: null,
     bitrate_kbps: kbps(d("bytesReceived"), seconds),
     concealed_pct: video ? null : ratio(d("concealedSamples"), samples, 100),
+    ...(video ? {} : silent(ratio(d("silentConcealedSamples"), samples, 100))),
     audio_level: video || packets === 0 ? null : value(now, "audioLevel"),
     frames_per_second: video && frames !== null ? Math.max(0, frames) / seconds : null,
     frame_width: pictured ? value(now, "frameWidth") : null,
@@ -270,6 +278,45 @@ function receivedRow(receiving: Receiving, snapshot: Snapshot): ReceivedTrack {
   };
 }
 
+/** Packets of sound that came too late to be played. */
+function discarded(packets: number | null): Pick<ReceivedTrack, "packets_discarded"> {
+  return packets === null ? {} : { packets_discarded: Math.max(0, packets) };
+}
+
+/** Concealment that nobody heard, such as in pauses. */
+function silent(pct: number | null): Pick<ReceivedTrack, "silent_concealed_pct"> {
+  return pct === null ? {} : { silent_concealed_pct: Math.max(0, pct) };
+}
+
+/** The longest time in which nothing was there that was due; when it ended is known only where it lasts. */
+function outage(ms: number | null, sinceLast: number, video: boolean): Pick<ReceivedTrack, "outage"> {
+  if (ms === null) return {};
+  const lasts = video && sinceLast >= ms;
+  return { outage: { ms: lasts ? sinceLast : ms, ago_ms: lasts ? 0 : Math.max(0, sinceLast) } };
+}
+
+/**
+ * For how long sound was away in an interval: what was made up for audibly, or by silence in place of packets that
+ * were lost, too late or waited for. Silence in a pause is none.
+ */
+function soundAwayMs(before: Stat | null, now: Stat | null, intervalMs: number): number | null {
+  const d = (key: string) => delta(now, before, key);
+  const [concealed, samples] = [d("concealedSamples"), d("totalSamplesReceived")];
+  if (concealed === null || samples === null || samples <= 0) return null;
+  const ms = (of: number) => (intervalMs * Math.max(0, of)) / samples;
+  const missing = OPUS_PACKET_MS * Math.max(0, (d("packetsLost") ?? 0) + (d("packetsDiscarded") ?? 0));
+  const waited = ratio(d("jitterBufferDelay"), d("jitterBufferEmittedCount"), 1000) ?? 0;
+  const audible = ms(concealed - (d("silentConcealedSamples") ?? 0));
+  return Math.max(audible, Math.min(ms(concealed), Math.max(missing, waited)));
+}
+
+/** For how long a picture froze on average where it froze; null where the browser's figure tells nothing. */
+function stillMs({ freezesKnown, from }: Receiving, now: Stat | null): number | null {
+  const freezes = delta(now, from.stat, "freezeCount");
+  if (!freezesKnown || freezes === null) return null;
+  return ratio(delta(now, from.stat, "totalFreezesDuration"), freezes, 1000) ?? 0;
+}
+
 /**
  * Lost packets of sound that were heard all the same, by copies in later ones (RED, or Opus' own): what was made up for
  * is less than what was lost. Browsers do not count copies.
@@ -279,10 +326,16 @@ function recovered(lost: number, concealed: number | null): Pick<ReceivedTrack, 
   return concealed === null ? {} : { packets_recovered: Math.max(0, Math.round(lost - concealed)) };
 }
 
-/** The loss that is heard, in percent: what was lost, and did not come as a copy either. */
-function heardLossPct({ loss_pct, packets_lost, packets_recovered }: ReceivedTrack): number | null {
-  if (loss_pct === null || packets_lost === 0) return loss_pct;
-  return (loss_pct * Math.max(0, packets_lost - (packets_recovered ?? 0))) / packets_lost;
+/**
+ * The loss that is heard, in percent: what was lost, and did not come as a copy either; or what was made up for audibly,
+ * if that is more. Packets that come too late to be played are lost, too.
+ */
+function heardLossPct(row: ReceivedTrack): number | null {
+  const { loss_pct, packets_lost, packets_recovered, concealed_pct, silent_concealed_pct } = row;
+  if (loss_pct === null) return null;
+  const heard = Math.max(0, packets_lost - (packets_recovered ?? 0));
+  const lostPct = packets_lost === 0 ? loss_pct : (loss_pct * heard) / packets_lost;
+  return Math.max(lostPct, (concealed_pct ?? 0) - (silent_concealed_pct ?? 0));
 }
 
 /**

@@ -377,8 +377,14 @@ export const receivedTrack = object({
   total_packets_received: nullable(count),
   total_packets_lost: nullable(count),
   jitter_ms: nullable(number),
-  /** How much later than due a packet of sound came at most, in milliseconds. */
+  /** Packets of sound that came too late to be played. */
+  packets_discarded: optional(count),
+  /** How long sound that was due was not there at most, in milliseconds: late, or lost. */
   gap_ms: optional(number),
+  /** The longest time in which nothing could be played or shown that was due, and how long ago it ended. */
+  outage: optional(object({ ms: number, ago_ms: number })),
+  /** Share of the interval in which the slot held this track, 0 to 1. */
+  mapped_ratio: optional(number),
   jitter_buffer_ms: nullable(number),
   transit_ms: nullable(number),
   transit_p95_ms: nullable(number),
@@ -389,6 +395,8 @@ export const receivedTrack = object({
   camera_to_screen_ms: optional(number),
   bitrate_kbps: number,
   concealed_pct: nullable(number),
+  /** Those of them that were concealed by silence, in percent of all. */
+  silent_concealed_pct: optional(number),
   audio_level: nullable(number),
   frames_per_second: nullable(number),
   frame_width: nullable(count),

@@ -118,7 +118,41 @@ describe("StatsTracker", () => {
     expect(row).toMatchObject({ packets_lost: 10, packets_recovered: 8, loss_pct: (100 * 10) / 150 });
     expect(row.mos_lq).toBeCloseTo(mosLq((100 * 2) / 150));
     expect(heard(10).mos_lq).toBeCloseTo(mosLq((100 * 10) / 150));
-    expect(heard(30).mos_lq, "more was made up than lost").toBeCloseTo(mosLq((100 * 10) / 150));
+    expect(heard(30).mos_lq, "more was made up than lost").toBeCloseTo(mosLq((100 * 30) / 150));
+  });
+
+  it("tells for how long sound was away", () => {
+    const of = (counts: Record<string, number>, lost = 0) => {
+      const tracker = new StatsTracker(0);
+      tracker.mapped([AUDIO], snapshot(0));
+      const none = { concealedSamples: 0, silentConcealedSamples: 0, packetsDiscarded: 0 };
+      tracker.sample("me", 0, snapshot(3000, audio(100, 0, { totalSamplesReceived: 0, ...none })));
+      const now = { totalSamplesReceived: 150 * 960, ...none, ...counts };
+      return tracker.sample("me", 0, snapshot(6000, audio(250 - lost, lost, now))).received[0]!;
+    };
+    const samples = (packets: number) => 960 * packets;
+    expect(of({}).outage!.ms).toBe(0);
+    const pause = { concealedSamples: samples(100), silentConcealedSamples: samples(100) };
+    expect(of(pause).outage!.ms, "silence in a pause").toBeLessThan(100);
+    expect(of(pause, 100).outage!.ms, "silence for want of packets").toBeCloseTo(2000);
+    const late = of({ ...pause, packetsDiscarded: 75 });
+    expect(late.outage!.ms, "packets that came too late").toBeCloseTo(1500);
+    expect(late.packets_discarded).toBe(75);
+    const audible = of({ concealedSamples: samples(60), silentConcealedSamples: samples(10) });
+    expect(audible.outage!.ms).toBeCloseTo(1000);
+    expect(audible.mos_lq, "made up for audibly").toBeCloseTo(mosLq((100 * 50) / 150));
+  });
+
+  it("tells for how long a picture stood still", () => {
+    const tracker = new StatsTracker(0);
+    tracker.mapped([VIDEO], snapshot(0));
+    tracker.sample("me", 0, snapshot(3000, video(100, 10, { freezeCount: 0, totalFreezesDuration: 0 })));
+    const froze = video(200, 20, { freezeCount: 1, totalFreezesDuration: 2.4 });
+    const row = tracker.sample("me", 0, snapshot(6000, froze)).received[0]!;
+    expect(row.outage!.ms).toBeCloseTo(2400);
+    expect(row.mapped_ratio).toBe(1);
+    const none = tracker.sample("me", 0, snapshot(9000, froze)).received[0]!;
+    expect(none.outage, "it stands still, until now").toEqual({ ms: none.since_last_ms, ago_ms: 0 });
   });
 
   it("says null and not 0 where nothing came", () => {

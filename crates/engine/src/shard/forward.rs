@@ -44,7 +44,10 @@ fn forward<S: Sink>(
     let padding = padding(queue, run);
     let waits = |index| run.iter().any(|at| queue.packet((*at).into()).0.counters.index == index);
     let (mut begin_to_wait, mut cut) = (false, Vec::new());
+    let mut next = track.subscriptions.iter().skip(1);
     for subscription in &track.subscriptions {
+        let ahead = next.next().and_then(|one| Some(people[one.person].as_ref()?.ahead(one.slot)));
+        std::hint::black_box(ahead);
         let Some(person) = people[subscription.person].as_mut() else { continue };
         let Subscription { person: person_index, slot } = *subscription;
         let priority = person.slots[slot].priority();

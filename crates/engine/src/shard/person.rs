@@ -235,6 +235,14 @@ impl Person {
         }
     }
 
+    /// Reads what a packet to this slot needs, while another one is sealed: it then comes from memory at once, and not piece by
+    /// piece when it is needed. The value itself is nothing.
+    #[inline]
+    pub(super) fn ahead(&self, slot: usize) -> u64 {
+        let known = self.slots.get(slot).map_or(0, Slot::ahead);
+        known ^ u64::from(self.egress.number().unwrap_or(0)) ^ u64::from(self.reachable())
+    }
+
     /// Whether packets can be sent to the participant.
     #[inline]
     pub(super) fn reachable(&self) -> bool {

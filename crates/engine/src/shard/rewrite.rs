@@ -203,7 +203,8 @@ impl Rewrite {
     pub(super) fn apply(&mut self, packet: Counters, now: Instant) -> Result<Rewritten, OutDrop> {
         let timestamp = self.content.timestamp;
         if packet.index < self.next {
-            return self.late(packet);
+            let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
+            return Ok(rewritten(packet, self.sequence(used), timestamp, place));
         }
         self.number_up_to(packet.index + 1);
         (self.newest, self.leaves_out) = (packet.picture_id, false);
@@ -211,12 +212,6 @@ impl Rewrite {
         let out = rewritten(packet, self.sequence(self.used - 1), timestamp, place);
         self.last = Some(Last { out, at: now });
         Ok(out)
-    }
-
-    #[cold]
-    fn late(&self, packet: Counters) -> Result<Rewritten, OutDrop> {
-        let (used, place) = self.find(packet.index).ok_or(OutDrop::BeforeSwitch)?;
-        Ok(rewritten(packet, self.sequence(used), self.content.timestamp, place))
     }
 
     /// Leaves out a packet of the present content: the next one takes its number. A late packet has a number already,
@@ -292,6 +287,13 @@ impl Rewrite {
         Some((sequence, self.left(sequence)?))
     }
 
+    /// Reads what the next packet needs: see [`super::person::Person::ahead`].
+    #[inline]
+    pub(super) fn ahead(&self) -> u64 {
+        let place = self.ring.get(self.used as usize & self.ring.len().wrapping_sub(1));
+        self.next ^ u64::from(self.content.timestamp ^ place.map_or(0, |place| place.index))
+    }
+
     /// What is added to the content's timestamps, for sender reports.
     #[inline]
     pub(super) fn timestamp_offset(&self) -> u32 {
@@ -350,6 +352,7 @@ impl Rewrite {
     }
 
     /// The slot's number of a late packet of the present content, if it has one.
+    #[cold]
     fn find(&self, index: u64) -> Option<(u64, Place)> {
         let back = self.next.checked_sub(index).filter(|_| index >= self.content.first)?;
         // If nothing was left out since, it lies as far back as its number tells. Otherwise it lies nearer.

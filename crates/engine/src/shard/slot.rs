@@ -91,6 +91,14 @@ impl Slot {
         self.line.local.map_or(0, |ids| ids.ssrc)
     }
 
+    /// Reads what the next packet needs: see [`super::person::Person::ahead`].
+    #[inline]
+    pub(super) fn ahead(&self) -> u64 {
+        let sealed = self.stream.as_ref().and_then(SealStream::highest_index).unwrap_or(0);
+        let known = u32::from(self.line.payload_type) ^ self.packets;
+        self.rewrite.ahead() ^ sealed ^ u64::from(known) ^ self.current.unwrap_or(0) as u64
+    }
+
     /// A packet left.
     #[inline]
     pub(super) fn count(&mut self, payload: usize, timestamp: u32, now: Now) {

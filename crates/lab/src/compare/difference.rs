@@ -1,6 +1,6 @@
 //! The difference of two sides in one metric, and whether the repeats support it.
 
-use super::metric::Metric;
+use super::metric::{Metric, Way};
 use crate::base::{SplitMix, mean};
 
 /// So often runs and people are drawn again.
@@ -13,7 +13,9 @@ pub(super) enum Is {
     Worse,
     /// It is better by more than that.
     Better,
-    /// It is neither.
+    /// It differs by more than that, and nobody can say whether that is good.
+    Differs,
+    /// It does not differ by more than that.
     Same,
     /// More repeats would tell.
     Unclear,
@@ -27,6 +29,7 @@ impl Is {
         match self {
             Self::Worse => "worse",
             Self::Better => "better",
+            Self::Differs => "another",
             Self::Same => "no difference",
             Self::Unclear => "not clear",
             Self::Unknown => "not known",
@@ -67,11 +70,12 @@ impl Difference {
             let wide = t_99(freedom) * of_a.hypot(of_b) / whole;
             (change - wide, change + wide)
         });
-        let worse = if metric.less_is_worse { -change } else { change };
+        let worse = if metric.worse == Way::Less { -change } else { change };
         let is = match between {
             None => Is::Unknown,
             Some((low, high)) if low >= -margin && high <= margin => Is::Same,
             Some((low, high)) if low <= 0.0 && high >= 0.0 => Is::Unclear,
+            Some(_) if metric.worse == Way::Neither && change.abs() > margin => Is::Differs,
             Some(_) if worse > margin => Is::Worse,
             Some(_) if worse < -margin => Is::Better,
             Some(_) => Is::Unclear,
@@ -166,6 +170,18 @@ mod tests {
         assert_eq!(worse.is, Is::Worse, "{worse:?}");
         let better = Difference::of(&score, &people(2.1), &people(4.2), 0.05).unwrap();
         assert_eq!(better.is, Is::Better, "{better:?}");
+    }
+
+    #[test]
+    fn what_has_no_direction_is_never_better_or_worse() {
+        for name in ["received_kbps", "estimate_kbps", "retransmitted_pct"] {
+            let metric = of_run(name);
+            for second in [900.0, 1260.0] {
+                let (first, second) = (runs(&[1000.0; 3]), runs(&[second; 3]));
+                let found = Difference::of(&metric, &first, &second, 0.05).unwrap();
+                assert_eq!(found.is, Is::Differs, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -21,14 +21,23 @@ pub(super) enum Whose {
     Twentieth,
 }
 
+/// Which way a metric is worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    More,
+    Less,
+    /// More of it may be better, and may be worse: bytes, for example.
+    Neither,
+}
+
 /// A metric that is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Metric {
     /// Its name: of [`metrics::NAMES`], or one of the above.
     pub(super) name: &'static str,
     pub(super) whose: Whose,
-    /// Whether less of it is worse.
-    pub(super) less_is_worse: bool,
+    /// Which way is worse.
+    pub(super) worse: Way,
     /// Smaller figures count as this one: a difference of little from nothing is none.
     pub(super) least: f64,
 }
@@ -36,24 +45,24 @@ pub(super) struct Metric {
 impl Metric {
     /// All of them.
     pub(super) fn all() -> Vec<Self> {
-        let of_run = |name, less_is_worse, least| {
+        let of_run = |name, worse, least| {
             let whose = Whose::Run;
-            Self { name, whose, less_is_worse, least }
+            Self { name, whose, worse, least }
         };
         let mut all = vec![
-            of_run(SERVER_US, false, 0.1),
-            of_run(SERVER_MIB, false, 10.0),
-            of_run(DELIVERED, true, 1.0),
-            of_run(sockets::PONG_MS, false, 5.0),
-            of_run(sockets::ANSWERED_PCT, true, 100.0),
-            of_run(sockets::CONNECT_MS, false, 50.0),
-            of_run(sockets::LOST, false, 1.0),
+            of_run(SERVER_US, Way::More, 0.1),
+            of_run(SERVER_MIB, Way::More, 10.0),
+            of_run(DELIVERED, Way::Less, 1.0),
+            of_run(sockets::PONG_MS, Way::More, 5.0),
+            of_run(sockets::ANSWERED_PCT, Way::Less, 100.0),
+            of_run(sockets::CONNECT_MS, Way::More, 50.0),
+            of_run(sockets::LOST, Way::More, 1.0),
         ];
         let of_people = metrics::NAMES.iter().filter(|name| !sockets::NAMES.contains(name));
         for name in of_people {
             for whose in [Whose::Half, Whose::Twentieth] {
-                let (less_is_worse, least) = (less_is_worse(name), least(name));
-                all.push(Self { name, whose, less_is_worse, least });
+                let (worse, least) = (worse(name), least(name));
+                all.push(Self { name, whose, worse, least });
             }
         }
         all
@@ -61,10 +70,10 @@ impl Metric {
 
     /// The figure of a run.
     pub(super) fn of_run(&self, figures: &[f64]) -> Option<f64> {
-        let percent = match (self.whose, self.less_is_worse) {
+        let percent = match (self.whose, self.worse) {
             (Whose::Run | Whose::Half, _) => 50.0,
-            (Whose::Twentieth, false) => 95.0,
-            (Whose::Twentieth, true) => 5.0,
+            (Whose::Twentieth, Way::More) => 95.0,
+            (Whose::Twentieth, Way::Less | Way::Neither) => 5.0,
         };
         percentile(&sorted(figures.iter().copied()), percent)
     }
@@ -80,15 +89,23 @@ impl Metric {
         match self.whose {
             Whose::Run => name.into(),
             Whose::Half => format!("{name}, half of the people"),
+            Whose::Twentieth if self.worse == Way::Neither => {
+                format!("{name}, the twentieth with least")
+            }
             Whose::Twentieth => format!("{name}, the worst twentieth"),
         }
     }
 }
 
-/// Of these more is better.
-fn less_is_worse(name: &str) -> bool {
-    name.starts_with("mos_")
-        || ["frames_per_second", "frame_height", "estimate_kbps", "received_kbps"].contains(&name)
+/// Which way a metric of people is worse. Bytes that come, an estimate and pictures sent again say nothing by themselves: who gets
+/// what was queued while everything stood still gets more of them.
+fn worse(name: &str) -> Way {
+    match name {
+        "estimate_kbps" | "received_kbps" | "retransmitted_pct" => Way::Neither,
+        "frames_per_second" | "frame_height" => Way::Less,
+        name if name.starts_with("mos_") => Way::Less,
+        _ => Way::More,
+    }
 }
 
 /// What nobody would notice is a small part of these.

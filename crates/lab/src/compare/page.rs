@@ -111,9 +111,10 @@ impl Page<'_> {
             metrics.sort_by_key(|(_, found)| match found.as_ref().map(|found| found.is) {
                 Some(Is::Worse) => 0,
                 Some(Is::Better) => 1,
-                Some(Is::Unclear | Is::Unknown) => 2,
-                Some(Is::Same) => 3,
-                None => 4,
+                Some(Is::Differs) => 2,
+                Some(Is::Unclear | Is::Unknown) => 3,
+                Some(Is::Same) => 4,
+                None => 5,
             });
             let table = format!("pair-{at}");
             metrics.into_iter().map(|one| metric_row(&table, one)).collect::<Vec<Row>>()

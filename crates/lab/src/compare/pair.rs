@@ -73,6 +73,10 @@ impl Pair {
         if !worse.is_empty() && !better.is_empty() {
             text += &format!(" It is better in {}.", better.join("; "));
         }
+        let differs = told(Is::Differs);
+        if !differs.is_empty() {
+            text += &format!(" It differs in {}, which is neither.", differs.join("; "));
+        }
         let unclear = self.are(Is::Unclear).count();
         if unclear > 0 {
             text += &format!(" {unclear} are not clear: more repeats would tell.");

@@ -1,8 +1,20 @@
 //! What should have been received, and what was not.
 
 use crate::record::{MixWindows, Span};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::room::MediaKind;
+
+/// A built-in check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// In words.
+    pub detail: String,
+}
 
 /// How long a subscription may take to begin, in milliseconds: one window.
 pub const GRACE_MS: u64 = wire::quality::SAMPLE_INTERVAL_MS;

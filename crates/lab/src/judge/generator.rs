@@ -31,6 +31,8 @@ pub enum Limit {
     Inputs(f64),
     /// Its link sends packets on late: by so many ms (99th percentile).
     Link(f64),
+    /// Its sockets come and ping late: by so many ms (99th percentile).
+    Late(f64),
     /// Its link could not open a socket for someone: why.
     LinkSocket(String),
 }
@@ -39,7 +41,7 @@ impl Limit {
     /// Whether it is only lateness, which others on the same CPUs can cause.
     pub fn is_lateness(&self) -> bool {
         match self {
-            Self::Timers(_) | Self::Inputs(_) | Self::Link(_) => true,
+            Self::Timers(_) | Self::Inputs(_) | Self::Link(_) | Self::Late(_) => true,
             Self::Thread(thread) => thread.cores < THREAD_CORES,
             Self::Quota(_) | Self::Sockets(_) | Self::LinkSocket(_) => false,
         }
@@ -65,9 +67,24 @@ impl fmt::Display for Limit {
             Self::Timers(ms) => write!(f, "timers fire {} ms late", short(*ms)),
             Self::Inputs(ms) => write!(f, "the lab handles what comes {} ms late", short(*ms)),
             Self::Link(ms) => write!(f, "the link sends packets on {} ms late", short(*ms)),
+            Self::Late(ms) => write!(f, "its sockets come and ping {} ms late", short(*ms)),
             Self::LinkSocket(why) => write!(f, "the link could not open a socket: {why}"),
         }
     }
+}
+
+/// What the generator lacks over all windows, and no single one tells.
+pub fn of_all<'a>(windows: impl Iterator<Item = &'a GeneratorUsage>) -> Vec<Limit> {
+    quota(windows).into_iter().collect()
+}
+
+fn quota<'a>(windows: impl Iterator<Item = &'a GeneratorUsage>) -> Option<Limit> {
+    let kernel = windows.filter_map(|usage| usage.kernel.as_ref());
+    let quotas = kernel.filter_map(|kernel| kernel.quota.as_ref());
+    let (throttled, periods) =
+        quotas.fold((0, 0), |(t, p), quota| (t + quota.throttled, p + quota.periods));
+    let share = throttled as f64 / periods.max(1) as f64;
+    (share > THROTTLED).then_some(Limit::Quota(share))
 }
 
 /// What the generator lacks in these windows, whose timers were so late over all of them. Empty: it is healthy. The
@@ -79,15 +96,11 @@ pub fn limits<'a>(
     let threads = windows.clone().filter_map(|usage| usage.fullest_thread.as_ref());
     let fullest = threads.max_by(|a, b| a.wanted().total_cmp(&b.wanted()));
     let inputs_ms = windows.clone().map(|usage| usage.input_lag_ms_p99).fold(0.0, f64::max);
-    let kernel = windows.filter_map(|usage| usage.kernel.as_ref());
-    let quotas = kernel.clone().filter_map(|kernel| kernel.quota.as_ref());
-    let (throttled, periods) =
-        quotas.fold((0, 0), |(t, p), quota| (t + quota.throttled, p + quota.periods));
-    let share = throttled as f64 / periods.max(1) as f64;
+    let kernel = windows.clone().filter_map(|usage| usage.kernel.as_ref());
     let dropped: u64 = kernel.filter_map(|kernel| kernel.udp_drops).sum();
     let found = [
         fullest.filter(|thread| thread.wanted() >= THREAD_CORES).cloned().map(Limit::Thread),
-        (share > THROTTLED).then_some(Limit::Quota(share)),
+        quota(windows),
         (dropped > 0).then_some(Limit::Sockets(dropped)),
         (timer_lag_ms_p99 > LATE_MS).then_some(Limit::Timers(timer_lag_ms_p99)),
         (inputs_ms > LATE_INPUTS_MS).then_some(Limit::Inputs(inputs_ms)),

@@ -7,6 +7,7 @@ pub mod expected;
 pub mod generator;
 pub mod quality;
 pub mod roster;
+mod sockets;
 pub mod summary;
 pub mod threshold;
 pub mod whole;

@@ -2,7 +2,7 @@
 
 use crate::judge::expected::{Churn, Expected, Listener, Track};
 use crate::record::{MixWindows, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::event::{Event, EventEnvelope};
 use wire::room::{Joined, MediaKind, ParticipantInfo, TrackInfo};
 
@@ -28,6 +28,8 @@ struct Room {
     names: BTreeMap<String, String>,
     /// By track id.
     tracks: BTreeMap<String, Track>,
+    /// Participants who said that they send no more, or are gone: who joins before the server knows is still told of them.
+    left: BTreeSet<String>,
 }
 
 impl Room {
@@ -50,10 +52,17 @@ impl Room {
         });
         let open = track.on_air.last_mut().filter(|span| span.until_ms.is_none());
         match (open, info.muted) {
+            (None, false) if self.left.contains(participant) => {}
             (None, false) => track.on_air.push(Span { from_ms: t_ms, until_ms: None }),
             (Some(span), true) => span.until_ms = Some(t_ms),
             _ => {}
         }
+    }
+
+    /// Nothing is expected of a participant any more.
+    fn ends(&mut self, participant: &str, t_ms: u64) {
+        self.off_air(t_ms, |track| track.participant == participant);
+        self.left.insert(participant.to_owned());
     }
 
     fn off_air(&mut self, t_ms: u64, which: impl Fn(&Track) -> bool) {
@@ -144,7 +153,7 @@ impl Roster {
     /// The person said that they send it no more.
     pub fn sends_no_more(&mut self, room_id: &str, participant: &str, t_ms: u64) {
         if let Some(room) = self.rooms.get_mut(room_id) {
-            room.off_air(t_ms, |track| track.participant == participant);
+            room.ends(participant, t_ms);
         }
     }
 
@@ -166,6 +175,9 @@ impl Roster {
     /// A person of this run is connected: from now on they should receive and be received.
     pub fn connected(&mut self, listener: Listener) {
         self.connected.insert(listener.participant.clone(), listener.present.from_ms);
+        if let Some(room) = self.rooms.get_mut(&listener.room) {
+            room.left.remove(&listener.participant);
+        }
         self.listeners.push(listener);
     }
 
@@ -176,7 +188,13 @@ impl Roster {
             |l: &&mut Listener| l.participant == participant && l.present.until_ms.is_none();
         let listener = self.listeners.iter_mut().find(present);
         let connected = listener.is_some();
-        listener.into_iter().for_each(|listener| listener.present.until_ms = Some(t_ms));
+        if let Some(listener) = listener {
+            listener.present.until_ms = Some(t_ms);
+            // Some servers tell nobody that they left, and where browsers alone are nobody takes it down.
+            if let Some(room) = self.rooms.get_mut(&listener.room) {
+                room.ends(participant, t_ms);
+            }
+        }
         connected
     }
 
@@ -294,6 +312,37 @@ mod tests {
         assert_eq!(expected.tracks[0].publisher, "bot-1");
         assert_eq!(expected.tracks[0].on_air, [Span { from_ms: 500, until_ms: Some(9_000) }]);
         assert_eq!(expected.listeners[0].present.until_ms, Some(30_000));
+    }
+
+    #[test]
+    fn who_left_is_not_brought_back_by_those_who_join_before_the_server_knows() {
+        let mut roster = Roster::default();
+        roster.joined(&joined("p1", 0, vec![]), "bot-1", 0);
+        roster.connected(listener("bot-1", "p1", 0));
+        roster.sends("r", ("p1", "bot-1"), "t", MediaKind::Video, 100);
+        roster.sends_no_more("r", "p1", 5_000);
+        let info = ParticipantInfo {
+            id: "p1".into(),
+            name: "bot-1".into(),
+            tracks: vec![track("t", false)],
+            hand: false,
+        };
+        roster.joined(&joined("p2", 0, vec![info]), "bot-2", 5_010);
+        let on_air = roster.expected(30_000).tracks[0].on_air.clone();
+        assert_eq!(on_air, [Span { from_ms: 100, until_ms: Some(5_000) }]);
+    }
+
+    #[test]
+    fn nothing_is_expected_of_who_is_gone_where_nobody_tells_of_it() {
+        let mut roster = Roster::default();
+        for (participant, track) in [("p1", "t"), ("p2", "u")] {
+            roster.connected(listener(participant, participant, 0));
+            roster.sends("r", (participant, participant), track, MediaKind::Video, 100);
+        }
+        assert!(roster.gone("p1", 7_000));
+        let until =
+            roster.expected(30_000).tracks.iter().map(|t| t.on_air[0].until_ms).collect::<Vec<_>>();
+        assert_eq!(until, [Some(7_000), None]);
     }
 
     #[test]

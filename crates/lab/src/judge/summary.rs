@@ -9,21 +9,23 @@ use crate::base::{mean, percentile, short};
 use crate::judge::agreement::{self, Agreement};
 pub use crate::judge::bottleneck::Bottleneck;
 use crate::judge::bottleneck::{self, Danger, GeneratorHealth, Signs};
-use crate::judge::expected::Churn;
+pub use crate::judge::expected::Check;
+use crate::judge::expected::{Churn, Failure};
 pub use crate::judge::quality::Quality;
-use crate::judge::threshold::{ThresholdResult, Windows};
+use crate::judge::sockets as of_sockets;
+use crate::judge::threshold::{Threshold, ThresholdResult, Windows};
 use crate::observe::metrics::{Collector, Reduced};
 use crate::observe::sockets;
 use crate::record::{
-    About, MachineMeta, MachineRecord, Meta, MixWindows, NetworkSummary, Row, SCHEMA, SampleRecord,
-    SocketsSummary,
+    About, Join, MachineMeta, MachineRecord, Meta, MixWindows, NetworkSummary, Row, SCHEMA,
+    SampleRecord, SocketsSummary,
 };
 pub use input::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 pub use table::table;
-pub use usage::{GeneratorSummary, ServerSummary};
+pub use usage::{GeneratorSummary, ServerSummary, Void};
 use usage::{generator, generator_health, server};
 use wire::room::MediaKind;
 
@@ -36,7 +38,7 @@ pub mod exit {
     pub const PASS: u8 = 0;
     /// A threshold or a check failed.
     pub const FAIL: u8 = 99;
-    /// The scenario is bad, or the record cannot be written.
+    /// The scenario is bad, or there is no place for the record.
     pub const BAD_CONFIGURATION: u8 = 104;
     /// Interrupted; the record is complete up to then.
     pub const INTERRUPTED: u8 = 105;
@@ -48,6 +50,8 @@ pub mod exit {
     pub const WORSE: u8 = 112;
     /// Browsers and bots disagree: neither can be believed.
     pub const DISAGREEMENT: u8 = 113;
+    /// It passed, but its record could not be written as a whole.
+    pub const RECORD: u8 = 114;
 }
 
 /// How a run came out.
@@ -83,17 +87,6 @@ impl Summary {
             _ => Verdict::Inconclusive,
         };
     }
-}
-
-/// A built-in check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// What was checked.
-    pub name: String,
-    /// Whether it holds.
-    pub ok: bool,
-    /// In words.
-    pub detail: String,
 }
 
 /// What people received in the second half of a run, when everybody is there.
@@ -213,11 +206,17 @@ pub fn summarize(input: &Input<'_>) -> Summary {
     let people = input.meta.people.iter().filter(|p| p.participant.is_some()).count();
     let agreement = agreement::compare(input.meta, input.samples);
     let checks = checks(input, people, agreement.as_ref());
-    let health = generator_health(input);
-    let generator = generator(input, &health);
-
+    let (mut health, void) = generator_health(input);
     let (mut failures, checks_failed) = failures(input, people, &thresholds);
     let failed = !failures.is_empty();
+    if failed
+        && health.reasons.is_empty()
+        && !void.is_empty()
+        && !fails_outside(input, people, &void)
+    {
+        health = usage::broke_in_void(input, &void);
+    }
+    let generator = generator(input, &health, void);
     let disagreements = agreement.iter().flat_map(|agreement| agreement.disagreements.clone());
     failures.extend(disagreements);
     let disagree = agreement.as_ref().is_some_and(|one| !one.disagreements.is_empty());
@@ -283,6 +282,8 @@ fn failures(
 ) -> (Vec<String>, bool) {
     let mut failures: Vec<String> = input.faults.to_vec();
     failures.extend(input.subscriptions.iter().map(|failure| failure.text.clone()));
+    let checks = of_sockets::checks(input.sockets, input.thresholds).into_iter();
+    failures.extend(checks.filter(|check| !check.ok).map(|check| check.detail));
     if people < input.meta.people.len() && input.faults.is_empty() {
         failures.push(format!("{} of {} joined", people, input.meta.people.len()));
     }
@@ -300,6 +301,52 @@ fn failures(
         failures.push(format!("and {more} more"));
     }
     (failures, checks_failed)
+}
+
+/// Whether something fails that lies in no void window.
+fn fails_outside(input: &Input<'_>, people: usize, void: &[Void]) -> bool {
+    let valid =
+        |from_ms: u64, until_ms: u64| !void.iter().any(|one| one.overlaps(from_ms, until_ms));
+    let samples: Vec<SampleRecord> = (input.samples.iter())
+        .filter(|record| valid(record.began().as_millis() as u64, record.t_ms))
+        .cloned()
+        .collect();
+    let came = |join: &&Join| valid(join.t_ms.saturating_sub(join.took_ms as u64), join.t_ms + 1);
+    let joins: Vec<Join> = input.joins.iter().filter(came).cloned().collect();
+    // What lasts beyond a void window is judged.
+    let within = |from_ms: u64, until_ms: u64| {
+        void.iter().any(|one| one.from_ms <= from_ms && until_ms <= one.until_ms)
+    };
+    let alive = |failure: &&Failure| {
+        let until_ms = failure.until_ms.unwrap_or(u64::MAX);
+        !within(failure.since_ms, until_ms)
+    };
+    let subscriptions: Vec<Failure> = input.subscriptions.iter().filter(alive).cloned().collect();
+    let first_in_void = input.first_fault.is_some_and(|(t_ms, _)| within(*t_ms, *t_ms));
+    let faults = if first_in_void && input.faults.len() == 1 { &[] } else { input.faults };
+    let sockets: Vec<SocketsSummary> =
+        input.sockets.iter().map(|group| group.outside(valid)).collect();
+    let rest = Input {
+        samples: &samples,
+        joins: &joins,
+        subscriptions: &subscriptions,
+        faults,
+        sockets: &sockets,
+        networks: Vec::new(),
+        aborted: None,
+        ..*input
+    };
+    let of_sockets = |threshold: &Threshold| sockets::NAMES.contains(&threshold.metric);
+    let results = thresholds(&rest);
+    let judged = input.thresholds.iter().zip(results).map(|(threshold, result)| {
+        // Their counts cannot be taken apart, but their seconds can. What nobody measured now was measured in void windows alone.
+        let ok = match of_sockets(threshold) {
+            true => result.ok || !of_sockets::breaks_in_a_second(&sockets, threshold),
+            false => result.ok || result.value.is_none(),
+        };
+        ThresholdResult { ok, ..result }
+    });
+    !failures(&rest, people, &judged.collect::<Vec<_>>()).0.is_empty()
 }
 
 /// What can stand behind a bad call, and that this run could not see or was not asked to judge.
@@ -373,6 +420,7 @@ fn bottleneck(
             failed: &thresholds,
             first_fault: input.first_fault,
             subscriptions: input.subscriptions,
+            sockets: input.sockets,
             danger: danger.map(|cpus| Danger { machine: input.machine, cpus }),
         })
     });
@@ -422,6 +470,7 @@ fn checks(input: &Input<'_>, people: usize, agreement: Option<&Agreement>) -> Ve
             },
         },
     ];
+    checks.extend(of_sockets::checks(input.sockets, input.thresholds));
     checks.extend(agreement.map(|agreement| Check {
         name: "browsers and bots agree".into(),
         ok: agreement.disagreements.is_empty(),
@@ -469,7 +518,8 @@ fn delivery(input: &Input<'_>) -> Option<Delivery> {
 
 /// The summary of a run that was killed: the metrics of what there is, and no verdict.
 pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRecord]) -> Summary {
-    let last_ms = samples.iter().map(|record| record.t_ms).max().unwrap_or(0);
+    let ends = samples.iter().map(|record| record.t_ms);
+    let last_ms = ends.chain(machine.iter().map(|record| record.t_ms)).max().unwrap_or(0);
     let lag = machine.iter().map(|record| record.generator.timer_lag_ms_p99).fold(0.0, f64::max);
     let mut summary = summarize(&Input {
         samples,
@@ -481,12 +531,26 @@ pub fn of_killed_run(meta: &Meta, samples: &[SampleRecord], machine: &[MachineRe
         ],
         duration_s: last_ms as f64 / 1000.0,
         interrupted: true,
+        sockets: &sockets_of_killed_run(machine),
         ..Input::of(meta)
     });
     (summary.verdict, summary.quality) = (Verdict::Inconclusive, None);
     summary.checks.clear();
     summary.not_judged.clear();
     summary
+}
+
+/// The groups of sockets of a run that was killed, as far as its windows tell.
+fn sockets_of_killed_run(machine: &[MachineRecord]) -> Vec<SocketsSummary> {
+    let groups = machine.iter().map(|record| record.sockets.len()).max().unwrap_or(0);
+    let of_group = |at: usize| {
+        let seconds = machine.iter().filter_map(|record| record.sockets.get(at)).flatten();
+        let seconds: Vec<_> = seconds.copied().collect();
+        let most = seconds.iter().map(|second| second.live).max().unwrap_or(0);
+        let live = seconds.last().map_or(0, |second| second.live);
+        SocketsSummary { connections: most, connected: most, live, seconds, ..Default::default() }
+    };
+    (0..groups).map(of_group).collect()
 }
 
 /// The summary of a study or a search: its rows, with the tables that they belong to. It passes when nothing is missing.

@@ -85,6 +85,11 @@ impl Condition {
         Ok(Self { text: format!("{name} {sign} {number}"), reduction, comparison, limit })
     }
 
+    /// Whether it allows a value.
+    pub fn allows(&self, value: f64) -> bool {
+        self.comparison.holds(value, self.limit)
+    }
+
     /// The largest value that it allows; none if it bounds from below, or not at all.
     pub fn most(&self) -> Option<f64> {
         let bounds = matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual);
@@ -161,7 +166,7 @@ impl Threshold {
         let value = reduced.and_then(|reduced| reduced.get(self.condition.reduction));
         ThresholdResult {
             expr: self.to_string(),
-            ok: value.is_some_and(|v| self.condition.comparison.holds(v, self.condition.limit)),
+            ok: value.is_some_and(|value| self.condition.allows(value)),
             value,
         }
     }

@@ -1,7 +1,7 @@
 //! A whole record, read again with its summary. The record of a run that was killed gets its summary here.
 
 use super::summary::{Summary, of_killed_run};
-use crate::record::{EventRecord, MachineRecord, Meta, SampleRecord};
+use crate::record::{EventRecord, Level, MachineRecord, Meta, SampleRecord};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -9,6 +9,8 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 const SAMPLES: &str = "samples.jsonl";
+const MACHINE: &str = "machine.jsonl";
+const EVENTS: &str = "events.jsonl";
 
 /// A whole record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,10 +30,10 @@ pub struct Record {
 /// Reads a record. A run that was killed left no summary: it is made from what there is, and says so.
 ///
 /// # Errors
-/// The directory has no readable `meta.json`, or a line (not the last) cannot be read.
+/// The directory has no readable `meta.json`, or a file cannot be read. A line that cannot be is left out, and told in an event.
 pub fn read(dir: &Path) -> io::Result<Record> {
     let (meta, summary) = head(dir)?;
-    let samples = lines(&dir.join(SAMPLES))?;
+    let samples = lines(&dir.join(SAMPLES))?.0;
     Ok(Record { meta, summary, samples, machine: machine(dir)?, events: events(dir)? })
 }
 
@@ -44,7 +46,9 @@ pub fn head(dir: &Path) -> io::Result<(Meta, Summary)> {
     let path = dir.join("summary.json");
     let summary = match path.exists() {
         true => read_json(&path)?,
-        false => of_killed_run(&meta, &lines::<SampleRecord>(&dir.join(SAMPLES))?, &machine(dir)?),
+        false => {
+            of_killed_run(&meta, &lines::<SampleRecord>(&dir.join(SAMPLES))?.0, &machine(dir)?)
+        }
     };
     Ok((meta, summary))
 }
@@ -54,7 +58,7 @@ pub fn head(dir: &Path) -> io::Result<(Meta, Summary)> {
 /// # Errors
 /// As [`read`].
 pub fn each_sample(dir: &Path, each: impl FnMut(SampleRecord)) -> io::Result<()> {
-    each_line(&dir.join(SAMPLES), each)
+    each_line(&dir.join(SAMPLES), each).map(drop)
 }
 
 /// What was seen of the machine.
@@ -62,15 +66,25 @@ pub fn each_sample(dir: &Path, each: impl FnMut(SampleRecord)) -> io::Result<()>
 /// # Errors
 /// As [`read`].
 pub fn machine(dir: &Path) -> io::Result<Vec<MachineRecord>> {
-    lines(&dir.join("machine.jsonl"))
+    Ok(lines(&dir.join(MACHINE))?.0)
 }
 
-/// What happened.
+/// What happened, and how many lines of the record could not be read.
 ///
 /// # Errors
 /// As [`read`].
 pub fn events(dir: &Path) -> io::Result<Vec<EventRecord>> {
-    lines(&dir.join("events.jsonl"))
+    let (mut events, broken) = lines::<EventRecord>(&dir.join(EVENTS))?;
+    let of_samples = each_line(&dir.join(SAMPLES), |_: SampleRecord| {})?;
+    let of_machine = lines::<MachineRecord>(&dir.join(MACHINE))?.1;
+    let t_ms = events.last().map_or(0, |event| event.t_ms);
+    for (file, count) in [(SAMPLES, of_samples), (MACHINE, of_machine), (EVENTS, broken)] {
+        if count > 0 {
+            let text = format!("{count} lines of {file} cannot be read, and are left out");
+            events.push(EventRecord { t_ms, text, person: None, level: Level::Warn });
+        }
+    }
+    Ok(events)
 }
 
 fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
@@ -82,32 +96,32 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| named(path, error))
 }
 
-fn lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
+/// All that can be read, and how many lines cannot.
+fn lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, usize)> {
     let mut values = Vec::new();
-    each_line(path, |value| values.push(value))?;
-    Ok(values)
+    let broken = each_line(path, |value| values.push(value))?;
+    Ok((values, broken))
 }
 
-/// Reads JSON lines. A last line that was cut off by a kill is left out; a missing file is empty.
-fn each_line<T: DeserializeOwned>(path: &Path, mut each: impl FnMut(T)) -> io::Result<()> {
+/// Reads JSON lines. A last line that was cut off by a kill is left out; a missing file is empty. Others that cannot be read, as
+/// after a full disk, are left out too: gives how many.
+fn each_line<T: DeserializeOwned>(path: &Path, mut each: impl FnMut(T)) -> io::Result<usize> {
     let mut file = match File::open(path) {
         Ok(file) => BufReader::new(file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(named(path, error)),
     };
-    let mut line = Vec::new();
-    for number in 1.. {
+    let (mut line, mut broken) = (Vec::new(), 0);
+    loop {
         line.clear();
         if file.read_until(b'\n', &mut line).map_err(|error| named(path, error))? == 0 {
-            break;
+            return Ok(broken);
         }
         match serde_json::from_slice(&line) {
             Ok(value) => each(value),
-            Err(_) if line.last() != Some(&b'\n') => {}
-            Err(error) => return Err(named(path, format!("line {number}: {error}"))),
+            Err(_) => broken += usize::from(line.last() == Some(&b'\n')),
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -149,7 +163,9 @@ mod tests {
         assert!(record.summary.metrics["rtt_ms"].is_some(), "metrics of what there is");
 
         fs::write(&path, text.replacen("3000", "x", 1)).expect("write");
-        let error = read(writer.dir()).expect_err("a broken line inside is a fault").to_string();
-        assert!(error.contains("samples.jsonl: line 1"), "{error}");
+        let record = read(writer.dir()).expect("a broken line costs no other");
+        assert_eq!(record.samples, [sample(6_000)]);
+        let told = record.events.last().map(|event| event.text.as_str());
+        assert_eq!(told, Some("1 lines of samples.jsonl cannot be read, and are left out"));
     }
 }

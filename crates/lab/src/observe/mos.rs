@@ -106,11 +106,18 @@ pub fn estimated_delay_ms(rtt_ms: f64, jitter_buffer_ms: f64) -> f64 {
     PACKET_TIME_MS + LOOK_AHEAD_MS + rtt_ms + jitter_buffer_ms
 }
 
-/// The loss of a row that is heard: what was lost, and not copied in a later packet; in percent.
+/// The loss of a row that is heard, in percent: what was lost, and not copied in a later packet, and what came too late to be
+/// played. What a browser concealed audibly, if that is more.
 fn heard_loss_pct(row: &wire::quality::ReceivedTrack) -> Option<f64> {
     let lost = row.packets_lost.max(1);
     let recovered = row.packets_recovered.unwrap_or(0).min(lost);
-    Some(row.loss_pct? * (lost - recovered) as f64 / lost as f64)
+    let lost_pct = row.loss_pct? * (lost - recovered) as f64 / lost as f64;
+    let came = row.packets_received.max(1);
+    let late = row.packets_discarded.unwrap_or(0).min(came);
+    let late_pct = (100.0 - row.loss_pct?) * late as f64 / came as f64;
+    let silent_pct = row.silent_concealed_pct.unwrap_or(0.0);
+    let audible_pct = row.concealed_pct.map_or(0.0, |share| share - silent_pct);
+    Some((lost_pct + late_pct).max(audible_pct))
 }
 
 /// Fills in the scores that a sample's audio rows lack, from the row's own loss, jitter and delay.

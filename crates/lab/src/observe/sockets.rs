@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 pub const PONG_MS: &str = "pong_ms";
 /// Answered of what a connection offered, in percent: a value a connection.
 pub const ANSWERED_PCT: &str = "answered_pct";
-/// From the request to connect until the handshake's answer, in milliseconds: a value a connection.
+/// From the moment a connection was due until the handshake's answer, in milliseconds: a value a connection.
 pub const CONNECT_MS: &str = "connect_ms";
 /// Connections that did not come up or ended early: one number. Its `n` are those that were tried.
 pub const LOST: &str = "lost";

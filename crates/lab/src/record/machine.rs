@@ -1,5 +1,6 @@
 //! What server and generator used in an interval: the lines of `machine.jsonl`.
 
+use super::sockets::Second;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ pub struct MachineRecord {
     /// Links of the lab's own that lost something, were half full or more, or are long; the worst first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub person_links: Vec<PersonLinkUsage>,
+    /// The seconds of each group of sockets since the record before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<Vec<Second>>,
 }
 
 /// A thread in an interval.

@@ -25,4 +25,4 @@ pub use meta::{CpuSets, MachineMeta, Meta, PersonKind, PersonMeta, SCHEMA, Targe
 pub use networks::{DirectionSummary, NetworkSummary};
 pub use sockets::{ByHand, Latency, Phase, Second, SocketsSummary};
 pub use table::{About, Cell, Column, Line, Plot, Row, Table};
-pub use writer::{Writer, write_json, write_summary};
+pub use writer::{Writer, write_json, write_summary, write_whole};

@@ -72,6 +72,32 @@ pub struct Second {
     pub p50_ms: Option<f64>,
     /// 99th percentile.
     pub p99_ms: Option<f64>,
+    /// Connections that did not come up, or ended early, in it.
+    #[serde(default)]
+    pub lost: u64,
+    /// From when a connection was due until its handshake was answered, of those that came up in it: 95th percentile, in
+    /// milliseconds.
+    #[serde(default)]
+    pub connect_p95_ms: Option<f64>,
+}
+
+impl SocketsSummary {
+    /// The same without the seconds that are not valid, from and until in milliseconds. What was lost counts only if some of it was
+    /// lost in a second that is.
+    #[must_use]
+    pub fn outside(&self, valid: impl Fn(u64, u64) -> bool) -> Self {
+        let is_valid = |second: &&Second| {
+            let until_ms = (1e3 * second.t_s) as u64;
+            valid(until_ms.saturating_sub(1000), until_ms)
+        };
+        let seconds: Vec<Second> = self.seconds.iter().filter(is_valid).copied().collect();
+        let mut left = Self { seconds, ..self.clone() };
+        if left.seconds.iter().all(|second| second.lost == 0) && left.connected > 0 {
+            left.closed.clear();
+            left.failed.clear();
+        }
+        left
+    }
 }
 
 /// What the browser saw that stayed connected and pinged by hand.
@@ -104,8 +130,15 @@ pub struct SocketsSummary {
     pub rate_per_second: f64,
     /// How often a client wakes, in milliseconds.
     pub batch_ms: u32,
-    /// From the request to connect until the handshake's answer, in milliseconds.
+    /// From the moment each was due until the handshake's answer, in milliseconds.
     pub connect: Option<Latency>,
+    /// How much later than due connections were begun and pings were made, 99th percentile, in milliseconds: what the
+    /// generator itself adds.
+    #[serde(default)]
+    pub late_ms_p99: Option<f64>,
+    /// Connections that came up, pinged, and were never answered.
+    #[serde(default)]
+    pub unanswered: u32,
     /// Connections that ended before they were ended, by close code; `lost`: without one.
     pub closed: BTreeMap<String, u64>,
     /// Why connections did not come up, by reason.

@@ -27,11 +27,25 @@ pub fn write_summary(dir: &Path, summary: &impl Serialize) -> io::Result<()> {
 /// # Errors
 /// The file cannot be written.
 pub fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
-    let (part, path) = (dir.join(format!("{name}.part")), dir.join(name));
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
-    fs::write(&part, text).map_err(|error| named(&part, error))?;
-    fs::rename(&part, &path).map_err(|error| named(&path, error))
+    write_whole(&dir.join(name), &text)
+}
+
+/// Writes a file as a whole, or not at all: aside, and then renamed.
+///
+/// # Errors
+/// The file cannot be written; what stood there before stays.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        // What is half there only takes room.
+        let _ = fs::remove_file(&part);
+        named(path, error)
+    })
 }
 
 /// Writes a record. Methods take `&self`: everyone in a run shares one writer.
@@ -41,11 +55,31 @@ pub struct Writer {
     files: Mutex<Files>,
 }
 
+/// A file of lines.
+#[derive(Debug)]
+struct Lines {
+    file: File,
+    /// The last line may not be whole: the next one begins behind a line end.
+    torn: bool,
+}
+
+impl Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.write_all(b"\n")?;
+        }
+        self.torn = true;
+        self.file.write_all(line)?;
+        self.torn = false;
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct Files {
-    samples: File,
-    machine: File,
-    events: File,
+    samples: Lines,
+    machine: Lines,
+    events: Lines,
     /// The first fault of writing: reported once, at the end.
     fault: Option<io::Error>,
 }
@@ -69,7 +103,10 @@ impl Writer {
             }
         }
         fs::write(dir.join("scenario.yaml"), scenario)?;
-        let open = |file: &str| File::create(dir.join(file)).map_err(|error| named(&dir, error));
+        let open = |file: &str| {
+            let file = File::create(dir.join(file)).map_err(|error| named(&dir, error))?;
+            Ok::<Lines, io::Error>(Lines { file, torn: false })
+        };
         let files = Files {
             samples: open("samples.jsonl")?,
             machine: open("machine.jsonl")?,
@@ -99,11 +136,11 @@ impl Writer {
         self.line(|files| &mut files.events, record);
     }
 
-    fn line<T: Serialize>(&self, file: impl Fn(&mut Files) -> &mut File, value: &T) {
+    fn line<T: Serialize>(&self, file: impl Fn(&mut Files) -> &mut Lines, value: &T) {
         let Ok(mut line) = serde_json::to_vec(value) else { return };
         line.push(b'\n');
         let mut files = self.files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Err(error) = file(&mut files).write_all(&line) {
+        if let Err(error) = file(&mut files).write(&line) {
             files.fault.get_or_insert(error);
         }
     }
@@ -133,6 +170,30 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_costs_no_other() {
+        let path = tempfile::NamedTempFile::new().expect("a file");
+        let file = File::options().append(true).open(path.path()).expect("opened");
+        let mut lines = Lines { file, torn: false };
+        lines.write(b"one\n").expect("written");
+        // As after a disk that was full.
+        lines.file.write_all(b"tw").expect("written");
+        lines.torn = true;
+        lines.write(b"three\n").expect("written");
+        lines.write(b"four\n").expect("written");
+        assert_eq!(fs::read_to_string(path.path()).expect("read"), "one\ntw\nthree\nfour\n");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_what_was_there() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("report.html");
+        write_whole(&path, b"whole").expect("written");
+        fs::create_dir(dir.path().join("report.html.part")).expect("in the way");
+        assert!(write_whole(&path, b"another").is_err());
+        assert_eq!(fs::read(&path).expect("read"), b"whole");
+    }
 
     #[test]
     fn two_runs_of_one_second_have_two_directories() {

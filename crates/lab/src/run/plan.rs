@@ -263,7 +263,7 @@ pub(super) fn invite<D: BotDriver>(
         }
     }
     for (arrival, guests) in arriving.into_values() {
-        tasks.spawn(person::arrivals(guests, arrival, begin));
+        tasks.spawn(person::arrivals(guests, arrival, (begin, scenario.duration)));
     }
     for guests in led.into_values() {
         tasks.spawn(person::crowd(guests));

@@ -273,7 +273,7 @@ mod tests {
 
     fn limits() -> Limits {
         let text = "name: x\nserve: {}\nduration: 5s\n\
-                    sockets: [{ connections: 18000, rate_per_second: 425 }]\n";
+                    sockets: [{ connections: 18000, arrival_per_second: 9000, rate_per_second: 425 }]\n";
         Limits::of(&Scenario::parse(text, "x.yaml").expect("valid"))
     }
 
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_room_may_be_made_larger_than_those_who_come() {
-        let text = "name: x\nserve: {}\nduration: 5s\n\
+        let text = "name: x\nserve: {}\nduration: 60s\n\
                     rooms: [{ preset: large_room_for_audio_only, create: api, max_participants: 800, people: { bot: 450 } }]\n\
                     media: { video: none }\n";
         let limits = Limits::of(&Scenario::parse(text, "x.yaml").expect("valid"));

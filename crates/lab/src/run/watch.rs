@@ -26,6 +26,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Watch<'a> {
     /// What the bots have sent and received so far.
     pub(super) datagrams: &'a (dyn Fn() -> Option<(u64, u64)> + Sync),
+    /// How late the bots' timers were since it was asked last, in ms (99th percentile).
+    pub(super) lag_ms: &'a (dyn Fn() -> Option<f64> + Sync),
     pub(super) scenario: &'a Scenario,
     pub(super) stage: &'a Stage,
     pub(super) monitor: &'a mut Monitor,
@@ -197,6 +199,9 @@ impl Watch<'_> {
     pub(super) async fn record(&mut self, t_ms: u64) {
         let mut record = self.monitor.record(t_ms, (self.datagrams)()).await;
         record.person_links = self.stage.networks.as_ref().map(Networks::used).unwrap_or_default();
+        let lag_ms = (self.lag_ms)().unwrap_or(0.0);
+        record.generator.timer_lag_ms_p99 = record.generator.timer_lag_ms_p99.max(lag_ms);
+        record.sockets = self.sockets.iter().map(sockets::Load::take_seconds).collect();
         self.stage.writer.machine(&record);
         self.progress.machine(&record);
         self.machine.push(record);

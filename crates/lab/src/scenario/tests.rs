@@ -74,7 +74,7 @@ events: [{ at: 30s, bot: 7, do: leave }, { at: 20s, bot: 3, do: stop_video }]
 
 #[test]
 fn rooms_have_sizes_by_zipfs_law() {
-    let text = "name: x\nserve: {}\nduration: 5s\n\
+    let text = "name: x\nserve: {}\nduration: 1h\n\
                 rooms: [{ count: 9, people: { bot: 12 }, sizes: zipf }, { people: { bot: 3 } }]\n";
     let scenario = Scenario::parse(text, "x").expect("valid");
     let sizes: Vec<(u32, u32)> =
@@ -455,6 +455,27 @@ fn executors_and_the_people_they_need() {
         let text = format!("name: x\nserve: {{}}\nduration: 60s\nrooms: [{{ {room} }}]\n");
         let found = problems(&text);
         assert!(found.iter().any(|problem| problem.contains(told)), "{told}: {found:?}");
+    }
+}
+
+#[test]
+fn everyone_can_come_before_the_run_ends() {
+    let text = |rest: &str| format!("name: x\nserve: {{}}\nduration: 20s\n{rest}");
+    let of = |rest: &str| problems(&text(rest));
+    let found = of("rooms: [{ people: { bot: 1000 } }]\n");
+    let want = "1000 people need 100 s to come at 10 a second, and the run lasts 20 s";
+    assert!(found.iter().any(|problem| problem.contains(want)), "{found:?}");
+    assert!(found[0].contains("write `join: { per_second: 100 }`"), "{found:?}");
+    let found = of("sockets: [{ connections: 4000 }]\n");
+    let want = "4000 sockets need 25 s to come at 160 a second";
+    assert!(found.iter().any(|problem| problem.contains(want)), "{found:?}");
+    for rest in [
+        "rooms: [{ people: { bot: 200 } }]\n",
+        "rooms: [{ people: { bot: 1000 } }]\njoin: { per_second: 100 }\n",
+        "rooms: [{ ramping: { stages: [{ duration: 10s, people: 900 }] } }]\n",
+        "sockets: [{ connections: 3000 }]\n",
+    ] {
+        assert!(Scenario::parse(&text(rest), "x.yaml").is_ok(), "{rest}");
     }
 }
 

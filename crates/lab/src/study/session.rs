@@ -397,6 +397,7 @@ impl Sessions {
             leader,
         )
         .await;
+        let ran = ran.and_then(run::Run::whole);
         let mut ran = ran.map_err(|no_run| no_run.to_string())?;
         if self.prove {
             let path = self.options.runs_dir.join(format!("{name}.yaml"));

@@ -17,6 +17,7 @@ use crate::clients::bot::spec::{
 };
 use crate::clients::bot::words::AudioSource;
 use crate::record::{Fault, MixWindows};
+use hdrhistogram::Histogram;
 use net::Waker;
 pub use shared::Health;
 use shared::{Command, Common, Reply, Says, lock};
@@ -99,6 +100,8 @@ pub struct Driver {
     common: Arc<Common>,
     threads: Vec<Thread>,
     next: AtomicU64,
+    /// How late timers were until it was asked last, in µs.
+    told_lag_us: Mutex<Option<Histogram<u64>>>,
 }
 
 /// A bot on one of the threads.
@@ -139,7 +142,8 @@ impl Driver {
             said: Arc::default(),
             air: Mutex::default(),
         });
-        let mut driver = Self { common, threads: Vec::new(), next: AtomicU64::new(1) };
+        let (threads, next) = (Vec::new(), AtomicU64::new(1));
+        let mut driver = Self { common, threads, next, told_lag_us: Mutex::default() };
         for number in 0..driver.common.threads {
             let thread = driver.thread(number).map_err(|why| error("a bots' thread", &why))?;
             driver.threads.push(thread);
@@ -229,6 +233,17 @@ impl BotDriver for Driver {
         let line = self.threads[bot as usize % self.threads.len()].line.clone();
         line.send(Command::Add { bot, spec: Box::new(spec), says: Says { tone, marks }, now })?;
         Ok(Handle { bot, line, failed: Mutex::new(None) })
+    }
+
+    fn take_timer_lag_ms_p99(&self) -> Option<f64> {
+        let all = self.health().timer_lag_us;
+        let before = lock(&self.told_lag_us).replace(all.clone());
+        let mut new = all;
+        // It only grows, so that nothing is taken that is not there.
+        if let Some(before) = before {
+            let _ = new.subtract(before);
+        }
+        (!new.is_empty()).then(|| new.value_at_quantile(0.99) as f64 / 1000.0)
     }
 
     fn timer_lag_ms_p99(&self) -> Option<f64> {

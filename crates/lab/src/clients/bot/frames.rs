@@ -1,11 +1,13 @@
 //! Frames out of packets, and freezes out of frames.
 
+use super::gaps::Longest;
 use rtp::error::ParseError;
 use rtp::extended::SequenceUnwrapper;
 use rtp::negotiated::Codec;
 use rtp::{h264, vp8};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use wire::quality::Outage;
 
 /// Most sequence numbers that are looked at around a gap.
 const MAX_SPAN: usize = 2048;
@@ -205,12 +207,17 @@ pub(super) struct FrameStats {
     last: Option<Instant>,
     /// Durations of the last frames.
     window: VecDeque<Duration>,
+    /// Since when the picture stands still, and for how long it did at most.
+    still_since: Option<Instant>,
+    longest: Longest,
 }
 
 impl FrameStats {
     /// A frame was shown.
     pub(super) fn push(&mut self, now: Instant) {
         self.frames += 1;
+        self.note_still(now);
+        self.still_since = Some(now);
         let Some(last) = self.last.replace(now) else { return };
         let duration = now.saturating_duration_since(last);
         if self.window.len() == WINDOW {
@@ -231,6 +238,19 @@ impl FrameStats {
         self.last
     }
 
+    /// The longest time without a new frame in the interval that ends now. Before the first one and while the picture is
+    /// paused, none is due.
+    pub(super) fn take_longest(&mut self, now: Instant) -> Option<Outage> {
+        self.note_still(now);
+        self.longest.take(now)
+    }
+
+    fn note_still(&mut self, now: Instant) {
+        if let Some(since) = self.still_since {
+            self.longest.note(now.saturating_duration_since(since), now);
+        }
+    }
+
     /// Δ freeze duration / Δ inter-frame delay; None where no frame followed another.
     pub(super) fn freeze_ratio(&self) -> Option<f64> {
         let between = self.between.as_secs_f64();
@@ -238,7 +258,9 @@ impl FrameStats {
     }
 
     /// The picture is paused, or flows again: the next frame does not follow the last one.
-    pub(super) fn break_off(&mut self) {
+    pub(super) fn break_off(&mut self, paused: bool, now: Instant) {
+        self.note_still(now);
+        self.still_since = (!paused).then_some(now);
         self.last = None;
     }
 

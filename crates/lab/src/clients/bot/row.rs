@@ -6,15 +6,29 @@ use super::marks::Outcome;
 use rtp::negotiated::{Kind, Line};
 use rtp::report::Interval;
 use std::time::{Duration, Instant};
-use wire::quality::{HeardMark, ReceivedTrack};
+use wire::quality::{HeardMark, Outage, ReceivedTrack};
 use wire::room::MediaKind;
 
 /// Packets of an interval whose time under way is kept.
 const MAX_TRANSITS: usize = 4096;
-/// Of a packet of sound: its 20 ms, and what Opus looks ahead.
-const PACKET_MS: f64 = 20.0 + 6.5;
+/// What a packet of sound lasts.
+const FRAME_MS: f64 = 20.0;
+/// Of a packet of sound: what it lasts, and what Opus looks ahead.
+const PACKET_MS: f64 = FRAME_MS + 6.5;
 /// A jitter buffer lets so many percent of the packets come in time.
 const IN_TIME: f64 = 97.0;
+
+/// How many packets with these times under way, in ms and sorted, came too late for a buffer that waits for [`IN_TIME`]: it
+/// holds whole packets.
+fn too_late(transits_ms: &[f64]) -> u64 {
+    let Some((first, slowest)) =
+        transits_ms.first().zip(crate::base::percentile(transits_ms, IN_TIME))
+    else {
+        return 0;
+    };
+    let played_ms = first + FRAME_MS * ((slowest - first) / FRAME_MS).ceil().max(1.0);
+    transits_ms.iter().filter(|transit| **transit > played_ms).count() as u64
+}
 
 /// A track in a slot.
 #[derive(Debug)]
@@ -75,7 +89,7 @@ impl Row {
     /// The server says that the picture is paused, or flows again.
     pub(super) fn pause(&mut self, paused: bool, now: Instant) {
         if paused != self.paused.is_some() {
-            self.frames.break_off();
+            self.frames.break_off(paused, now);
         }
         if paused {
             self.paused.get_or_insert(now);
@@ -91,6 +105,16 @@ impl Row {
             self.paused = None;
         }
         std::mem::take(&mut self.paused_for) + going_on.unwrap_or_default()
+    }
+
+    /// The longest time in the interval in which nothing was there that was due. The row ended at `until`, its interval ends now.
+    fn take_outage(&mut self, video: bool, until: Instant, now: Instant) -> Option<Outage> {
+        let longest = match video {
+            true => self.frames.take_longest(until),
+            false => self.gaps.take(until),
+        };
+        let ended_ms = 1e3 * now.saturating_duration_since(until).as_secs_f64();
+        longest.map(|one| Outage { ago_ms: one.ago_ms + ended_ms, ..one })
     }
 
     /// A frame is shown; of this height, if it says so. Whether that is another one than before.
@@ -146,11 +170,13 @@ impl Row {
         let until = self.until.unwrap_or(now);
         let seconds =
             until.saturating_duration_since(begin.max(self.since)).as_secs_f64().max(1e-3);
+        let whole = now.saturating_duration_since(begin).as_secs_f64();
+        let mapped = (seconds / whole.max(1e-3)).min(1.0);
         let interval = std::mem::take(&mut self.interval);
-        let gap = self.gaps.take();
+        let video = line.codec.kind() == Kind::Video;
+        let outage = self.take_outage(video, until, now);
         let paused = self.take_paused(until).as_secs_f64() / seconds;
         let shown = (seconds * (1.0 - paused)).max(0.0);
-        let video = line.codec.kind() == Kind::Video;
         let last = if counts_frames { self.frames.last() } else { self.last_packet };
         let since_last = until.saturating_duration_since(last.unwrap_or(self.since));
         let frames = counts_frames.then_some(&self.frames);
@@ -160,7 +186,7 @@ impl Row {
         let marked = interval.received.min(MAX_TRANSITS as u64);
         let expected = if marks > 0 || found == 0 { marks } else { marked };
         // A mark in a mix has been through the codecs already.
-        let ahead_ms = if marks > 0 { 20.0 } else { PACKET_MS };
+        let ahead_ms = if marks > 0 { FRAME_MS } else { PACKET_MS };
         let transit = |percent| crate::base::percentile(&transits, percent);
         // A buffer that waits for the slowest packets in time holds the others back for so long.
         let held_ms = transit(IN_TIME).zip(transit(50.0)).map(|(slowest, usual)| slowest - usual);
@@ -175,7 +201,11 @@ impl Row {
             total_packets_received: Some(self.total.0),
             total_packets_lost: Some(self.total.1),
             jitter_ms: interval.jitter_ms,
-            gap_ms: (!video && interval.received > 0).then_some(1e3 * gap.as_secs_f64()),
+            packets_discarded: (!video && found > 0).then(|| too_late(&transits)),
+            gap_ms: (!video && interval.received > 0)
+                .then(|| outage.map_or(0.0, |outage| outage.ms)),
+            outage,
+            mapped_ratio: Some(mapped),
             jitter_buffer_ms: held_ms.filter(|_| !video),
             transit_ms: transit(50.0),
             transit_p95_ms: transit(95.0),
@@ -187,6 +217,7 @@ impl Row {
             mouth_to_ear_ms: transit(IN_TIME).filter(|_| !video).map(|slowest| ahead_ms + slowest),
             bitrate_kbps: interval.bytes as f64 * 8.0 / seconds / 1000.0,
             concealed_pct: None,
+            silent_concealed_pct: None,
             audio_level: None,
             frames_per_second: frames
                 .filter(|frames| shown > 0.1 || frames.frames > 0)

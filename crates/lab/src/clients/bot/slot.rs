@@ -269,7 +269,7 @@ impl Slot {
             heard.audio = self.line.codec.kind() == Kind::Audio;
             row.last_packet = Some(now);
             if heard.audio {
-                row.gaps.came(header.timestamp, row.track == MIX, now);
+                row.gaps.came(header.sequence, header.timestamp, row.track == MIX, now);
             }
         }
         if let Some(part) = part {

@@ -123,8 +123,13 @@ pub trait BotDriver: Send + Sync + 'static {
     /// of asking to join.
     fn add(&self, spec: BotSpec) -> Result<Self::Handle, BotError>;
 
-    /// How late the timers of its threads were so far (p99), in ms; none where it has no timers.
-    /// A verdict needs it: late bots measure themselves.
+    /// How late the timers of its threads were since this was asked last (p99), in ms; none where no timer fired. A verdict
+    /// needs it: late bots measure themselves.
+    fn take_timer_lag_ms_p99(&self) -> Option<f64> {
+        None
+    }
+
+    /// The same from the start.
     fn timer_lag_ms_p99(&self) -> Option<f64> {
         None
     }

@@ -4,9 +4,11 @@
 use crate::base::short;
 use crate::judge::expected::Failure;
 use crate::judge::quality::Quality;
+use crate::judge::sockets as of_sockets;
 use crate::judge::threshold::Threshold;
 use crate::observe::metrics::Collector;
-use crate::record::{Join, MachineRecord, SampleRecord};
+use crate::observe::sockets;
+use crate::record::{Join, MachineRecord, SampleRecord, SocketsSummary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::quality::SAMPLE_INTERVAL_MS;
@@ -50,6 +52,8 @@ pub struct Signs<'a> {
     pub first_fault: Option<&'a (u64, String)>,
     /// Subscriptions that were not alive.
     pub subscriptions: &'a [Failure],
+    /// Groups of sockets without a room.
+    pub sockets: &'a [SocketsSummary],
     /// Set if the run's word is `danger` by its figures: what finds the first such window.
     pub danger: Option<Danger<'a>>,
 }
@@ -70,9 +74,14 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
         let people = failure.listeners.iter().chain(&failure.publisher).cloned().collect();
         Break { people, ..Break::new(failure.since_ms, failure.text.clone()) }
     });
-    let thresholds = signs.failed.iter().map(|threshold| {
+    let lost = of_sockets::first_lost(signs.sockets).map(|(t_ms, why)| Break::new(t_ms, why));
+    let thresholds = signs.failed.iter().filter_map(|threshold| {
+        if sockets::NAMES.contains(&threshold.metric) {
+            let (t_ms, why) = of_sockets::broke(signs.sockets, threshold)?;
+            return Some(Break::new(t_ms, why));
+        }
         let broke = first_window(threshold, &by_window(signs, threshold.from));
-        match threshold.metric {
+        Some(match threshold.metric {
             "paused_ratio" => paused(signs.samples, broke),
             "frame_height" => Break { limited: true, ..broke },
             "rtt_ms" | "mouth_to_ear_ms" => {
@@ -83,13 +92,13 @@ pub fn first_break(signs: &Signs<'_>) -> Option<Break> {
                 Break { allowed_ms: most_ms.map(|ms| ms / JOIN_ROUND_TRIPS), ..broke }
             }
             _ => broke,
-        }
+        })
     });
     let danger = signs
         .danger
         .and_then(|danger| first_danger(danger, signs.samples, &by_window(signs, Duration::ZERO)));
     // Of two at the same moment the first counts: the one that says whom it concerns tells more.
-    let all = [silent, danger, fault].into_iter().flatten().chain(thresholds);
+    let all = [silent, danger, fault, lost].into_iter().flatten().chain(thresholds);
     all.min_by_key(|broke| broke.t_ms)
 }
 

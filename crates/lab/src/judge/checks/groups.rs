@@ -1,5 +1,6 @@
 //! Puts what single listeners lacked together, in words.
 
+use super::alive::Fault;
 use super::windows::{Episode, Judged, Judging, Lack, MIX_OF};
 use crate::judge::expected::{Expected, Failure, when};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,11 +121,22 @@ impl Grouping<'_> {
 }
 
 /// What was wrong with packets that did come.
-fn though_it_came(group: &[Episode]) -> &'static str {
-    match group.iter().find(|episode| episode.came).map(|episode| episode.kind) {
-        None => "",
-        Some(MediaKind::Video) => ": packets came, and no picture could be shown",
-        Some(MediaKind::Audio) => ": packets came, and half or more of the sound was lost",
+fn though_it_came(group: &[Episode]) -> String {
+    let fault = group.iter().fold(None, |worst, one| Fault::worse(worst, one.fault));
+    let (Some(fault), Some(Episode { kind, .. })) = (fault, group.first()) else {
+        return String::new();
+    };
+    match (kind, fault) {
+        (MediaKind::Video, Fault::Broken) => ": packets came, and no picture could be shown".into(),
+        (MediaKind::Audio, Fault::Broken) => {
+            ": packets came, and half or more of the sound was lost".into()
+        }
+        (MediaKind::Video, Fault::Away { ms, .. }) => {
+            format!(": the picture stood still for {:.1} s", ms / 1000.0)
+        }
+        (MediaKind::Audio, Fault::Away { ms, .. }) => {
+            format!(": no sound could be played for {:.1} s", ms / 1000.0)
+        }
     }
 }
 

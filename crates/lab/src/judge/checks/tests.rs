@@ -291,6 +291,90 @@ fn sound_of_which_half_is_lost_or_concealed_is_dead() {
     assert_eq!(texts(&expected, &records), [want]);
 }
 
+/// The outage of a row that lasted `ms` and ended `ago_ms` before the window did.
+fn away(ms: f64, ago_ms: f64) -> Option<wire::quality::Outage> {
+    Some(wire::quality::Outage { ms, ago_ms })
+}
+
+#[test]
+fn what_was_away_for_long_fails_with_participant_and_moment() {
+    let cases: [(&str, MediaKind, f64, &[&str]); 4] = [
+        ("c", MediaKind::Audio, 999.0, &[]),
+        (
+            "c",
+            MediaKind::Audio,
+            1_500.0,
+            &["c receives no audio of a from 12 s to 14 s: no sound could be played for 1.5 s"],
+        ),
+        ("d", MediaKind::Video, 1_999.0, &[]),
+        (
+            "d",
+            MediaKind::Video,
+            5_000.0,
+            &["d receives no video of a from 9 s to 14 s: the picture stood still for 5.0 s"],
+        ),
+    ];
+    for (who, kind, ms, want) in cases {
+        let mut records = samples(|_, _, _, _| true);
+        let record = records.iter_mut().find(|r| r.person == who && r.t_ms == 15_000).unwrap();
+        let row =
+            |row: &&mut wire::quality::ReceivedTrack| row.participant == "p-a" && row.kind == kind;
+        record.sample.received.iter_mut().find(row).unwrap().outage = away(ms, 1_200.0);
+        assert_eq!(texts(&everyone(), &records), want);
+        // A cut that the scenario made is none of the server's faults.
+        let mut expected = everyone();
+        let cut = Span { from_ms: 9_000, until_ms: Some(13_500) };
+        expected.cuts.insert(who.into(), vec![cut]);
+        assert_eq!(texts(&expected, &records), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_pause_excuses_no_more_than_itself() {
+    let cases: [(f64, f64, bool); 5] = [
+        (1.0, 0.0, false),
+        (0.4, 0.0, false),
+        (0.1, 0.0, true),
+        (0.1, 15.0, false),
+        (0.0, 0.0, true),
+    ];
+    for (paused, rate, fails) in cases {
+        let mut records = samples(|_, _, _, _| true);
+        change(&mut records, "b", 15_000, |row| {
+            if row.kind == MediaKind::Video {
+                (row.paused_ratio, row.frames_per_second) = (Some(paused), Some(rate));
+            }
+        });
+        assert_eq!(!texts(&everyone(), &records).is_empty(), fails, "{paused} {rate}");
+        // Nothing came while it was paused.
+        change(&mut records, "b", 15_000, |row| {
+            if row.kind == MediaKind::Video {
+                (row.packets_received, row.frames_per_second) = (0, None);
+            }
+        });
+        assert_eq!(!texts(&everyone(), &records).is_empty(), paused <= 0.3, "{paused}");
+    }
+}
+
+#[test]
+fn tracks_that_take_turns_in_one_slot_fill_one() {
+    let mut expected = everyone();
+    expected.listeners[1].max_video = Some(2);
+    let some = |shares: [f64; 3]| {
+        let mut records = samples(|_, _, _, _| true);
+        change(&mut records, "b", 15_000, |row| {
+            let at = ["p-a", "p-c", "p-d"].iter().position(|name| *name == row.participant);
+            if row.kind == MediaKind::Video {
+                row.mapped_ratio = Some(shares[at.unwrap()]);
+            }
+        });
+        texts(&expected, &records)
+    };
+    assert_eq!(some([1.0, 0.6, 0.4]), Vec::<String>::new(), "two slots, of which one changed");
+    assert_eq!(some([0.95, 0.45, 0.4]), Vec::<String>::new(), "a moment between two tracks");
+    assert_eq!(some([0.4, 0.3, 0.3]), ["b receives 1 of 2 video tracks since 15 s"]);
+}
+
 #[test]
 fn what_has_just_come_into_a_slot_needs_no_frame_yet() {
     let still = |new: bool| {

@@ -1,6 +1,6 @@
 //! Walks through each listener's windows and collects what they lacked.
 
-use super::alive::{Life, life};
+use super::alive::{Fault, Life, life};
 use crate::judge::expected::{Expected, GRACE_MS, Track};
 use crate::record::{MIX, SampleRecord, Span};
 use std::collections::BTreeMap;
@@ -15,6 +15,9 @@ const SHORTEST_WINDOW_MS: u64 = 1_000;
 /// for marks and tones.
 const MIX_ALIVE_PER_S: u64 = 15;
 
+/// What was in a slot for a smaller share of a window was there for a moment.
+const SHORTLY: f64 = 0.34;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     from_ms: u64,
@@ -22,6 +25,10 @@ pub(super) struct Window {
 }
 
 impl Window {
+    fn len_ms(self) -> u64 {
+        self.until_ms - self.from_ms
+    }
+
     /// Whether it lies in a span, after the time of grace.
     fn is_judged_in(self, span: &Span) -> bool {
         span.from_ms + GRACE_MS <= self.from_ms
@@ -51,8 +58,10 @@ pub(super) enum Lack {
 struct Missed {
     lack: Lack,
     since_ms: u64,
-    /// Packets of it came, and were of no use.
-    came: bool,
+    /// When it ended, if that is known more exactly than by the windows.
+    until_ms: Option<u64>,
+    /// Packets of it came, and were of no use for this reason.
+    fault: Option<Fault>,
 }
 
 /// A stretch of windows in which one listener lacked one thing.
@@ -63,8 +72,8 @@ pub(super) struct Episode {
     pub(super) lack: Lack,
     pub(super) since_ms: u64,
     pub(super) until_ms: Option<u64>,
-    /// Packets of it came in some window, and were of no use.
-    pub(super) came: bool,
+    /// Packets of it came in some window, and were of no use for this reason.
+    pub(super) fault: Option<Fault>,
 }
 
 /// Who was judged on what, and until when: kind and track → listener → end of the last window.
@@ -106,20 +115,17 @@ impl<'a> Judging<'a> {
             // An open episode whose track is no longer missed ended when this window began.
             let lasts = |one: &mut Episode| missed.iter().any(|now| same(&now.lack, &one.lack));
             let ended = open.extract_if(.., |one| !lasts(one));
-            self.episodes.extend(ended.map(|one| Episode { until_ms: Some(from_ms), ..one }));
-            for Missed { lack, since_ms, came } in missed {
+            let until = |one: &Episode| one.until_ms.or(Some(from_ms));
+            self.episodes.extend(ended.map(|one| Episode { until_ms: until(&one), ..one }));
+            for Missed { lack, since_ms, until_ms, fault } in missed {
                 match open.iter_mut().find(|one| same(&one.lack, &lack)) {
-                    Some(one) => one.came |= came,
+                    Some(one) => {
+                        one.until_ms = until_ms;
+                        one.fault = Fault::worse(one.fault, fault);
+                    }
                     None => {
-                        let until_ms = None;
-                        open.push(Episode {
-                            listener: index,
-                            kind,
-                            lack,
-                            since_ms,
-                            until_ms,
-                            came,
-                        });
+                        let listener = index;
+                        open.push(Episode { listener, kind, lack, since_ms, until_ms, fault });
                     }
                 }
             }
@@ -153,21 +159,15 @@ impl<'a> Judging<'a> {
             found.map_or("", |track| track.publisher.as_str())
         };
         let listener_cut = self.was_cut(&listener.person, window);
-        let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
+        let mut lives: BTreeMap<&str, Lived> = BTreeMap::new();
         for row in record.sample.received.iter().filter(|row| row.kind == kind) {
             let cut = listener_cut || self.was_cut(publisher(&row.track), window);
-            let known = lives.entry(row.track.as_str()).or_insert(Life::Silent);
-            *known = life(row, cut).max(*known);
+            let life = life(row, window.len_ms(), cut);
+            lives.entry(row.track.as_str()).or_default().add(row, life);
         }
         let max = listener.max(kind);
         if wanted.len() > max {
-            let count = |life: Life| lives.values().filter(|one| **one == life).count();
-            let (got, came) = (count(Life::Alive), count(Life::Useless) > 0);
-            if got >= max {
-                return Vec::new();
-            }
-            let lack = Lack::Some { got, wanted: max };
-            return vec![Missed { lack, since_ms: window.from_ms, came }];
+            return too_few(&lives, max, window).into_iter().collect();
         }
         let mut missed = Vec::new();
         for track in wanted {
@@ -175,7 +175,7 @@ impl<'a> Judging<'a> {
                 .entry((kind, track.track.clone()))
                 .or_default()
                 .insert(index, window.until_ms);
-            let life = lives.get(track.track.as_str()).copied().unwrap_or(Life::Silent);
+            let life = lives.get(track.track.as_str()).map_or(Life::Silent, |one| one.life);
             if life == Life::Alive {
                 continue;
             }
@@ -184,7 +184,8 @@ impl<'a> Judging<'a> {
             missed.push(Missed {
                 lack: Lack::Track(track.track.clone()),
                 since_ms: since_ms.unwrap_or(window.from_ms),
-                came: life == Life::Useless,
+                until_ms: until(life, window),
+                fault: life.fault(),
             });
         }
         missed
@@ -202,23 +203,66 @@ impl<'a> Judging<'a> {
         let (mut packets, mut since_ms, mut best) = (0, window.from_ms, Life::Silent);
         for row in rows {
             packets += row.packets_received + row.packets_lost;
-            best = best.max(life(row, cut));
-            since_ms = since(row, life(row, cut), window);
+            let life = life(row, window.len_ms(), cut);
+            best = best.or(life);
+            since_ms = since(row, life, window);
         }
         let wanted = MIX_ALIVE_PER_S * (window.until_ms - window.from_ms) / 1000;
         if packets >= wanted && best == Life::Alive {
             return Vec::new();
         }
-        vec![Missed { lack: Lack::Track(track), since_ms, came: best == Life::Useless }]
+        let until_ms = until(best, window);
+        vec![Missed { lack: Lack::Track(track), since_ms, until_ms, fault: best.fault() }]
     }
+}
+
+/// What the rows of a track in a window come to.
+#[derive(Debug, Default)]
+struct Lived {
+    life: Life,
+    /// The share of the window in which it was in a slot and alive.
+    share: f64,
+}
+
+impl Lived {
+    fn add(&mut self, row: &ReceivedTrack, life: Life) {
+        let share = row.mapped_ratio.unwrap_or(1.0);
+        // What has just come into a slot, or was there for a moment, may have had no packet yet.
+        if life == Life::Alive || (life == Life::Silent && share < SHORTLY) {
+            self.share = (self.share + share).min(1.0);
+        }
+        self.life = self.life.or(life);
+    }
+}
+
+/// Who wants more tracks than there are slots must get as many as there are slots, all the time.
+fn too_few(lives: &BTreeMap<&str, Lived>, max: usize, window: Window) -> Option<Missed> {
+    let slots: f64 = lives.values().map(|one| one.share).sum();
+    let got = (slots + SHORTLY) as usize;
+    let lack = Lack::Some { got, wanted: max };
+    let fault = lives.values().find_map(|one| one.life.fault());
+    (got < max).then_some(Missed { lack, since_ms: window.from_ms, until_ms: None, fault })
 }
 
 /// Since when a row has been as it is: it may know when the last packet or picture came, more
 /// exactly than its window does.
 fn since(row: &ReceivedTrack, life: Life, window: Window) -> u64 {
+    if let Life::Useless(Fault::Away { ms, ago_ms }) = life {
+        return window.until_ms.saturating_sub((ago_ms + ms).max(0.0) as u64);
+    }
     let knows = life == Life::Silent || row.kind == MediaKind::Video;
     let last = row.since_last_ms.filter(|_| knows);
     last.map_or(window.from_ms, |ms| window.until_ms.saturating_sub(ms.max(0.0) as u64))
+}
+
+/// Until when it was so, if that is known.
+fn until(life: Life, window: Window) -> Option<u64> {
+    match life {
+        Life::Useless(Fault::Away { ago_ms, .. }) if ago_ms > 0.0 => {
+            Some(window.until_ms.saturating_sub(ago_ms as u64))
+        }
+        _ => None,
+    }
 }
 
 /// Whether two lacks are the same thing at different times: the count may change in between.

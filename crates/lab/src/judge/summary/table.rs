@@ -4,6 +4,9 @@ use super::{Bottleneck, Quality, Summary, short};
 use crate::record::{Meta, PersonKind};
 use std::collections::BTreeMap;
 
+/// At most so many void windows are listed.
+const MAX_VOID: usize = 5;
+
 /// The summary as an aligned table for a terminal.
 pub fn table(summary: &Summary, meta: &Meta) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
@@ -168,5 +171,11 @@ fn usage_rows(summary: &Summary) -> Vec<(String, String)> {
     }
     rows.push(("  threads".into(), threads(&generator.threads)));
     rows.extend(generator.reasons.iter().map(|reason| ("  limit".into(), reason.clone())));
+    rows.extend(generator.void.iter().take(MAX_VOID).map(|void| {
+        let [from, until] = [void.from_ms, void.until_ms].map(|ms| ms as f64 / 1000.0);
+        ("  void".into(), format!("{from} to {until} s: {}", void.why))
+    }));
+    let more = generator.void.len().saturating_sub(MAX_VOID);
+    rows.extend((more > 0).then(|| ("  void".into(), format!("and {more} more windows"))));
     rows
 }

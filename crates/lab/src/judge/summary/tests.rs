@@ -4,9 +4,10 @@ use crate::judge::threshold::{Condition, Threshold};
 use crate::record::{GeneratorUsage, Join, PersonKind, ServerUsage, ThreadUsage};
 use crate::testing::{audio_row, meta, sample, video_row};
 
-fn window(thread_cores: f64, packets: f64) -> MachineRecord {
+/// The n-th window of 3 s.
+fn window(nth: u64, thread_cores: f64, packets: f64, lag_ms: f64) -> MachineRecord {
     MachineRecord {
-        t_ms: 3_000,
+        t_ms: 3_000 * nth,
         server: Some(ServerUsage {
             cpu_cores: Some(0.5),
             threads: BTreeMap::from([("media-0".into(), 0.4)]),
@@ -23,7 +24,7 @@ fn window(thread_cores: f64, packets: f64) -> MachineRecord {
                 cores: thread_cores,
                 waited: 0.0,
             }),
-            timer_lag_ms_p99: 0.2,
+            timer_lag_ms_p99: lag_ms,
             ..GeneratorUsage::default()
         },
         ..MachineRecord::default()
@@ -86,7 +87,8 @@ fn run(case: Case) -> Summary {
     if case.disagree {
         disagreeing(&mut meta, &mut samples);
     }
-    let machine = [window(case.first_window_cores, 1.0), window(case.thread_cores, 100_000.0)];
+    let first = window(1, case.first_window_cores, 1.0, case.lag_ms);
+    let machine = [first, window(2, case.thread_cores, 100_000.0, case.lag_ms)];
     let condition = Condition::parse(case.limit).expect("condition");
     let thresholds =
         [Threshold { metric: "rtt_ms", condition, from: std::time::Duration::ZERO, abort: None }];
@@ -170,10 +172,11 @@ fn a_generator_at_its_limit_is_never_a_pass() {
     assert_eq!(summary.bottleneck.first.as_deref(), Some("generator"));
     assert!(summary.generator.reasons[0].contains("5.10 ms late"));
 
-    let summary = run(Case { thread_cores: 0.95, ..Case::default() });
+    let busy = |cores| Case { first_window_cores: cores, thread_cores: cores, ..Case::default() };
+    let summary = run(busy(0.95));
     assert_eq!(summary.exit_code, 110);
     // A failed threshold or check of a saturated generator proves nothing either …
-    let failed = Case { thread_cores: 0.99, dead: true, limit: "max < 1", ..Case::default() };
+    let failed = Case { dead: true, limit: "max < 1", ..busy(0.99) };
     assert_eq!(run(failed).exit_code, 110);
     assert_eq!(run(Case { lag_ms: 9.0, limit: "max < 1", ..Case::default() }).exit_code, 110);
     // … nor does one whose timers were a little late, whatever is gone.
@@ -181,7 +184,69 @@ fn a_generator_at_its_limit_is_never_a_pass() {
     assert_eq!((late.verdict, late.exit_code), (Verdict::Inconclusive, 110));
     // The first window counts: people came in it.
     let early = run(Case { first_window_cores: 0.96, ..Case::default() });
-    assert_eq!((early.exit_code, early.generator.threads["bots"]), (110, 0.2));
+    assert_eq!((early.generator.void.len(), early.generator.threads["bots"]), (1, 0.2));
+}
+
+/// A minute in which the generator's timers were late in some windows, and a subscription was dead in a stretch, if that is told.
+fn minute(late: &[u64], dead: Option<(u64, u64)>, limit: &str) -> Summary {
+    let mut meta = meta();
+    meta.people[0].participant = Some("p1".into());
+    let nth = 1..=20_u64;
+    let machine: Vec<_> = nth
+        .clone()
+        .map(|nth| window(nth, 0.2, 1.0, if late.contains(&nth) { 5.02 } else { 0.2 }))
+        .collect();
+    let samples: Vec<_> = nth
+        .map(|nth| {
+            let mut sample = sample(3_000 * nth);
+            sample.sample.rtt_ms = Some(if nth == 5 { 90.0 } else { 1.0 });
+            sample
+        })
+        .collect();
+    let condition = Condition::parse(limit).expect("condition");
+    let from = std::time::Duration::ZERO;
+    let thresholds = [Threshold { metric: "rtt_ms", condition, from, abort: None }];
+    let dead = dead.map(|(since_ms, until_ms)| Failure {
+        listeners: vec![],
+        publisher: None,
+        kind: None,
+        since_ms,
+        until_ms: Some(until_ms),
+        text: "bot-1 receives no audio of bot-2".into(),
+    });
+    let dead: Vec<Failure> = dead.into_iter().collect();
+    summarize(&Input {
+        samples: &samples,
+        machine: &machine,
+        thresholds: &thresholds,
+        subscriptions: &dead,
+        duration_s: 60.0,
+        ..Input::of(&meta)
+    })
+}
+
+#[test]
+fn windows_in_which_the_generator_was_its_limit_are_void_and_the_rest_is_judged() {
+    let one = minute(&[5], None, "max < 100");
+    assert_eq!((one.verdict, one.exit_code, one.generator.healthy), (Verdict::Pass, 0, true));
+    let Void { from_ms, until_ms, why } = &one.generator.void[0];
+    assert_eq!((*from_ms, *until_ms, why.as_str()), (12_000, 15_000, "timers fire 5.02 ms late"));
+    assert!(table(&one, &meta()).contains("12 to 15 s: timers fire 5.02 ms late"));
+    // More than one, and more than a tenth.
+    assert_eq!(minute(&[5, 6], None, "max < 100").exit_code, 0);
+    let many = minute(&[5, 6, 7], None, "max < 100");
+    assert_eq!((many.verdict, many.exit_code), (Verdict::Inconclusive, 110));
+    // What broke there may be the generator's doing; what broke elsewhere is not.
+    let within = minute(&[5], Some((12_500, 14_000)), "max < 100");
+    assert_eq!(
+        (within.exit_code, within.generator.reasons.as_slice()),
+        (110, &["timers fire 5.02 ms late".to_owned()][..])
+    );
+    assert_eq!(minute(&[5], Some((12_500, 16_000)), "max < 100").exit_code, 99);
+    assert_eq!(minute(&[9], Some((12_500, 14_000)), "max < 100").exit_code, 99);
+    assert_eq!(minute(&[5], None, "max < 50").exit_code, 110, "rtt was long in that window alone");
+    assert_eq!(minute(&[9], None, "max < 50").exit_code, 99);
+    assert_eq!(minute(&[5], None, "max < 0.5").exit_code, 99, "and here in the others too");
 }
 
 #[test]
@@ -270,5 +335,6 @@ fn browsers_and_bots_that_disagree_make_a_run_prove_nothing() {
     // A threshold is of what they say; who receives nothing is not.
     assert_eq!(run(Case { limit: "user_p95 < 1", ..case() }).exit_code, 113);
     assert_eq!(run(Case { dead: true, ..case() }).exit_code, 99);
-    assert_eq!(run(Case { thread_cores: 0.99, ..case() }).exit_code, 110);
+    let busy = Case { first_window_cores: 0.99, thread_cores: 0.99, ..case() };
+    assert_eq!(run(busy).exit_code, 110);
 }

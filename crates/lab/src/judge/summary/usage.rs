@@ -49,6 +49,9 @@ pub struct GeneratorSummary {
     /// Why it was the limit.
     #[serde(default)]
     pub reasons: Vec<String>,
+    /// Windows in which it was at its limit: what was seen there may be its doing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void: Vec<Void>,
 }
 
 /// The windows in steady state: all but the first, if there are more.
@@ -100,22 +103,83 @@ pub(super) fn server(machine: &[MachineRecord]) -> Option<ServerSummary> {
     })
 }
 
-/// The generator's health over the whole run.
-pub(super) fn generator_health(input: &Input<'_>) -> GeneratorHealth {
-    // The first window counts too: what the generator could not do while people came is in every figure.
-    let windows = input.machine.iter().map(|record| &record.generator);
-    let mut limits = generator::limits(windows, input.timer_lag_ms_p99);
+/// The generator's health: what it lacked over the whole run, and in which windows it was at its limit. The first window counts
+/// too. Such windows are void. A run of which more than one and more than a tenth are is inconclusive.
+pub(super) fn generator_health(input: &Input<'_>) -> (GeneratorHealth, Vec<Void>) {
+    let void = void_windows(input.machine);
+    let most = (input.machine.len() as f64 * VOID_SHARE).max(1.0);
+    let all = input.machine.iter().map(|record| &record.generator);
+    let mut limits = match void.len() as f64 > most {
+        true => reasons(input, &void),
+        false => generator::of_all(all),
+    };
     let late = input.networks.iter().filter_map(|network| network.late_ms_p99).fold(0.0, f64::max);
     limits.extend((late > generator::LATE_MS).then_some(Limit::Link(late)));
     let error = input.networks.iter().find_map(|network| network.socket_error.clone());
     limits.extend(error.map(Limit::LinkSocket));
+    let late = input.sockets.iter().filter_map(|group| group.late_ms_p99).fold(0.0, f64::max);
+    limits.extend((late > generator::LATE_INPUTS_MS).then_some(Limit::Late(late)));
+    (health(&limits), void)
+}
+
+/// The share of a run's windows that may be void.
+const VOID_SHARE: f64 = 0.1;
+
+/// A window in which the generator could have done what was seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Void {
+    /// Its begin, in milliseconds since the start of the run.
+    pub from_ms: u64,
+    /// Its end.
+    pub until_ms: u64,
+    /// What the generator lacked.
+    pub why: String,
+}
+
+impl Void {
+    /// Whether it has a moment or a part of a stretch in common with this one.
+    pub(super) fn overlaps(&self, from_ms: u64, until_ms: u64) -> bool {
+        from_ms < self.until_ms && until_ms > self.from_ms
+    }
+}
+
+fn void_windows(machine: &[MachineRecord]) -> Vec<Void> {
+    let mut from_ms = 0;
+    let window = |record: &MachineRecord| {
+        let (usage, begin_ms) = (&record.generator, from_ms);
+        from_ms = record.t_ms;
+        let limits = generator::limits(std::iter::once(usage), usage.timer_lag_ms_p99);
+        let why = limits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        (!limits.is_empty()).then_some(Void { from_ms: begin_ms, until_ms: record.t_ms, why })
+    };
+    machine.iter().filter_map(window).collect()
+}
+
+/// What the generator lacked in void windows, at its worst.
+fn reasons(input: &Input<'_>, void: &[Void]) -> Vec<Limit> {
+    let is_void = |record: &&MachineRecord| void.iter().any(|one| one.until_ms == record.t_ms);
+    let usages = input.machine.iter().filter(is_void).map(|record| &record.generator);
+    let lag = usages.clone().map(|usage| usage.timer_lag_ms_p99).fold(0.0, f64::max);
+    generator::limits(usages, lag)
+}
+
+fn health(limits: &[Limit]) -> GeneratorHealth {
     GeneratorHealth {
         only_late_timers: !limits.is_empty() && limits.iter().all(Limit::is_lateness),
         reasons: limits.iter().map(ToString::to_string).collect(),
     }
 }
 
-pub(super) fn generator(input: &Input<'_>, health: &GeneratorHealth) -> GeneratorSummary {
+/// The health of a generator that could have done what broke: that lies in its void windows.
+pub(super) fn broke_in_void(input: &Input<'_>, void: &[Void]) -> GeneratorHealth {
+    health(&reasons(input, void))
+}
+
+pub(super) fn generator(
+    input: &Input<'_>,
+    health: &GeneratorHealth,
+    void: Vec<Void>,
+) -> GeneratorSummary {
     let windows = steady(input.machine);
     let threads = mean_threads(windows.iter().map(|record| &record.generator.threads));
     let bots = threads.iter().filter(|(name, _)| name.starts_with("bots-"));
@@ -133,5 +197,6 @@ pub(super) fn generator(input: &Input<'_>, health: &GeneratorHealth) -> Generato
         threads,
         rss_mib: windows.iter().filter_map(|record| record.generator.rss_mib).reduce(f64::max),
         reasons: health.reasons.clone(),
+        void,
     }
 }

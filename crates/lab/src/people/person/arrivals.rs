@@ -15,16 +15,21 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// People of a group who come from `begin` on, each to the first free place of the guests, and stay
+/// People of a group who come from `begin` on, for so long, each to the first free place of the guests, and stay
 /// for about as long as planned. Without guests nobody comes.
-pub async fn arrivals<D: BotDriver>(guests: Vec<Guest<D>>, arrival: Arrival, begin: Instant) {
+pub async fn arrivals<D: BotDriver>(
+    guests: Vec<Guest<D>>,
+    arrival: Arrival,
+    (begin, length): (Instant, Duration),
+) {
     let Some(first) = guests.first() else { return };
     let (stage, mut end) = (Arc::clone(&first.stage), first.stage.end());
     let mut random = SplitMix(0xa881_7a15 ^ u64::from(first.spec.index));
     let guests: Vec<Arc<Guest<D>>> = guests.into_iter().map(Arc::new).collect();
     let mut free: BTreeSet<usize> = (0..guests.len().min(arrival.max as usize)).collect();
     let mut visits = JoinSet::new();
-    for number in 0_u32.. {
+    // Who would come as the run ends does not come.
+    for number in (0_u32..).take_while(|number| due(*number, &arrival) < length) {
         tokio::select! {
             biased;
             () = ended(&mut end) => break,

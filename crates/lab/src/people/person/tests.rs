@@ -268,7 +268,7 @@ async fn people_arrive_at_a_rate_and_who_finds_no_place_is_dropped() {
     let guests =
         (1..=2).map(|index| theatre.guest(&driver, spec(index, BOTH), &place)).collect::<Vec<_>>();
     let arrival = Arrival { per_second: 5.0, stay: Duration::from_secs(1), max: 1 };
-    tokio::spawn(arrivals(guests, arrival, Instant::now()));
+    tokio::spawn(arrivals(guests, arrival, (Instant::now(), Duration::from_secs(3600))));
     theatre
         .until("two whole visits and somebody dropped", |stage| {
             let churn = stage.roster(|roster| roster.churn().clone());

@@ -1,10 +1,11 @@
-//! One client connection: upgrade, handshake, then frames. Once the TCP connection is up it never blocks.
+//! One client connection: TCP, upgrade, handshake, then frames. It never blocks.
 
 use super::frame::{self, Frame, Packet};
 use crate::base::words;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 /// Most bytes that may wait for a server that does not read: further pings are not made.
 const MAX_OUT: usize = 256 << 10;
@@ -16,8 +17,6 @@ const MAX_IN: usize = 2 << 20;
 const MAX_HEAD: usize = 64 << 10;
 /// Reads in a row: other connections, and the end of the load, have their turn.
 const READS: usize = 16;
-/// How long a TCP connection may take; the load's thread waits for it.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message: an event with an object, as in the study.
 const PING: &[u8] = br#"{"event":"ping","data":{"from":"lab"}}"#;
 const HANDSHAKE: &[u8] = br##"{"event":"#handshake","data":{"authToken":null},"cid":1}"##;
@@ -63,15 +62,25 @@ pub struct Connection {
     random: u32,
 }
 
+/// A TCP connection that is not up yet; nobody waits for it.
+fn begin(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Connection {
-    /// Connects and asks for the upgrade.
+    /// Begins to connect; the request for the upgrade waits until TCP is up.
     ///
     /// # Errors
-    /// No connection.
+    /// Nothing can be begun: no socket or port is free, or there is no way to the address.
     pub fn open(address: SocketAddr, host: &str, seed: u32) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+        let stream = begin(address)?;
         stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
         // The key only has to be 16 bytes in base64 (RFC 6455 section 4.1).
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -92,6 +101,11 @@ impl Connection {
     /// For the poller.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// Whether TCP came up, as far as is known.
+    pub fn came_up(&self) -> bool {
+        self.state != State::Upgrading || self.written > 0 || self.out.is_empty()
     }
 
     /// Whether the handshake was answered.

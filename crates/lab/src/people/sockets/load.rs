@@ -9,7 +9,7 @@ use crate::scenario::SocketGroup;
 use hdrhistogram::Histogram;
 use net::{Events, Poller};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,8 +29,14 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 const OPEN_A_TURN: u32 = 16;
 /// Events taken in one turn.
 const EVENTS: usize = 512;
+/// A connection whose handshake was not answered so long after it was due does not come up any more.
+const HANDSHAKE_NS: u64 = 10 * SECOND_NS;
 /// While a load runs, a ping counts as one that should be answered once it is so old.
 const ANSWER_NS: u64 = 1_000_000_000;
+
+fn p95_ms(us: &Histogram<u64>) -> Option<f64> {
+    (!us.is_empty()).then(|| us.value_at_quantile(0.95) as f64 / 1000.0)
+}
 
 /// What others may see while it runs.
 #[derive(Debug, Default)]
@@ -40,6 +46,8 @@ struct Shared {
     failed: AtomicU32,
     first_failure: Mutex<Option<String>>,
     now: Mutex<Now>,
+    /// Seconds that nobody took yet.
+    seconds: Mutex<Vec<Second>>,
 }
 
 /// A group of connections under way.
@@ -50,14 +58,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts the thread `sockets-N`: connections come at their rate, and pings end [`DRAIN`]
-    /// before `length`. While it runs it tells its counts from each of the moments `from` on.
+    /// Starts the thread `sockets-N`: connections come at their rate, to the first of the addresses that answers, and pings end
+    /// [`DRAIN`] before `length`. While it runs it tells its counts from each of the moments `from` on.
     ///
     /// # Errors
     /// The thread cannot be started.
     pub fn start(
         index: usize,
-        address: SocketAddr,
+        addresses: Vec<SocketAddr>,
         host: String,
         group: SocketGroup,
         length: Duration,
@@ -66,7 +74,7 @@ impl Load {
         crate::base::files::raise_limit();
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
-        let driver = Driver::new(address, host, group, (length, from), seen)?;
+        let driver = Driver::new(addresses, host, group, (length, from), seen)?;
         let thread = thread::Builder::new().name(format!("sockets-{index}")).spawn(move || {
             crate::base::be_prompt();
             driver.run()
@@ -78,6 +86,11 @@ impl Load {
     pub fn now(&self) -> Now {
         let now = self.shared.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Now { live: self.shared.live.load(Relaxed), ..now }
+    }
+
+    /// The seconds since this was asked last.
+    pub fn take_seconds(&self) -> Vec<Second> {
+        std::mem::take(&mut self.shared.seconds.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Connections that did not come up, or were lost, so far; with the first reason.
@@ -131,8 +144,21 @@ impl Pings {
 struct Client {
     /// None: not open any more.
     connection: Option<Connection>,
-    opened_ns: u64,
+    /// When it was due to come.
+    due_ns: u64,
+    /// Which of the addresses it tried first, and how many it tried.
+    first: usize,
+    tried: usize,
     pings: Option<Pings>,
+}
+
+impl Client {
+    /// The next of so many addresses that it has not tried.
+    fn next_address(&mut self, all: usize) -> Option<usize> {
+        let at = (self.tried < all).then(|| (self.first + self.tried) % all)?;
+        self.tried += 1;
+        Some(at)
+    }
 }
 
 /// The counts of a whole load and of all that is steady; further ones stand behind.
@@ -141,7 +167,9 @@ const STEADY: usize = 1;
 
 #[derive(Debug)]
 struct Driver {
-    address: SocketAddr,
+    /// All of the server, and which of them answered last.
+    addresses: Vec<SocketAddr>,
+    answers: usize,
     host: String,
     group: SocketGroup,
     shared: Arc<Shared>,
@@ -152,12 +180,18 @@ struct Driver {
     clients: Vec<Client>,
     /// When which client wakes next.
     wakes: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Which clients came, in order, and may still wait for their handshake's answer.
+    coming: VecDeque<u32>,
     live: u32,
     connected: u32,
     /// From the start, from when all have come, and from each moment that was asked for.
     counts: Vec<Counts>,
     window_us: Histogram<u64>,
     window_answered: u64,
+    window_lost: u64,
+    window_connect_us: Histogram<u64>,
+    /// How much later than due it began connections and made pings.
+    late_us: Histogram<u64>,
     seconds: Vec<Second>,
     closed: BTreeMap<String, u64>,
     failed: BTreeMap<String, u64>,
@@ -167,7 +201,7 @@ struct Driver {
 
 impl Driver {
     fn new(
-        address: SocketAddr,
+        addresses: Vec<SocketAddr>,
         host: String,
         group: SocketGroup,
         (length, from): (Duration, &[Duration]),
@@ -175,7 +209,8 @@ impl Driver {
     ) -> io::Result<Self> {
         let arrival_ns = f64::from(group.connections) / group.arrival_per_second * 1e9;
         Ok(Self {
-            address,
+            addresses,
+            answers: 0,
             host,
             group,
             shared,
@@ -184,6 +219,7 @@ impl Driver {
             until_ns: length.saturating_sub(DRAIN).as_nanos() as u64,
             clients: Vec::new(),
             wakes: BinaryHeap::new(),
+            coming: VecDeque::new(),
             live: 0,
             connected: 0,
             counts: [0, arrival_ns as u64 + SETTLE_NS]
@@ -193,6 +229,9 @@ impl Driver {
                 .collect::<io::Result<_>>()?,
             window_us: histogram()?,
             window_answered: 0,
+            window_lost: 0,
+            window_connect_us: histogram()?,
+            late_us: histogram()?,
             seconds: Vec::new(),
             closed: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -218,7 +257,7 @@ impl Driver {
         let mut next_second_ns = SECOND_NS;
         while !self.shared.stop.load(Relaxed) {
             let now_ns = self.now_ns();
-            let next_open_ns = self.open(now_ns);
+            let next_open_ns = self.open(now_ns).min(self.give_up(now_ns));
             self.wake(now_ns);
             if now_ns >= next_second_ns {
                 self.second(now_ns);
@@ -251,23 +290,68 @@ impl Driver {
             for counts in self.counts.iter_mut().filter(|counts| at_ns >= counts.from_ns) {
                 counts.tried += 1;
             }
-            let opened =
-                Connection::open(self.address, &self.host, index.wrapping_mul(2_654_435_769));
-            let opened_ns = self.now_ns();
-            let connection = match opened.and_then(|mut connection| {
-                self.poller.add(connection.stream(), u64::from(index))?;
-                connection.flush().map_err(|_| io::Error::other("lost at once"))?;
-                Ok(connection)
-            }) {
-                Ok(connection) => Some(connection),
-                Err(error) => {
-                    self.fail(format!("no connection: {}", error.kind()));
-                    None
-                }
-            };
-            self.clients.push(Client { connection, opened_ns, pings: None });
+            self.late_us.saturating_record(self.now_ns().saturating_sub(at_ns) / 1000);
+            let (due_ns, first) = (at_ns, self.answers);
+            self.clients.push(Client { connection: None, due_ns, first, tried: 0, pings: None });
+            self.coming.push_back(index);
+            self.begin(index);
         }
         now_ns
+    }
+
+    /// Begins to connect a client to the next address that it has not tried.
+    fn begin(&mut self, index: u32) {
+        let mut why = io::ErrorKind::NotFound;
+        let all = self.addresses.len();
+        while let Some(at) = self.clients[index as usize].next_address(all) {
+            let (address, seed) = (self.addresses[at], index.wrapping_mul(2_654_435_769));
+            let opened = Connection::open(address, &self.host, seed).and_then(|connection| {
+                self.poller.add(connection.stream(), u64::from(index))?;
+                Ok(connection)
+            });
+            match opened {
+                Ok(connection) => {
+                    self.clients[index as usize].connection = Some(connection);
+                    return self.flush(index);
+                }
+                Err(error) => why = error.kind(),
+            }
+        }
+        self.fail(format!("no connection: {why}"));
+    }
+
+    /// Gives up connections whose handshake has not been answered for too long. Returns when the next one's time ends.
+    fn give_up(&mut self, now_ns: u64) -> u64 {
+        while let Some(index) = self.coming.front().copied() {
+            let Client { connection, due_ns, .. } = &self.clients[index as usize];
+            let waits = connection.as_ref().is_some_and(|connection| !connection.is_live());
+            let end_ns = due_ns + HANDSHAKE_NS;
+            if waits && end_ns > now_ns {
+                return end_ns;
+            }
+            self.coming.pop_front();
+            if waits {
+                self.too_late(index, "within 10 s");
+            }
+        }
+        u64::MAX
+    }
+
+    /// A connection did not come up in time: no other address is tried.
+    fn too_late(&mut self, index: u32, when: &str) {
+        let why = self.no_answer(index, when);
+        self.clients[index as usize].tried = self.addresses.len();
+        self.end(index, &Ended::Lost(why));
+    }
+
+    /// Why a connection is given up that did not come up in time.
+    fn no_answer(&self, index: u32, when: &str) -> String {
+        let connection = self.clients[index as usize].connection.as_ref();
+        let what = match connection.is_some_and(Connection::came_up) {
+            true => "the handshake was not answered",
+            false => "no connection",
+        };
+        format!("{what} {when}")
     }
 
     /// Sends the pings of all clients that are due.
@@ -285,6 +369,7 @@ impl Driver {
             };
             let up_to_ns = now_ns.min(self.until_ns.saturating_sub(1));
             let due = pings.due(up_to_ns, rate).saturating_sub(pings.made);
+            self.late_us.saturating_record(now_ns.saturating_sub(at_ns) / 1000);
             let made = connection.ping(due);
             for k in pings.made..pings.made + made {
                 let due_ns = pings.due_ns(k, rate);
@@ -322,7 +407,7 @@ impl Driver {
 
     fn ready(&mut self, index: u32, readable: bool, buffer: &mut [u8]) {
         let Some(client) = self.clients.get_mut(index as usize) else { return };
-        let (Some(mut connection), opened_ns) = (client.connection.take(), client.opened_ns) else {
+        let (Some(mut connection), came_ns) = (client.connection.take(), client.due_ns) else {
             return;
         };
         let mut pings = client.pings;
@@ -356,9 +441,14 @@ impl Driver {
             self.connected += 1;
             self.live += 1;
             self.shared.live.store(self.live, Relaxed);
-            for counts in self.counts.iter_mut().filter(|counts| opened_ns >= counts.from_ns) {
-                counts.connect_us.saturating_record(now_ns.saturating_sub(opened_ns) / 1000);
+            let us = now_ns.saturating_sub(came_ns) / 1000;
+            for counts in self.counts.iter_mut().filter(|counts| came_ns >= counts.from_ns) {
+                counts.connect_us.saturating_record(us);
             }
+            self.window_connect_us.saturating_record(us);
+            // The next ones try the address first that answered.
+            let Client { first, tried, .. } = self.clients[index as usize];
+            self.answers = (first + tried - 1) % self.addresses.len();
             if rate > 0.0 {
                 // Spread over the period, so that no two wake together.
                 let start_ns = now_ns + (self.period_ns() as f64 * spread(index)) as u64;
@@ -389,12 +479,18 @@ impl Driver {
         for counts in self.counts.iter_mut().filter(|counts| now_ns >= counts.from_ns) {
             counts.lost += 1;
         }
+        self.window_lost += 1;
         self.shared.failed.fetch_add(1, Relaxed);
     }
 
     /// A connection ended before it was ended here.
     fn end(&mut self, index: u32, ended: &Ended) {
-        let Some(connection) = self.clients[index as usize].connection.take() else { return };
+        let client = &mut self.clients[index as usize];
+        let Some(connection) = client.connection.take() else { return };
+        if !connection.came_up() && client.tried < self.addresses.len() {
+            drop(connection);
+            return self.begin(index);
+        }
         if connection.is_live() {
             self.live -= 1;
             self.shared.live.store(self.live, Relaxed);
@@ -474,6 +570,8 @@ impl Driver {
             answered: self.window_answered,
             p50_ms: latency.map(|latency| latency.p50_ms),
             p99_ms: latency.map(|latency| latency.p99_ms),
+            lost: self.window_lost,
+            connect_p95_ms: p95_ms(&self.window_connect_us),
         };
         let length_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
         let now = Now {
@@ -484,9 +582,11 @@ impl Driver {
             counts: self.asked(),
         };
         *self.shared.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.shared.seconds.lock().unwrap_or_else(PoisonError::into_inner).push(second);
         self.seconds.push(second);
         self.window_us.reset();
-        self.window_answered = 0;
+        self.window_connect_us.reset();
+        (self.window_answered, self.window_lost) = (0, 0);
     }
 
     fn phase(&self, counts: &Counts, end_ns: u64) -> Phase {
@@ -499,7 +599,28 @@ impl Driver {
         }
     }
 
+    /// Who did not come up until the end did not come up. Who came just before it is not counted.
+    fn end_coming(&mut self) {
+        let now_ns = self.now_ns();
+        for index in std::mem::take(&mut self.coming) {
+            let Client { connection, due_ns, .. } = &self.clients[index as usize];
+            let waits = connection.as_ref().is_some_and(|connection| !connection.is_live());
+            if waits && due_ns + ANSWER_NS <= now_ns {
+                self.too_late(index, "until the end");
+            }
+        }
+    }
+
+    /// Connections that pinged and were never answered, although there was time.
+    fn unanswered(&self) -> u32 {
+        let to_ns = self.now_ns().saturating_sub(ANSWER_NS);
+        let pings = self.clients.iter().filter_map(|client| client.pings.as_ref());
+        let silent = |pings: &&Pings| pings.answered == 0 && self.offered_by(pings, 0, to_ns) > 0;
+        pings.filter(silent).count() as u32
+    }
+
     fn finish(mut self) -> (SocketsSummary, Counted) {
+        self.end_coming();
         let end_ns = self.now_ns().min(self.until_ns);
         let live = self.live;
         let (whole, steady) = (&self.counts[WHOLE], &self.counts[STEADY]);
@@ -522,6 +643,9 @@ impl Driver {
             rate_per_second: self.group.rate_per_second,
             batch_ms: self.group.batch_ms,
             connect,
+            late_ms_p99: (!self.late_us.is_empty())
+                .then(|| self.late_us.value_at_quantile(0.99) as f64 / 1000.0),
+            unanswered: self.unanswered(),
             closed: self.closed,
             failed: self.failed,
             counts_not_rising: self.counts_not_rising,

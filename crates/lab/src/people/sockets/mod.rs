@@ -10,3 +10,6 @@ mod load;
 pub use by_hand::ping_by_hand;
 pub use counts::{Counted, Now};
 pub use load::{DRAIN, Load};
+
+#[cfg(test)]
+mod tests;

@@ -258,6 +258,8 @@ mod tests {
     #[test]
     fn plots_add_up_servers_and_leave_out_what_one_does_not_tell() {
         let second = |t_s, live, p99_ms| Second {
+            lost: 0,
+            connect_p95_ms: None,
             t_s,
             live,
             offered: 1,
