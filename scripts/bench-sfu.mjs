@@ -10,7 +10,7 @@
 // many rounds. BEFORE names an older build of the binary: then each round runs both builds, without floor and Janus;
 // rounds are even, and each build comes first in half of them. A packet may cost at most 1.03 times what it did, or
 // MOST times (median of the rounds' ratios). With TOGETHER=1 both run at once on the same CPU, each with 0.7 of the
-// people or half of the subscribers: the machine drifts for both alike, which brings rounds within 3 % of each other.
+// people or half of the subscribers. So the machine drifts for both alike.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";

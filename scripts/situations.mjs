@@ -59,13 +59,38 @@ const against = (flags, options, { meanwhile = () => {}, wrap = [], end } = {}) 
 const kind = (name, nth = 0) => async () => KINDS[name](0.5, (known ??= await calibrate()), { nth, flags: [] });
 let known = null;
 
-/** Stops a process for three seconds, after eight. */
-const pauses = ({ pid }) => [
-  setTimeout(() => process.kill(pid, "SIGSTOP"), 8_000),
-  setTimeout(() => process.kill(pid, "SIGCONT"), 11_000),
+/** Stops a process from one moment to another, in seconds. */
+const stands = (from, until) => ({ pid }) => [
+  setTimeout(() => process.kill(pid, "SIGSTOP"), 1000 * from),
+  setTimeout(() => process.kill(pid, "SIGCONT"), 1000 * until),
 ];
-/** The same of what it runs. */
-const PAUSED = ["sh", "-c", '(sleep 8; kill -STOP $$; sleep 3; kill -CONT $$) & exec "$@"', "sh"];
+/** The same of what it runs: after eight seconds, for so many. */
+const paused = (seconds) => ["sh", "-c", `(sleep 8; kill -STOP $$; sleep ${seconds}; kill -CONT $$) & exec "$@"`, "sh"];
+
+/** Records go to a disk that has little room. */
+const FULL = ["unshare", "-m", "sh", "-c", 'for runs; do :; done; mkdir -p "$runs"; mount -t tmpfs -o size=100k none "$runs"; exec "$@"', "sh"];
+
+/** A scenario against an HTTP server that does this with each upgrade. */
+const upgraded = (upgrade, options) => async () => {
+  const held = [];
+  const server = createServer((_, to) => to.end("ok")).on("upgrade", (_, socket) => {
+    held.push(socket.on("error", () => {}));
+    upgrade(socket);
+  });
+  await new Promise((done) => server.listen(7990, "127.0.0.1", done));
+  const run = await load(scenario({ ...options, serve: target("http://127.0.0.1:7990") }));
+  held.forEach((socket) => socket.destroy());
+  server.closeAllConnections();
+  server.close();
+  return run;
+};
+/** Takes the upgrade and the handshake, and answers nothing else. */
+const greets = (socket) => {
+  socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+  const answer = Buffer.from('{"rid":1,"data":{}}');
+  socket.once("data", () => socket.write(Buffer.concat([Buffer.from([0x81, answer.length]), answer])));
+};
+const PINGS = { sockets: "[{ connections: 50, arrival_per_second: 50, rate_per_second: 2 }]", thresholds: "{}" };
 
 /** Its clock began elsewhere. What runs it passes on no signal but this one. */
 const ELSEWHERE = ["unshare", "-T", "--monotonic", "100000", "--boottime", "100000", "--fork", "--kill-child"];
@@ -73,6 +98,7 @@ const ELSEWHERE = ["unshare", "-T", "--monotonic", "100000", "--boottime", "1000
 /** In front of a server: hands everything on, but for the metrics, which it changes. */
 async function liar(url, change) {
   const { hostname, port } = new URL(url);
+  const upgraded = new Set();
   const proxy = createServer((from, to) => {
     const options = { hostname, port, path: from.url, method: from.method, headers: from.headers };
     const onward = request(options, (answer) => {
@@ -94,11 +120,25 @@ async function liar(url, change) {
       onward.write(head);
       socket.pipe(onward).pipe(socket);
     });
+    upgraded.add(socket);
     for (const one of [socket, onward]) one.on("error", () => [socket, onward].forEach((end) => end.destroy()));
   });
   await new Promise((done) => proxy.listen(7990, "127.0.0.1", done));
-  return { url: "http://127.0.0.1:7990", close: () => (proxy.closeAllConnections(), proxy.close()) };
+  const reset = () => upgraded.forEach((socket) => socket.resetAndDestroy());
+  return { url: "http://127.0.0.1:7990", reset, close: () => (proxy.closeAllConnections(), proxy.close()) };
 }
+
+/** Against a server behind a proxy that resets all sockets after so many seconds, once. */
+const reset = (seconds, options) => async () => {
+  const server = await pinned({ flags: [] });
+  const proxy = await liar(server.url, (text) => text);
+  const timer = setTimeout(proxy.reset, 1000 * seconds);
+  const run = await load(scenario({ ...options, serve: target(proxy.url) }));
+  clearTimeout(timer);
+  proxy.close();
+  await server.stop();
+  return run;
+};
 
 /** Against a server whose metrics are changed. */
 const lying = (change, flags = [], options = {}) => async () => {
@@ -139,6 +179,16 @@ export const SITUATIONS = [
   well("a server whose clock is elsewhere", against([], {}, { wrap: ELSEWHERE, end: "SIGKILL" })),
   well("a server that calls itself overloaded", lying((text) => text.replace(/^(moim_signaling_ticks_missed_total|moim_dropped_total\S*) \d+/gm, `$1 ${Math.round(Date.now() / 10) % 1e9}`))),
   well("a server without metrics", lying(() => "")),
+  well("a picture that is paused by announcement", onLink("way: down, changes: [{ at: 6s, rate_kbps: 150 }, { at: 11s }]", { rooms: "[{ people: { bot: 2 } }]", thresholds: "{}" })),
+  well("a lab that is late once", plain({}, { wrap: paused(0.1) })),
+  well("two labs on one machine", async () => (await Promise.all([load(scenario()), load(scenario())]))[0]),
+  well("browsers alone who come and go", plain({ seconds: 30, rooms: "[{ people: { chromium: 2 }, churn: { stay: 8s } }]", thresholds: "{}" })),
+  well("sockets at a name with two addresses", async () => {
+    const server = await pinned({ flags: [] });
+    const run = await load(scenario({ ...PINGS, serve: target(server.url.replace("127.0.0.1", "localhost")) }));
+    await server.stop();
+    return run;
+  }),
   well("two media threads on one CPU", plain({ serve: "serve: { cpus: [0], shards: 2 }", rooms: "[{ count: 4, video: none, people: { bot: 4 } }]", media: SOUND.media })),
 
   wrong("a CPU quota", ["cpu_quota"], kind("quota")),
@@ -159,8 +209,8 @@ export const SITUATIONS = [
   wrong("a quota for the generator", ["generator"], kind("generator", 0), { codes: [110] }),
   wrong("a busy thread of the lab", ["generator"], plain({ ...SOUND, thresholds: '{ join_to_first_audio_ms: ["p50 < 100"] }' }, { flags: ["--fault", "busy_thread=lab"] }), { codes: [110] }),
   wrong("a busy thread of bots", ["generator"], plain({ ...SOUND, thresholds: '{ join_to_first_audio_ms: ["p50 < 100"] }' }, { flags: ["--fault", "busy_thread=bots"] }), { codes: [110] }),
-  wrong("a lab that stands still", ["generator"], plain({}, { wrap: PAUSED }), { codes: [110] }),
-  wrong("a server that stands still", ["signaling"], against([], {}, { meanwhile: pauses }), { allows: ["mixer_deadline", "socket_buffer"] }),
+  wrong("a lab that stands still", ["generator"], plain({}, { wrap: paused(3) }), { codes: [110] }),
+  wrong("a server that stands still", ["signaling"], against([], {}, { meanwhile: stands(8, 11) }), { allows: ["mixer_deadline", "socket_buffer"] }),
   wrong("a participant loses what comes", ["link"], onLink("way: down, loss_pct: 10", { thresholds: LOSSY }), { person: SLOW }),
   wrong("a participant's slow downlink", ["link"], kind("downlink"), { person: SLOW }),
   wrong("a participant is cut off for five seconds", ["link"], onLink("changes: [{ at: 7s, loss_pct: 100 }, { at: 12s }]", { thresholds: LOSSY }), { person: SLOW }),
@@ -173,5 +223,13 @@ export const SITUATIONS = [
   wrong("a media thread that ends", [], against(["--fault", "panic=media"], {}), { codes: [99, 111], allows: ["signaling", "socket_buffer"] }),
   wrong("a server that is killed", [], plain({ more: "events: [{ at: 9s, do: kill_server }]\n" })),
   wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.1 }", sockets: "[{ connections: 100, arrival_per_second: 100, rate_per_second: 1500 }]" })),
+  wrong("a server that stands still, and no threshold", ["signaling"], against([], { thresholds: "{}" }, { meanwhile: stands(7, 12) }), { allows: ["mixer_deadline", "socket_buffer"] }),
+  wrong("five seconds of total loss, and no threshold", ["link"], onLink("changes: [{ at: 7s, loss_pct: 100 }, { at: 12s }]", { thresholds: "{}" }), { person: SLOW }),
+  wrong("a server that stands still under sockets", ["signaling"], against([], { ...PINGS, thresholds: "default" }, { meanwhile: stands(6, 9) })),
+  wrong("all upgrades are refused", [], upgraded((socket) => socket.end("HTTP/1.1 404 Not Found\r\n\r\n"), PINGS)),
+  wrong("a server that takes sockets and never answers", [], upgraded(() => {}, PINGS)),
+  wrong("a server that never answers a ping", [], upgraded(greets, PINGS)),
+  wrong("a proxy that resets all sockets", [], reset(9, PINGS)),
+  wrong("a disk that is full", [], plain({}, { wrap: FULL }), { codes: [114] }),
   wrong("nobody listens there", [], () => load(scenario({ serve: target("http://127.0.0.1:7999") })), { codes: [111] }),
 ];

@@ -10,7 +10,7 @@ out=docs/studies.md
   cat <<'TEXT'
 # The four studies, run here
 
-moim contains the system of each of the four studies it grew from, and runs each test by one command: `moim study sfu`, `sockets`,
+moim contains what each of the four studies measured that it grew from, but for TURN, media servers on machines of their own, and load from several machines. It runs each test by one command: `moim study sfu`, `sockets`,
 `mesh-vs-sfu` or `audio-room` (`--quick` for a look in one or two minutes). Every table of a study stands below with our figures; where the
 study has a figure of its own it follows in italics. The studies' figures come from their own machines: they give the shape, not a ranking.
 A dash is a figure that nobody measured, with the reason below its table. This page is written by `scripts/studies-doc.sh` from the records.

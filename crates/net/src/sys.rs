@@ -541,6 +541,24 @@ pub(crate) fn set_timer_slack(slack: Duration) -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
+/// Bytes that the allocator holds and nobody uses: see mallinfo(3).
+pub(crate) fn free_bytes() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes nothing, and glibc locks what it reads.
+    return unsafe { libc::mallinfo2() }.fordblks;
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
+/// Gives free memory back to the system: see malloc_trim(3). Says whether there was any.
+pub(crate) fn trim() -> bool {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointers, and glibc locks what it changes.
+    return unsafe { libc::malloc_trim(0) } == 1;
+    #[cfg(not(target_env = "gnu"))]
+    false
+}
+
 /// Blocks of so many bytes and more are mappings of their own, which freeing gives back: see mallopt(3).
 pub(crate) fn set_mmap_threshold(bytes: i32) {
     #[cfg(target_env = "gnu")]

@@ -284,6 +284,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     let hangup = hangup.transpose()?.map(tokio::spawn);
     announce(config, &http);
     let watchdog = tokio::spawn(count_missed_ticks(metrics.clone()));
+    let keeper = tokio::spawn(give_back_memory());
     if let Some((stall, every)) = config.faults.stalled_signaling {
         faults::stall(stall, every);
     }
@@ -308,6 +309,7 @@ async fn serve(config: &Config, http: Http, ports: Vec<ShardPorts>) -> Result<()
     }
     inbox.abort();
     watchdog.abort();
+    keeper.abort();
     if let Some(hangup) = hangup {
         hangup.abort();
     }
@@ -329,6 +331,21 @@ fn rooms_died(ended: Result<(), tokio::task::JoinError>) -> Died {
     let panic = ended.err().and_then(|error| error.try_into_panic().ok());
     let why = panic.map_or_else(|| "it ended".into(), |panic| health::reason(&*panic));
     Died { thread: "rooms".into(), why }
+}
+
+/// How often it is looked whether much memory is free, and how much is much, in bytes.
+const MEMORY_LOOKED_AT: Duration = Duration::from_secs(10);
+const MUCH_MEMORY: usize = 4 << 20;
+
+/// Gives memory back to the system that a burst took and nobody needs any more.
+async fn give_back_memory() {
+    loop {
+        tokio::time::sleep(MEMORY_LOOKED_AT).await;
+        let look = || net::memory::give_back_free(MUCH_MEMORY);
+        if tokio::task::spawn_blocking(look).await.is_ok_and(|given| given) {
+            tracing::debug!("memory was given back to the system");
+        }
+    }
 }
 
 /// Counts the ticks of a timer of the signaling threads, and those that were missed: how long a

@@ -118,9 +118,9 @@ pub struct ReceivedTrack {
     /// Packets that came too late to be played (audio): of a bot, later than the buffer that its `mouth_to_ear_ms` assumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_discarded: Option<u64>,
-    /// How long sound that was due was not there at most, in milliseconds: packets that were lost by their numbers, and the
-    /// time by which the next one came later than due. Due is the arrival of the packet before it plus the step of their
-    /// timestamps (in a mix at most 60 ms).
+    /// How long sound that was due was not there at most, in milliseconds. It is made of packets that were lost by their numbers,
+    /// and of the time by which the next one came later than due. Due is the arrival of the packet before it plus the step of
+    /// their timestamps (in a mix at most 60 ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,
     /// The longest time in which nothing could be played or shown that was due: of sound `gap_ms`, of a picture the time

@@ -296,8 +296,8 @@ function outage(ms: number | null, sinceLast: number, video: boolean): Pick<Rece
 }
 
 /**
- * For how long sound was away in an interval: what was made up for audibly, or by silence in place of packets that
- * were lost, too late or waited for. Silence in a pause is none.
+ * For how long sound was away in an interval. The browser made up for it audibly, or was silent in place of packets
+ * that were lost, too late or waited for. Silence in a pause does not count.
  */
 function soundAwayMs(before: Stat | null, now: Stat | null, intervalMs: number): number | null {
   const d = (key: string) => delta(now, before, key);
@@ -327,8 +327,8 @@ function recovered(lost: number, concealed: number | null): Pick<ReceivedTrack, 
 }
 
 /**
- * The loss that is heard, in percent: what was lost, and did not come as a copy either; or what was made up for audibly,
- * if that is more. Packets that come too late to be played are lost, too.
+ * The loss that is heard, in percent. It is made of packets that were lost and did not come as a copy either. It is the
+ * sound that was made up for audibly, if that is more. Packets that come too late to be played are lost, too.
  */
 function heardLossPct(row: ReceivedTrack): number | null {
   const { loss_pct, packets_lost, packets_recovered, concealed_pct, silent_concealed_pct } = row;

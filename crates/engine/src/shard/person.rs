@@ -235,8 +235,8 @@ impl Person {
         }
     }
 
-    /// Reads what a packet to this slot needs, while another one is sealed: it then comes from memory at once, and not piece by
-    /// piece when it is needed. The value itself is nothing.
+    /// Reads what a packet to this slot needs, while another one is sealed. So it comes from memory at once, and not piece by piece
+    /// when it is needed. The value itself means nothing.
     #[inline]
     pub(super) fn ahead(&self, slot: usize) -> u64 {
         let known = self.slots.get(slot).map_or(0, Slot::ahead);

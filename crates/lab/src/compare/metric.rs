@@ -97,8 +97,8 @@ impl Metric {
     }
 }
 
-/// Which way a metric of people is worse. Bytes that come, an estimate and pictures sent again say nothing by themselves: who gets
-/// what was queued while everything stood still gets more of them.
+/// Which way a metric of people is worse. Bytes that come, an estimate and pictures sent again say nothing by themselves. After a
+/// freeze a client gets what was queued, which is more of them.
 fn worse(name: &str) -> Way {
     match name {
         "estimate_kbps" | "received_kbps" | "retransmitted_pct" => Way::Neither,

@@ -46,8 +46,8 @@ pub(super) fn checks(groups: &[SocketsSummary], thresholds: &[Threshold]) -> Vec
     checks
 }
 
-/// When a threshold on sockets first did not hold in a second of a group, and why; the end, where it holds in each second by
-/// itself. None without sockets.
+/// When a threshold on sockets first did not hold in a second of a group, and why. It may hold in each second by itself: then it is
+/// the end. None without sockets.
 pub(super) fn broke(groups: &[SocketsSummary], threshold: &Threshold) -> Option<(u64, String)> {
     let ends = groups.iter().filter_map(|group| group.seconds.last());
     let end_s = ends.map(|second| second.t_s).reduce(f64::max)?;

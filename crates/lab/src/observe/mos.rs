@@ -106,8 +106,8 @@ pub fn estimated_delay_ms(rtt_ms: f64, jitter_buffer_ms: f64) -> f64 {
     PACKET_TIME_MS + LOOK_AHEAD_MS + rtt_ms + jitter_buffer_ms
 }
 
-/// The loss of a row that is heard, in percent: what was lost, and not copied in a later packet, and what came too late to be
-/// played. What a browser concealed audibly, if that is more.
+/// The loss of a row that is heard, in percent. It is made of packets that were lost and not copied in a later one, and of those
+/// that came too late to be played. In a browser it is the sound that was concealed audibly, if that is more.
 fn heard_loss_pct(row: &wire::quality::ReceivedTrack) -> Option<f64> {
     let lost = row.packets_lost.max(1);
     let recovered = row.packets_recovered.unwrap_or(0).min(lost);

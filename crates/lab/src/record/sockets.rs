@@ -82,8 +82,8 @@ pub struct Second {
 }
 
 impl SocketsSummary {
-    /// The same without the seconds that are not valid, from and until in milliseconds. What was lost counts only if some of it was
-    /// lost in a second that is.
+    /// The same without the seconds that are not valid, from and until in milliseconds. Losses count only if some were in a second
+    /// that is.
     #[must_use]
     pub fn outside(&self, valid: impl Fn(u64, u64) -> bool) -> Self {
         let is_valid = |second: &&Second| {

@@ -18,7 +18,7 @@ const PACKET_MS: f64 = FRAME_MS + 6.5;
 /// A jitter buffer lets so many percent of the packets come in time.
 const IN_TIME: f64 = 97.0;
 
-/// How many packets with these times under way, in ms and sorted, came too late for a buffer that waits for [`IN_TIME`]: it
+/// How many packets came too late for a buffer that waits for [`IN_TIME`], by their times under way (ms, sorted). The buffer
 /// holds whole packets.
 fn too_late(transits_ms: &[f64]) -> u64 {
     let Some((first, slowest)) =

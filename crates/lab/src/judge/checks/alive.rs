@@ -1,5 +1,5 @@
-//! What keeps a subscription alive in a window: of video frames that follow each other, of sound that less than half of it was
-//! lost or concealed, and that it was never away for long. Packets that arrive are not enough.
+//! What keeps a subscription alive in a window. Video needs frames that follow each other. Of sound less than half may be lost
+//! or concealed. Neither may be away for long. Packets that arrive are not enough.
 
 use wire::quality::ReceivedTrack;
 use wire::room::MediaKind;
@@ -56,9 +56,9 @@ impl Life {
     }
 }
 
-/// Judges a row of a window that lasts `window_ms`. If the scenario had `cut` the link, or if the track came into the slot in this
-/// window, any packet is life: pictures and sound need a while to come back. What the server announced as paused is no fault of
-/// the subscription: the rest of the window is judged.
+/// Judges a row of a window that lasts `window_ms`. Pictures and sound need a while to come back. So any packet is life if the
+/// scenario had `cut` the link, or if the track came into the slot in this window. A pause that the server announced is left out,
+/// and the rest of the window is judged.
 pub(super) fn life(row: &ReceivedTrack, window_ms: u64, cut: bool) -> Life {
     let flowed = 1.0 - row.paused_ratio.unwrap_or(0.0);
     let barely = flowed < 1.0 && flowed * (window_ms as f64) < PICTURE_STILL_MS;

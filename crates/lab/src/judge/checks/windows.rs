@@ -15,7 +15,7 @@ const SHORTEST_WINDOW_MS: u64 = 1_000;
 /// for marks and tones.
 const MIX_ALIVE_PER_S: u64 = 15;
 
-/// What was in a slot for a smaller share of a window was there for a moment.
+/// A track in a slot for a smaller share of a window was there for a moment.
 const SHORTLY: f64 = 0.34;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl Lived {
     }
 }
 
-/// Who wants more tracks than there are slots must get as many as there are slots, all the time.
+/// A listener who wants more tracks than there are slots must get as many as there are slots, all the time.
 fn too_few(lives: &BTreeMap<&str, Lived>, max: usize, window: Window) -> Option<Missed> {
     let slots: f64 = lives.values().map(|one| one.share).sum();
     let got = (slots + SHORTLY) as usize;

@@ -236,7 +236,7 @@ fn windows_in_which_the_generator_was_its_limit_are_void_and_the_rest_is_judged(
     assert_eq!(minute(&[5, 6], None, "max < 100").exit_code, 0);
     let many = minute(&[5, 6, 7], None, "max < 100");
     assert_eq!((many.verdict, many.exit_code), (Verdict::Inconclusive, 110));
-    // What broke there may be the generator's doing; what broke elsewhere is not.
+    // The generator may have broken something there, and nothing elsewhere.
     let within = minute(&[5], Some((12_500, 14_000)), "max < 100");
     assert_eq!(
         (within.exit_code, within.generator.reasons.as_slice()),

@@ -60,7 +60,13 @@ pub(super) fn rows(best: Option<&[Arc<SampleRecord>]>, [spread, bottom]: &[Table
         spread_row("MOS-CQ, with delay", &people, |_, row| row.mos_cq, spread),
     ];
     let late = |heard: &Heard<'_>| median(heard, |_, row| row.mouth_to_ear_ms);
-    let rank = |heard: &Heard<'_>| (median(heard, |_, row| row.mos_cq), late(heard).map(|ms| -ms));
+    // What nobody measured is not the worst.
+    let last = f64::INFINITY;
+    let rank = |heard: &Heard<'_>| {
+        let late = late(heard).map_or(last, |ms| -ms);
+        let loss = median(heard, |_, row| row.loss_pct).map_or(last, |pct| -pct);
+        (median(heard, |_, row| row.mos_cq).unwrap_or(last), late, loss)
+    };
     let mut worst: Vec<_> =
         people.iter().filter(|(_, heard)| median(heard, |_, row| row.mos_lq).is_some()).collect();
     worst.sort_by(|(_, a), (_, b)| {

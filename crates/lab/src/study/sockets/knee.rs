@@ -64,6 +64,7 @@ pub(super) fn table_of_limits() -> Table {
 struct Point {
     answered_per_s: Option<f64>,
     p99_ms: Option<f64>,
+    us_per_answer: Option<f64>,
 }
 
 /// What came of a contender.
@@ -186,7 +187,8 @@ async fn try_rate(
     let offered = (rate * f64::from(CLIENTS)) as u64;
     let answered_per_s = value(&row, "answered_per_s");
     let p99_ms = value(&row, "latency_p99_ms");
-    found.points.insert(offered, Point { answered_per_s, p99_ms });
+    let us_per_answer = value(&row, "us_per_answer");
+    found.points.insert(offered, Point { answered_per_s, p99_ms, us_per_answer });
     if holds(&session, rate) {
         row = row.cell("limit", Cell::word("none"));
         found.holds = Some((rate, row.clone()));
@@ -265,6 +267,27 @@ fn by_server(found: &Found) -> bool {
     found.breaks.is_some_and(|(_, whose)| whose == "server")
 }
 
+/// What an answer costs the second server beside the first where both hold the same load: at the smallest and at the largest.
+fn at_equal_load(all: &[(String, Found)]) -> Option<String> {
+    let [(_, ours), (name, theirs)] = all else { return None };
+    let kept_up = |offered: u64, point: &Point| {
+        point.answered_per_s.is_some_and(|answered| answered >= 0.99 * offered as f64)
+    };
+    let at = |(offered, one): (&u64, &Point)| {
+        let other = theirs.points.get(offered)?;
+        let both = kept_up(*offered, one) && kept_up(*offered, other);
+        Some((*offered, other.us_per_answer? / one.us_per_answer?)).filter(|_| both)
+    };
+    let common: Vec<(u64, f64)> = ours.points.iter().filter_map(at).collect();
+    let ((least, first), (most, last)) = (common.first()?, common.last()?);
+    let p99 = ours.holds.as_ref().and_then(|(_, row)| row.value("latency_p99_ms"));
+    let p99 = p99.map(|ms| format!(", at a p99 of {ms:.0} ms")).unwrap_or_default();
+    Some(format!(
+        " At the same load {name} takes {first:.1} times the CPU of moim for an answer ({least} messages a second) to {last:.1} times \
+         ({most}). The rest comes from answering many messages with one write{p99}."
+    ))
+}
+
 /// What each held, and how they compare.
 fn in_words(all: &[(String, Found)]) -> String {
     let held = |found: &Found| found.holds.as_ref().map(|(rate, _)| rate * f64::from(CLIENTS));
@@ -283,7 +306,10 @@ fn in_words(all: &[(String, Found)]) -> String {
         if by_server(&all[1].1) {
             let words = if by_server(&all[0].1) { "" } else { "at least " };
             let times = ours / theirs;
-            return format!("{text}: {words}{times:.1} times as many by moim, on the same CPUs.");
+            let equal = at_equal_load(all).unwrap_or_default();
+            return format!(
+                "{text}: {words}{times:.1} times as many by moim, on the same CPUs.{equal}"
+            );
         }
     }
     text + " on these CPUs."
@@ -295,7 +321,8 @@ mod tests {
 
     fn found(holds: f64, breaks: Option<(f64, &'static str)>) -> Found {
         let row = Row::new("knee", "x").cell("latency_p99_ms", Cell::number(7.0));
-        let point = Point { answered_per_s: Some(holds * 100.0), p99_ms: Some(7.0) };
+        let us_per_answer = Some(if holds > 1000.0 { 5.0 } else { 12.5 });
+        let point = Point { answered_per_s: Some(holds * 100.0), p99_ms: Some(7.0), us_per_answer };
         let points = BTreeMap::from([((holds * 100.0) as u64, point)]);
         Found { holds: Some((holds, row)), breaks, ended: None, points }
     }
@@ -324,6 +351,16 @@ mod tests {
              at least 10.0 times as many by moim, on the same CPUs."
         );
         assert!(in_words(&both[..1]).ends_with("340000 messages a second on these CPUs."));
+        // Where both hold a load, what an answer costs stands beside what each holds.
+        let mut same = both;
+        let point =
+            |us| Point { answered_per_s: Some(10_000.0), p99_ms: None, us_per_answer: Some(us) };
+        same[0].1.points.insert(10_000, point(20.0));
+        same[1].1.points.insert(10_000, point(40.0));
+        let text = in_words(&same);
+        let want = "At the same load SocketCluster 20 takes 2.0 times the CPU of moim for an answer (10000 messages a second) to 2.0 \
+                    times (10000). The rest comes from answering many messages with one write, at a p99 of 7 ms.";
+        assert!(text.ends_with(want), "{text}");
     }
 
     #[test]
