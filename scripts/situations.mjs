@@ -4,6 +4,7 @@
 // `unexplained` is no right name, but no false one either. `never`: names that would accuse somebody who had no part in it.
 
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { createServer, request } from "node:http";
 import { connect } from "node:net";
 import { hogs, pinned } from "./breaking.mjs";
@@ -70,12 +71,13 @@ const paused = (seconds) => ["sh", "-c", `(sleep 8; kill -STOP $$; sleep ${secon
 /** Records go to a disk that has little room. */
 const FULL = ["unshare", "-m", "sh", "-c", 'for runs; do :; done; mkdir -p "$runs"; mount -t tmpfs -o size=100k none "$runs"; exec "$@"', "sh"];
 
-/** A scenario against an HTTP server that does this with each upgrade. */
+/** A scenario against an HTTP server that greets whoever looks whether it is there, and then does this with each upgrade. */
 const upgraded = (upgrade, options) => async () => {
   const held = [];
-  const server = createServer((_, to) => to.end("ok")).on("upgrade", (_, socket) => {
+  const server = createServer((_, to) => to.end("ok")).on("upgrade", (from, socket) => {
+    const what = held.length === 0 ? greets : upgrade;
     held.push(socket.on("error", () => {}));
-    upgrade(socket);
+    what(socket, from.headers["sec-websocket-key"]);
   });
   await new Promise((done) => server.listen(7990, "127.0.0.1", done));
   const run = await load(scenario({ ...options, serve: target("http://127.0.0.1:7990") }));
@@ -85,9 +87,12 @@ const upgraded = (upgrade, options) => async () => {
   return run;
 };
 /** Takes the upgrade and the handshake, and answers nothing else. */
-const greets = (socket) => {
-  socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
-  const answer = Buffer.from('{"rid":1,"data":{}}');
+const greets = (socket, key) => {
+  // RFC 6455, section 4.2.2.
+  const proof = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+  const head = `Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${proof}`;
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\n${head}\r\n\r\n`);
+  const answer = Buffer.from('{"rid":1,"data":{"id":"a","pingTimeout":20000,"isAuthenticated":false}}');
   socket.once("data", () => socket.write(Buffer.concat([Buffer.from([0x81, answer.length]), answer])));
 };
 const PINGS = { sockets: "[{ connections: 50, arrival_per_second: 50, rate_per_second: 2 }]", thresholds: "{}" };
@@ -225,7 +230,7 @@ export const SITUATIONS = [
   wrong("sockets under a quota", ["cpu_quota"], plain({ serve: "serve: { cpus: [0], quota_cores: 0.1 }", sockets: "[{ connections: 100, arrival_per_second: 100, rate_per_second: 1500 }]" })),
   wrong("a server that stands still, and no threshold", ["signaling"], against([], { thresholds: "{}" }, { meanwhile: stands(7, 12) }), { allows: ["mixer_deadline", "socket_buffer"] }),
   wrong("five seconds of total loss, and no threshold", ["link"], onLink("changes: [{ at: 7s, loss_pct: 100 }, { at: 12s }]", { thresholds: "{}" }), { person: SLOW }),
-  wrong("a server that stands still under sockets", ["signaling"], against([], { ...PINGS, thresholds: "default" }, { meanwhile: stands(6, 9) })),
+  wrong("a server that stands still under sockets", ["signaling", "stall"], against([], { ...PINGS, thresholds: "default" }, { meanwhile: stands(6, 9) })),
   wrong("all upgrades are refused", [], upgraded((socket) => socket.end("HTTP/1.1 404 Not Found\r\n\r\n"), PINGS)),
   wrong("a server that takes sockets and never answers", [], upgraded(() => {}, PINGS)),
   wrong("a server that never answers a ping", [], upgraded(greets, PINGS)),

@@ -95,7 +95,13 @@ pub(super) fn first_lost(groups: &[SocketsSummary]) -> Option<(u64, String)> {
         let why = group.failed.keys().chain(group.closed.keys()).next()?;
         Some(((1e3 * second.t_s) as u64, format!("{} sockets were lost: {why}", second.lost)))
     };
-    groups.iter().filter_map(lost).min_by_key(|(t_ms, _)| *t_ms)
+    let silent = |group: &SocketsSummary| {
+        let second = group.seconds.iter().find(|second| second.offered > 0 && second.answered == 0);
+        let t_ms = (1e3 * second.filter(|_| group.unanswered > 0)?.t_s) as u64;
+        Some((t_ms, format!("{} sockets were never answered", group.unanswered)))
+    };
+    let all = groups.iter().filter_map(lost).chain(groups.iter().filter_map(silent));
+    all.min_by_key(|(t_ms, _)| *t_ms)
 }
 
 #[cfg(test)]
@@ -165,6 +171,8 @@ mod tests {
         let want =
             ["2 of 10 sockets ended early: 1006", "3 of 10 sockets pinged and were never answered"];
         assert_eq!(names(std::slice::from_ref(&ended), &[]), want);
+        let (t_ms, why) = first_lost(std::slice::from_ref(&ended)).expect("broke");
+        assert_eq!((t_ms, why.as_str()), (7_000, "3 sockets were never answered"));
         // Whoever says what may be lost is not overruled.
         let own = [threshold(LOST, "max < 5"), threshold(ANSWERED_PCT, "user_p5 >= 10")];
         assert_eq!(names(&[ended], &own), Vec::<String>::new());
