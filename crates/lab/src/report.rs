@@ -50,8 +50,9 @@ fn html(template: &str, run_dir: &Path) -> io::Result<String> {
     };
     let (meta, summary) = whole::head(run_dir)?;
     let mut rows = Rows::default();
-    whole::each_sample(run_dir, |sample| rows.push(&sample))?;
-    let (machine, events) = (whole::machine(run_dir)?, whole::events(run_dir)?);
+    let broken_samples = whole::each_sample(run_dir, |sample| rows.push(&sample))?;
+    let (machine, broken_machine) = whole::machine(run_dir)?;
+    let events = whole::events(run_dir, (broken_samples, broken_machine))?;
     let packed = pack(&Packed { samples: rows.columns(), machine, events })?;
     // `<` could end the script element; inside a JSON string it may be written as an escape, and
     // outside of strings JSON has none.

@@ -33,8 +33,10 @@ pub struct Record {
 /// The directory has no readable `meta.json`, or a file cannot be read. A line that cannot be is left out, and told in an event.
 pub fn read(dir: &Path) -> io::Result<Record> {
     let (meta, summary) = head(dir)?;
-    let samples = lines(&dir.join(SAMPLES))?.0;
-    Ok(Record { meta, summary, samples, machine: machine(dir)?, events: events(dir)? })
+    let (samples, broken_samples) = lines(&dir.join(SAMPLES))?;
+    let (machine, broken_machine) = machine(dir)?;
+    let events = events(dir, (broken_samples, broken_machine))?;
+    Ok(Record { meta, summary, samples, machine, events })
 }
 
 /// What was run, and how it came out; otherwise as [`read`].
@@ -47,36 +49,37 @@ pub fn head(dir: &Path) -> io::Result<(Meta, Summary)> {
     let summary = match path.exists() {
         true => read_json(&path)?,
         false => {
-            of_killed_run(&meta, &lines::<SampleRecord>(&dir.join(SAMPLES))?.0, &machine(dir)?)
+            of_killed_run(&meta, &lines::<SampleRecord>(&dir.join(SAMPLES))?.0, &machine(dir)?.0)
         }
     };
     Ok((meta, summary))
 }
 
-/// Hands on the samples of a record, one by one: there may be more than fit into memory.
+/// Hands on the samples of a record, one by one: there may be more than fit into memory. Gives how many lines cannot be read.
 ///
 /// # Errors
 /// As [`read`].
-pub fn each_sample(dir: &Path, each: impl FnMut(SampleRecord)) -> io::Result<()> {
-    each_line(&dir.join(SAMPLES), each).map(drop)
+pub fn each_sample(dir: &Path, each: impl FnMut(SampleRecord)) -> io::Result<usize> {
+    each_line(&dir.join(SAMPLES), each)
 }
 
-/// What was seen of the machine.
+/// What was seen of the machine, and how many lines cannot be read.
 ///
 /// # Errors
 /// As [`read`].
-pub fn machine(dir: &Path) -> io::Result<Vec<MachineRecord>> {
-    Ok(lines(&dir.join(MACHINE))?.0)
+pub fn machine(dir: &Path) -> io::Result<(Vec<MachineRecord>, usize)> {
+    lines(&dir.join(MACHINE))
 }
 
-/// What happened, and how many lines of the record could not be read.
+/// What happened, and how many lines of the record cannot be read: so many of the samples and of the machine, and those here.
 ///
 /// # Errors
 /// As [`read`].
-pub fn events(dir: &Path) -> io::Result<Vec<EventRecord>> {
+pub fn events(
+    dir: &Path,
+    (of_samples, of_machine): (usize, usize),
+) -> io::Result<Vec<EventRecord>> {
     let (mut events, broken) = lines::<EventRecord>(&dir.join(EVENTS))?;
-    let of_samples = each_line(&dir.join(SAMPLES), |_: SampleRecord| {})?;
-    let of_machine = lines::<MachineRecord>(&dir.join(MACHINE))?.1;
     let t_ms = events.last().map_or(0, |event| event.t_ms);
     for (file, count) in [(SAMPLES, of_samples), (MACHINE, of_machine), (EVENTS, broken)] {
         if count > 0 {

@@ -267,7 +267,7 @@ fn by_server(found: &Found) -> bool {
     found.breaks.is_some_and(|(_, whose)| whose == "server")
 }
 
-/// What an answer costs the second server beside the first where both hold the same load: at the smallest and at the largest.
+/// How many times the CPU of the first server an answer takes at the second, at the smallest and the largest load that both hold.
 fn at_equal_load(all: &[(String, Found)]) -> Option<String> {
     let [(_, ours), (name, theirs)] = all else { return None };
     let kept_up = |offered: u64, point: &Point| {
