@@ -9,8 +9,8 @@
 // `bench-sfu.sh singles frames` runs these shapes alone, `bench-sfu.sh singles/200` that size alone; ROUNDS says how
 // many rounds. BEFORE names an older build of the binary: then each round runs both builds, without floor and Janus;
 // rounds are even, and each build comes first in half of them. A packet may cost at most 1.03 times what it did, or
-// MOST times (median of the rounds' ratios). With TOGETHER=1 both run at once on the same CPU, each with 0.7 of the
-// people or half of the subscribers. So the machine drifts for both alike.
+// MOST times (median of the rounds' ratios). With TOGETHER=1 both run at once on the same CPU, so the machine drifts for
+// both alike. Where that CPU cannot hold both, each has less: 0.7 of the people, half of 500 subscribers.
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
@@ -199,8 +199,8 @@ async function compare(name, shape, size) {
     [olds, { binary: BEFORE }],
     [ours, {}],
   ];
-  const share = shape.people ? 0.7 : 0.5;
-  const many = TOGETHER ? Math.round(share * size) : size;
+  const shared = shape.people ? 0.7 * size : Math.min(size, 250);
+  const many = TOGETHER ? Math.round(shared) : size;
   for (let round = 0; round < 2 * Math.ceil(ROUNDS / 2); round++) {
     const both = [];
     for (const [runs, options] of builds) {

@@ -1,5 +1,6 @@
 //! A receiver of media by TCP (RFC 6544), who reads as fast as the test likes.
 
+use crate::raw::candidate;
 use crate::target::Socket;
 use net::framing::{self, Decoder};
 use rtp::negotiated::Kind;
@@ -41,13 +42,13 @@ fn connect_narrow(from: [u8; 4], to: SocketAddr) -> TcpStream {
 }
 
 impl Reader {
-    /// Joins a room from an address of this machine, with two slots of sound and one of pictures. Its media connects to `at`, which
-    /// leads to the server's `media`: a proxy may be between them.
+    /// Joins a room from an address of this machine, with two slots of sound and one of pictures. Its media connects to the address
+    /// that the server names, or to a `proxy` that leads there.
     pub fn join(
         signaling: &mut Socket,
         from: [u8; 4],
         room: &str,
-        (media, at): (SocketAddr, SocketAddr),
+        proxy: Option<SocketAddr>,
     ) -> Self {
         signaling.ask("room.join", json!({ "room": room, "name": "by TCP" }));
         let (shared, now) = (Shared::new().unwrap(), Instant::now());
@@ -56,9 +57,10 @@ impl Reader {
         let lines = [slot(Kind::Audio), slot(Kind::Audio), slot(Kind::Video)];
         let offer = transport.offer(&lines, false).unwrap();
         let answer = signaling.ask("room.offer", json!({ "sdp": offer.sdp, "tracks": [] }));
-        transport.accept_answer(answer["sdp"].as_str().unwrap()).unwrap();
-        // Its connections of media come where its datagrams do.
-        let stream = connect_narrow(from, at);
+        let answer = answer["sdp"].as_str().unwrap();
+        transport.accept_answer(answer).unwrap();
+        let peer = candidate(answer, "tcp");
+        let stream = connect_narrow(from, proxy.unwrap_or(peer));
         stream.set_nonblocking(true).unwrap();
         let local = stream.local_addr().unwrap();
         transport.connects_from(local).unwrap();
@@ -67,7 +69,7 @@ impl Reader {
             decoder: Decoder::new(2048),
             transport,
             timeout: now,
-            peer: media,
+            peer,
             local,
             sealer: None,
             media: 0,

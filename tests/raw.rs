@@ -14,6 +14,9 @@ use std::time::Instant;
 use transport::{Event, IceDtls, Lacks, OfferLine, Output, Shared, VideoFormat};
 use wire::room::{Answer, MediaKind, OfferedTrack};
 
+/// Sound whose number follows. To Opus it is one frame.
+pub const NUMBERED: [u8; 3] = [0xF8, 0xFF, 0xFE];
+
 /// What came of a stream.
 #[derive(Debug, Default, Clone)]
 pub struct Stream {
@@ -23,6 +26,8 @@ pub struct Stream {
     pub frames: usize,
     /// Bytes of its datagrams.
     pub bytes: u64,
+    /// Of packets of sound whose payload ends with their number, as tests send it: that number, and when they were read.
+    pub heard: Vec<(u32, Instant)>,
     /// Bytes of each picture's frames, by timestamp.
     by_frame: BTreeMap<u32, usize>,
 }
@@ -63,6 +68,14 @@ pub struct Raw {
     server: SocketAddr,
     /// What came, by SSRC.
     pub streams: BTreeMap<u32, Stream>,
+}
+
+/// The address of the first candidate of this protocol in an answer.
+pub fn candidate(sdp: &str, protocol: &str) -> SocketAddr {
+    let mut lines = sdp.lines().filter(|line| line.starts_with("a=candidate:"));
+    let line = lines.find(|line| line.contains(&format!(" {protocol} ")));
+    let words: Vec<&str> = line.expect("a candidate").split(' ').collect();
+    format!("{}:{}", words[4], words[5]).parse().expect("an address")
 }
 
 impl Raw {
@@ -126,9 +139,7 @@ impl Raw {
             let line = sdp.lines().find_map(|line| line.strip_prefix(name));
             line.expect("ICE credentials").to_owned()
         };
-        let candidate = answer.sdp.lines().find(|line| line.contains(" udp "));
-        let words: Vec<&str> = candidate.expect("a candidate").split(' ').collect();
-        let server = format!("{}:{}", words[4], words[5]).parse().expect("an address");
+        let server = candidate(&answer.sdp, "udp");
         let ufrags = [&answer.sdp, &offer.sdp].map(|sdp| of(sdp, "a=ice-ufrag:"));
         Self {
             socket,
@@ -176,6 +187,10 @@ impl Raw {
             vp8::Descriptor::parse(payload).map_or(0, |descriptor| descriptor.header_len);
         let stream = self.streams.entry(header.ssrc).or_default();
         stream.numbers.push(header.sequence);
+        if let Some(number) = payload.strip_prefix(&NUMBERED) {
+            let number = number.try_into().map(u32::from_be_bytes);
+            stream.heard.extend(number.map(|number| (number, Instant::now())));
+        }
         stream.bytes += datagram.len() as u64;
         *stream.by_frame.entry(header.timestamp).or_default() += payload.len() - descriptor;
         stream.frames += usize::from(header.marker);

@@ -266,17 +266,27 @@ impl Server {
 
     /// Port 0 took free ports: the log tells which.
     fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        Some((self.logged_url("open")?, *self.media_of_all().first()?))
+    }
+
+    /// Where each of its media threads gets media.
+    pub fn media_of_all(&self) -> Vec<SocketAddr> {
+        self.logged("udp").iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The address in the first URL of the log that follows this text.
+    pub fn logged_url(&self, before: &str) -> Option<SocketAddr> {
+        self.logged("message").iter().find_map(|message| {
+            let (_, url) = message.split_once(&format!("{before} http"))?;
+            url.trim_start_matches('s').strip_prefix("://")?.split('/').next()?.parse().ok()
+        })
+    }
+
+    /// The texts of this field of the log's lines.
+    fn logged(&self, field: &str) -> Vec<String> {
         let log = self.log();
-        let field = |name: &str, before: &str, after: char| {
-            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            lines.into_iter().find_map(|line| {
-                let (_, rest) = line[name].as_str()?.split_once(before)?;
-                rest.split(after).next()?.parse::<SocketAddr>().ok()
-            })
-        };
-        let page = field("message", "open http://", '/')
-            .or_else(|| field("message", "open https://", '/'));
-        Some((page?, field("udp", "", ' ')?))
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter_map(|line| Some(line[field].as_str()?.to_owned())).collect()
     }
 
     /// Its log so far.
@@ -307,6 +317,13 @@ impl Server {
         let metrics = self.metrics();
         let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// The sum of all series of a name, such as one for each media thread.
+    pub fn metric_of_all(&self, name: &str) -> f64 {
+        let metrics = self.metrics();
+        let series = metrics.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        series.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
     }
 
     /// A connection for requests and sockets from an address of this machine; its handshake, if there is one, comes

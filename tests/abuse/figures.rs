@@ -45,11 +45,8 @@ fn a_token_of_the_settings_opens_metrics_and_console() {
 #[test]
 fn an_address_of_their_own_opens_metrics_and_console_there_alone() {
     let server = Server::without_metrics("admin: { bind: \"127.0.0.2:0\" }\n");
-    let own: SocketAddr = eventually("the address in the log", || {
-        let log = server.log();
-        let (_, rest) = log.split_once("metrics and console are at http://")?;
-        rest.split('/').next()?.parse().ok()
-    });
+    let own: SocketAddr =
+        eventually("the address in the log", || server.logged_url("metrics and console are at"));
     assert!(own.ip() != server.http.ip() && own.port() != server.http.port());
     for path in ["/metrics", "/console", "/v1/rooms", "/v1/quality"] {
         assert_eq!(server.request("GET", own, path, "", "").0, 200, "{path}");

@@ -28,7 +28,7 @@ fn ada_connects(server: &Server, forge: impl Fn(&Peer, [String; 2]) -> Forged) {
     let (mut eve, eve_seat) = Peer::join(server, "call", "eve", 1);
     let (mut ada, ada_seat) = Peer::join(server, "call", "ada", 2);
     let Forged { sockets, receivers } = forge(&ada, [eve_seat.ufrag, ada_seat.ufrag]);
-    let stop = AtomicBool::new(false);
+    let (ports, stop) = (server.media_of_all(), AtomicBool::new(false));
     scope(|scope| {
         scope.spawn(|| {
             let mut nth = 0u8;
@@ -38,7 +38,9 @@ fn ada_connects(server: &Server, forge: impl Fn(&Peer, [String; 2]) -> Forged) {
                     sockets.iter().flat_map(|s| receivers.iter().map(move |r| (s, r)))
                 {
                     // What the kernel does not take is lost, as on any path.
-                    let _ = socket.send_to(&forged(receiver, nth), server.media);
+                    for port in &ports {
+                        let _ = socket.send_to(&forged(receiver, nth), port);
+                    }
                 }
                 sleep(Duration::from_millis(1));
             }

@@ -40,8 +40,7 @@ impl Call {
         let joined = (0..READERS).map(|nth| {
             let from = [127, 0, 0, 66 + nth as u8];
             let mut signaling = Socket::connect_from(from, &server);
-            let media = (server.media, server.media);
-            (Reader::join(&mut signaling, from, "call", media), signaling)
+            (Reader::join(&mut signaling, from, "call", None), signaling)
         });
         let (readers, mut sockets): (Vec<Reader>, Vec<Socket>) = joined.unzip();
         sockets.extend([first, second, seat.socket]);
@@ -90,7 +89,7 @@ impl Call {
 
 /// What waits for all connections of media.
 fn waiting(server: &Server) -> f64 {
-    server.metric("moim_tcp_waiting_bytes{thread=\"media-0\"}")
+    server.metric_of_all("moim_tcp_waiting_bytes")
 }
 
 #[test]

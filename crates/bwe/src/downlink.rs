@@ -340,9 +340,8 @@ impl Downlink {
     }
 
     fn report(&mut self, now: Instant) {
-        let capacity = self.pending.capacity();
-        let told = std::mem::replace(&mut self.pending, Vec::with_capacity(capacity));
-        let packet_feedbacks = without_outages(told);
+        // The controller keeps what it is told: it gets as much memory as that needs, and the room for more stays here.
+        let packet_feedbacks = without_outages(self.pending.drain(..).collect());
         self.bound(&packet_feedbacks);
         let feedback = TransportPacketsFeedback {
             feedback_time: self.time(self.told_at),

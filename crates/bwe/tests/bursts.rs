@@ -126,3 +126,14 @@ fn a_path_that_carries_less_since_little_was_sent_is_found_at_the_burst() {
     let estimate = path.downlink.estimate_bps();
     assert!((250_000..550_000).contains(&estimate), "{estimate}");
 }
+
+/// With room for 1024 packets in each report, a report took 108 KiB, which is a mapping of its own that comes and goes.
+#[test]
+fn a_report_takes_as_much_memory_as_what_it_tells() {
+    let mut path = Path::new(1_500_000);
+    path.pass(5000);
+    let reports = 20 * 60;
+    let taken = allocation_counter::measure(|| path.pass(60_000));
+    let bytes = taken.bytes_total / reports;
+    assert!(bytes < 4096, "{bytes} bytes a report");
+}

@@ -10,6 +10,7 @@
 //! there the bytes of messages that are not whole yet are bounded: each socket's, those of an address and of an identity, and
 //! all together.
 
+mod messages;
 mod pace;
 mod shared;
 
@@ -25,6 +26,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{AddExtension, Next};
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::Accept;
+pub(crate) use messages::Counting;
 pub(crate) use pace::Pace;
 use shared::{Count, Shared};
 use std::io;
@@ -48,7 +50,7 @@ const HEAD: Duration = Duration::from_secs(10);
 const EACH: Duration = Duration::from_secs(75);
 /// A socket's message must be whole so long after its first byte.
 const MESSAGE: Duration = Duration::from_secs(30);
-/// So much of a message is read of anybody, with what TLS and frames add; of a socket without rights no more.
+/// So much of a message is read of anybody, with what frames add; of a socket without rights no more.
 const SHORT: u64 = 16 << 10;
 /// So much is read at a time of a socket whose messages are not taken any more, and for so long after its end.
 const DISCARD: usize = 8 << 10;
@@ -292,9 +294,18 @@ impl Visit {
         if holding.grow(more) { Ok(()) } else { Err(Unfinished::TooMany) }
     }
 
-    /// Takes nothing more. What came is held until the socket has ended.
-    fn refuse(&self, why: Unfinished) {
-        let _ = self.refused.set(why);
+    /// Whether so many bytes more are taken. If not, nothing is any more, and what came is held until the socket has ended.
+    fn takes(&self, bytes: u64) -> bool {
+        if self.deadline().is_some() {
+            return true;
+        }
+        if self.refused().is_none()
+            && let Err(why) = self.came(bytes)
+        {
+            self.gate.unfinished.inc();
+            let _ = self.refused.set(why);
+        }
+        self.refused().is_none()
     }
 
     /// Its requests are of this address, although a proxy sends them.
@@ -486,21 +497,11 @@ impl AsyncRead for Timed {
         }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let bytes = (buffer.filled().len() - before) as u64;
-        if bytes > 0 && std::mem::take(&mut self.fresh) {
+        if buffer.filled().len() > before && std::mem::take(&mut self.fresh) {
             let visit = &self.visit;
             if proxy_protocol::has_signature(&buffer.filled()[before..]) {
                 return Poll::Ready(Err(visit.gate.refuse_untrusted(&self.stream, visit.client)));
             }
-        }
-        if bytes > 0
-            && self.timer.is_none()
-            && let Err(why) = self.visit.came(bytes)
-        {
-            self.visit.gate.unfinished.inc();
-            self.visit.refuse(why);
-            buffer.set_filled(before);
-            return self.discard(cx);
         }
         read
     }

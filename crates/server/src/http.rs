@@ -7,7 +7,7 @@ use crate::auth::Guests;
 use crate::body::BODIES;
 use crate::certificate::{self, Certificate};
 use crate::config::{Config, Limits, TlsConfig};
-use crate::gate::{Counted, Gate, Pace, Visit, each_request};
+use crate::gate::{Counted, Counting, Gate, Pace, Visit, each_request};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::places::{self, Places};
@@ -239,14 +239,15 @@ impl Http {
             let service = router.into_make_service_with_connect_info::<SocketAddr>();
             match tls.clone() {
                 None => {
-                    let server =
-                        axum_server::from_tcp(listener).acceptor(gate.clone()).handle(handle);
+                    let server = axum_server::from_tcp(listener)
+                        .acceptor(Counting(gate.clone()))
+                        .handle(handle);
                     servers.spawn(bounded(server).serve(service));
                 }
                 Some(tls) => {
                     let gate = gate.clone();
                     let server = axum_server::from_tcp_rustls(listener, tls)
-                        .map(|acceptor| acceptor.acceptor(gate))
+                        .map(|acceptor| Counting(acceptor.acceptor(gate)))
                         .handle(handle);
                     servers.spawn(bounded(server).serve(service));
                 }

@@ -341,8 +341,11 @@ const MUCH_MEMORY: usize = 4 << 20;
 async fn give_back_memory() {
     loop {
         tokio::time::sleep(MEMORY_LOOKED_AT).await;
-        let look = || net::memory::give_back_free(MUCH_MEMORY);
-        if tokio::task::spawn_blocking(look).await.is_ok_and(|given| given) {
+        // Looking is short. A thread for what may take longer starts only where there is something to give.
+        if net::memory::free_bytes() < MUCH_MEMORY {
+            continue;
+        }
+        if tokio::task::spawn_blocking(net::memory::give_back_free).await.is_ok_and(|given| given) {
             tracing::debug!("memory was given back to the system");
         }
     }
