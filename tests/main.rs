@@ -7,6 +7,7 @@ mod base_path;
 mod by_tcp;
 mod cli;
 mod deploy;
+mod examples;
 mod fuzz;
 mod hostile_server;
 mod house;

@@ -63,7 +63,8 @@ fn the_clients_in_the_docs_are_those_that_are_tested() {
     for (language, program) in
         [("python", "tests/clients/aiortc/client.py"), ("go", "tests/clients/pion/main.go")]
     {
-        let shown = format!("```{language}\n{}```\n", read(program));
+        let shown =
+            format!("```{language} run by web/e2e/clients.test.mjs\n{}```\n", read(program));
         assert!(page.contains(&shown), "{program} as it stands");
     }
     let needs = read("tests/clients/aiortc/requirements.txt").replace('\n', " ");

@@ -25,7 +25,7 @@ const MOST: usize = 3;
 
 /// The blocks of the page with this language, in order.
 fn blocks(language: &str) -> Vec<&'static str> {
-    let begin = format!("\n```{language}\n");
+    let begin = format!("\n```{language} run by tests/proxies/programs.rs\n");
     PAGE.split(begin.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 

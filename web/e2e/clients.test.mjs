@@ -1,5 +1,5 @@
 // Other people's clients in one room: each joins, publishes, receives, and survives that a NAT gives it another port.
-// scripts/clients.sh makes them ready. The NAT is the kernel's own, and forgets its ports when it is told to.
+// docs/clients.md shows two of them. scripts/clients.sh makes them ready. The NAT is the kernel's own, and forgets its ports when it is told to.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";

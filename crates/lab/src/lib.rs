@@ -59,7 +59,7 @@ pub fn load(options: &LoadOptions) -> u8 {
             no_run.code()
         });
     }
-    let (bots, interrupt) = (run::bots_of_this_build(options), run::interrupted());
+    let (bots, interrupt) = (run::bots_of_this_build(options), base::asked_to_end());
     match runtime.block_on(run::run_scenario(&scenario, options, bots, interrupt, None)) {
         Ok(mut run) => {
             if options.prove {

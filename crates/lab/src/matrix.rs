@@ -1,5 +1,6 @@
 //! `moim load` of a scenario with a `matrix`: a run for each combination, and one page with all of them in front.
 
+use crate::base;
 use crate::judge::summary::{self, Summary, exit};
 use crate::observe::proc;
 use crate::record::{About, Cell, Meta, Row, Table, TargetMeta, Writer};
@@ -52,7 +53,7 @@ pub(crate) async fn load(scenario: &Scenario, options: &LoadOptions) -> Result<u
         let runs_dir = writer.dir().to_owned();
         let load = LoadOptions { runs_dir, ..options.clone() };
         let bots = run::bots_of_this_build(&load);
-        let ran = run::run_scenario(one, &load, bots, run::interrupted(), None).await;
+        let ran = run::run_scenario(one, &load, bots, base::asked_to_end(), None).await;
         let ran = match ran.and_then(Run::whole) {
             Ok(ran) => ran,
             Err(no_run) if rows.is_empty() => return Err(no_run),

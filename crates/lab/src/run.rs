@@ -16,7 +16,7 @@ pub use options::LoadOptions;
 pub(crate) use options::NoRun;
 pub(crate) use serve::{OwnServer, Ready, free_port};
 
-use crate::base::{Url, busy::keep_busy, words};
+use crate::base::{Url, asked_to_end, busy::keep_busy, words};
 use crate::clients::bot::driver;
 use crate::clients::bot::spec::{BotDriver, BotError};
 use crate::clients::link::networks::Networks;
@@ -408,7 +408,7 @@ async fn in_reverse(changed: &Changed, options: &LoadOptions) -> Result<(Run, Ru
 /// Why it proves nothing, in words.
 async fn once_more(options: &LoadOptions) -> Result<Run, String> {
     let play = async || {
-        let run = self::run(options, bots_of_this_build(options), interrupted()).await;
+        let run = self::run(options, bots_of_this_build(options), asked_to_end()).await;
         run.map_err(|error| format!("another run failed: {error}"))
     };
     let mut run = play().await?;
@@ -423,22 +423,6 @@ async fn once_more(options: &LoadOptions) -> Result<Run, String> {
         }
         exit::INTERRUPTED => Err("another run was interrupted".into()),
         _ => Ok(run),
-    }
-}
-
-/// Ctrl-C, being asked to end, or a terminal that is gone.
-pub(crate) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let told = |kind: SignalKind| async move {
-        match signal(kind) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = told(SignalKind::terminate()) => {}
-        () = told(SignalKind::hangup()) => {}
     }
 }
 

@@ -4,6 +4,7 @@
 mod say;
 
 mod address;
+mod asked;
 mod belief;
 pub(crate) mod busy;
 pub mod figures;
@@ -20,6 +21,7 @@ pub(crate) mod runtime;
 pub mod url;
 
 pub(crate) use address::local_ip;
+pub(crate) use asked::asked_to_end;
 pub(crate) use belief::Belief;
 pub use figures::{mean, percentile, percentile_of, short, sorted, spread};
 pub(crate) use floor::{FloorReading, FloorWatch};

@@ -230,7 +230,7 @@ impl Searching<'_> {
             let before_mib = before_mib
                 .filter(|_| self.search.trials.is_empty() && self.search.vary.takes_memory());
             let bots = run::bots_of_this_build(&load);
-            let ran = run::run_scenario(varied, &load, bots, run::interrupted(), None).await;
+            let ran = run::run_scenario(varied, &load, bots, base::asked_to_end(), None).await;
             let ran = ran.and_then(run::Run::whole);
             let ran = ran.map_err(|no_run| (no_run.code(), no_run.to_string()))?;
             let record = ran.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -2,8 +2,8 @@
 //! server's.
 
 use super::session::{Session, Sessions};
+use crate::base;
 use crate::base::guard::Guard;
-use crate::run;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::io;
@@ -105,7 +105,7 @@ async fn try_run(
         });
         tokio::select! {
             () = &mut all => false,
-            () = run::interrupted() => true,
+            () = base::asked_to_end() => true,
         }
     };
     if interrupted {

@@ -4,7 +4,7 @@ use super::beside::{Beside, Running};
 use super::limited::{Limited, Limits};
 use super::name::Name;
 use super::options::StudyOptions;
-use crate::base::mean;
+use crate::base::{self, mean};
 use crate::clients::canary;
 use crate::judge::generator::THREAD_CORES;
 use crate::judge::summary::{Summary, exit};
@@ -393,7 +393,7 @@ impl Sessions {
             &scenario,
             &self.options,
             run::bots_of_this_build(&self.options),
-            run::interrupted(),
+            base::asked_to_end(),
             leader,
         )
         .await;

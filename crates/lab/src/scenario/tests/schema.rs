@@ -181,7 +181,7 @@ fn examples_are_scenarios() {
     }
     assert!(count >= 5);
     // Those in the documents leave out what they are not about.
-    let blocks = DOCS.split("```yaml\n").skip(1).map(|block| block.split("```").next());
+    let blocks = DOCS.split("```yaml check\n").skip(1).map(|block| block.split("```").next());
     for block in blocks.clone().flatten() {
         let mut text = block.to_owned();
         for (key, line) in [
