@@ -289,6 +289,16 @@ impl Raw {
         let _ = self.socket.send_to(&self.check(id, 1, false), self.server);
     }
 
+    /// Sends a sealed control packet whose first byte makes it nothing. It costs its sender and the system as much.
+    pub fn send_spoiled(&mut self, compound: &[u8]) {
+        let keys = self.keys.as_mut().expect("it is connected");
+        let mut buffer = compound.to_vec();
+        buffer.resize(compound.len() + 64, 0);
+        let len = keys.sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
+        buffer[0] = 0xFF;
+        let _ = self.socket.send_to(&buffer[..len], keys.remote);
+    }
+
     /// Sends a datagram that nobody sealed.
     pub fn send_as_it_is(&self, datagram: &[u8]) {
         let remote = self.keys.as_ref().expect("it is connected").remote;

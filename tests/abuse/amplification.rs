@@ -205,9 +205,11 @@ fn bomb(hostile: &mut Raw, turn: u16, _: u16) {
     hostile.send_rtcp(&compound);
 }
 
-/// Datagrams that are nothing: what receiving costs.
+/// Datagrams that are nothing: what receiving costs. They come as fast as those of [`control`], so the server wakes as often.
 pub(super) fn noise(hostile: &mut Raw, _: u16, count: u16) {
-    (0..count).for_each(|_| hostile.send_as_it_is(&[0xFF; 180]));
+    let mut compound = Vec::new();
+    rtcp::receiver_report(&mut compound, SENDER, &[]);
+    (0..count).for_each(|_| hostile.send_spoiled(&compound));
 }
 
 /// Far more sound than any client sends.

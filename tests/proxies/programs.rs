@@ -25,8 +25,10 @@ const MOST: usize = 3;
 
 /// The blocks of the page with this language, in order.
 fn blocks(language: &str) -> Vec<&'static str> {
-    let begin = format!("\n```{language} run by tests/proxies/programs.rs\n");
-    PAGE.split(begin.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    // Its mark follows the language (tests/examples.rs).
+    let begin = format!("\n```{language} ");
+    let blocks = PAGE.split(begin.as_str()).skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap().split_once('\n').unwrap().1).collect()
 }
 
 fn replaced(text: &str, changes: &[(&str, &str)]) -> String {
