@@ -119,7 +119,7 @@ evidence-nat: build ## a NAT gives everybody another port each 20 s: browsers, P
 evidence-devices: build ## 30 random sequences of clicks, slow devices and lost sockets in Chromium (5 min)
 	@scripts/evidence-devices.sh
 
-evidence-attacks: build ## attacks one by one and all at once, over one media thread, two, and TLS (16 min)
+evidence-attacks: build ## attacks one by one and all at once, over one media thread, two, and TLS (21 min)
 	@scripts/evidence-attacks.sh
 
 evidence-fuzz: ## whatever reads bytes of strangers, fuzzed on a nightly toolchain (20 min, goes on where it stopped)

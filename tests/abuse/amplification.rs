@@ -25,6 +25,8 @@ const COMPOUND: usize = 1140;
 /// The share of a core that an attack may cost, and how many rounds tell so. Beside other programs a wake costs more at
 /// times than most attacks do. There, the lower of two must be below a bound that a bomb is far above.
 const QUIET: Bound = Bound { share: 0.03, rounds: 9, probes: 0 };
+/// Of a flood: a packet costs so little that nine rounds differ by more.
+const ROUNDS_OF_FLOOD: usize = 25;
 const BUSY: Bound = Bound { share: 0.10, rounds: 2, probes: 128 << 10 };
 /// What a packet that is too much may cost beyond receiving it, in µs.
 const EACH_US: f64 = 0.3;
@@ -132,7 +134,10 @@ impl Call {
     fn suffer(&mut self, Attack { name, turn: attack, flood, own }: Attack) {
         let (mut extra, mut honest, mut hostile) = (Vec::new(), 0, 0);
         let (whole, mut beyond) = (if flood { FLOOD } else { 0 }, Vec::new());
-        let Bound { share, rounds, probes } = if is_quiet() { QUIET } else { BUSY };
+        let Bound { share, mut rounds, probes } = if is_quiet() { QUIET } else { BUSY };
+        if flood && is_quiet() {
+            rounds = ROUNDS_OF_FLOOD;
+        }
         for _ in 0..rounds {
             let calm = self.window(flood.then_some(noise as Turn), whole);
             if flood && is_quiet() {

@@ -29,8 +29,8 @@ export const PATIENCE_S = 60;
 /** Chromium answers getStats from memory for 50 ms. */
 const STATS_KEPT_MS = 60;
 
-/** Metrics that tell why media does not flow. */
-const TELLS = /^moim_\w*(drop|late|stalled|short|wait|keyframe|paused|refused|lost)\w*[ {]/;
+/** Metrics that tell why media does not flow, and whether it did. */
+const TELLS = /^moim_\w*(drop|late|stalled|short|wait|keyframe|paused|refused|lost|media_packets_)\w*[ {]/;
 
 /** Polls until `probe` gives something; the error tells what was waited for. */
 export async function until(what, probe, seconds = PATIENCE_S) {
