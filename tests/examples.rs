@@ -1,6 +1,11 @@
-//! Every fenced example of README, docs and deploy says after its language what a test does with it: `run`, `run by FILE`
-//! (another test), `check` (a scenario is read; a command begins), or `not here: REASON`. Those of one document run in its
-//! order, in one directory and one shell, in a network of their own with IPv4 and IPv6.
+//! Every fenced example of README, docs and deploy has a mark after its language. It says what a test does with the example:
+//! - `run`: it runs here.
+//! - `run by FILE`: another test runs it.
+//! - `check`: a scenario is read, or a command begins.
+//! - `not here: REASON`.
+//!
+//! The examples of a document run in its order, in one directory and one shell. They have a network of their own, with IPv4 and
+//! IPv6.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,7 +121,7 @@ fn whole(text: &str) -> String {
     whole + text
 }
 
-/// What comes before the examples of a document: `moim` as the one that was built, and ways to start and end a server.
+/// The shell of a document begins with this. Its `moim` is the one that was built. It can start and end a server.
 const BEFORE: &str = r#"
 set -eu
 PATH=$PWD/bin:$PATH

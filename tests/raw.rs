@@ -276,12 +276,17 @@ impl Raw {
 
     /// Seals a compound and sends it.
     pub fn send_rtcp(&mut self, compound: &[u8]) {
+        let sealed = self.sealed(compound);
+        self.send_as_it_is(&sealed);
+    }
+
+    fn sealed(&mut self, compound: &[u8]) -> Vec<u8> {
         let keys = self.keys.as_mut().expect("it is connected");
         let mut buffer = compound.to_vec();
         buffer.resize(compound.len() + 64, 0);
         let len = keys.sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
-        // What the kernel does not take is lost, as on any path.
-        let _ = self.socket.send_to(&buffer[..len], keys.remote);
+        buffer.truncate(len);
+        buffer
     }
 
     /// Sends a check that nominates nothing to where the server says that it is.
@@ -291,17 +296,15 @@ impl Raw {
 
     /// Sends a sealed control packet whose first byte makes it nothing. It costs its sender and the system as much.
     pub fn send_spoiled(&mut self, compound: &[u8]) {
-        let keys = self.keys.as_mut().expect("it is connected");
-        let mut buffer = compound.to_vec();
-        buffer.resize(compound.len() + 64, 0);
-        let len = keys.sealer.seal_rtcp(&mut buffer, compound.len()).unwrap();
-        buffer[0] = 0xFF;
-        let _ = self.socket.send_to(&buffer[..len], keys.remote);
+        let mut sealed = self.sealed(compound);
+        sealed[0] = 0xFF;
+        self.send_as_it_is(&sealed);
     }
 
     /// Sends a datagram that nobody sealed.
     pub fn send_as_it_is(&self, datagram: &[u8]) {
         let remote = self.keys.as_ref().expect("it is connected").remote;
+        // What the kernel does not take is lost, as on any path.
         let _ = self.socket.send_to(datagram, remote);
     }
 
